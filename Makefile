@@ -1,0 +1,28 @@
+# Two commands do all the set-up on a machine with Python 3.10 to 3.12 and pip: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test install lint clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+demo: install   ## RoBERTa on generated film reviews, on 2 ranks
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mindnlp-dp run --nproc 2 examples/roberta_imdb/roberta_imdb.py
+
+test: install   ## ruff and every test that runs in minutes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,81 @@
+"""Arm the plugin in this process, and disarm it."""
+
+import sys
+
+import wrapt
+
+from mindnlp_dp_plugin import collectives, compat
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.launch.identity import detect
+from mindnlp_dp_plugin.patching import Replacements
+
+STOCK_SWITCH = "MULTI_NPU"
+
+_replacements = Replacements()
+_on_trainer_import = None
+
+
+def install(config: DataParallelConfig | None = None) -> None:
+    """Join the other ranks and hook MindNLP's Trainer, now or when it is imported. To be called on all ranks.
+
+    Importing ``mindnlp_dp_plugin`` calls it once; call it again to train by another configuration. On Ascend it must
+    come before the first tensor.
+
+    Args:
+        config: How to train; what the environment asks for if None.
+
+    Raises:
+        DataParallelError: If MindNLP is not supported, a setting is wrong, or the ranks cannot be joined.
+    """
+    uninstall()
+    config = DataParallelConfig.from_env() if config is None else config
+    identity = detect()
+    if identity.is_scheduler:
+        _serve_as_scheduler()
+    compat.check_mindnlp()
+    compat.bridge()
+    group = collectives.join(identity, config.backend)
+    # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
+    _replacements.remove_variable(STOCK_SWITCH)
+    if group.world_size > 1:
+        _let_mindspore_answer(group)
+        _hook_when_imported(group, config)
+
+
+def uninstall() -> None:
+    """Leave MindNLP's Trainer as it was found.
+
+    What lets MindNLP run on this MindSpore stays, and so does the group of ranks.
+    """
+    global _on_trainer_import
+    _on_trainer_import = None
+    _replacements.undo()
+
+
+def _serve_as_scheduler():
+    """Msrun starts the script once more as the scheduler of its cluster; that process ends with the job."""
+    from mindspore.communication import init
+
+    init()
+    sys.exit(0)
+
+
+def _let_mindspore_answer(group):
+    if group.on_host:
+        from mindnlp_dp_plugin.compat.communication import answer_from_group
+
+        answer_from_group(group, _replacements)
+
+
+def _hook_when_imported(group, config):
+    """Hook the Trainer when its module is imported, unless ``uninstall`` came in between."""
+    global _on_trainer_import
+
+    def hook(trainer_base):
+        if _on_trainer_import is hook:
+            from mindnlp_dp_plugin.trainer.hooks import hook_trainer
+
+            hook_trainer(trainer_base, group, config, _replacements)
+
+    _on_trainer_import = hook
+    wrapt.register_post_import_hook(hook, "mindnlp.engine.trainer.base")

@@ -1,0 +1,37 @@
+"""The command ``mindnlp-dp``: argument parsing only, the work is elsewhere. Imports neither MindSpore nor MindNLP."""
+
+import sys
+
+import click
+
+from mindnlp_dp_plugin.cli.run import run
+from mindnlp_dp_plugin.errors import DataParallelError
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+@click.group(no_args_is_help=False)
+def commands():
+    """Data-parallel training for MindNLP's Trainer."""
+
+
+commands.add_command(run)
+
+
+def main() -> None:
+    """Entry point. Bad input ends with one line on standard error and status 2."""
+    try:
+        sys.exit(commands.main(prog_name="mindnlp-dp", standalone_mode=False))
+    except click.ClickException as error:
+        refuse(error.format_message())
+    except DataParallelError as error:
+        refuse(str(error))
+    except click.Abort:  # Ctrl-C before anything was started
+        sys.exit(INTERRUPTED)
+
+
+def refuse(message: str) -> None:
+    """Says in one line why nothing was started."""
+    click.echo(f"mindnlp-dp: error: {' '.join(message.split())}", err=True)
+    sys.exit(BAD_INPUT)

@@ -1,0 +1,53 @@
+"""``mindnlp-dp run``: a script on N ranks."""
+
+from pathlib import Path
+
+import click
+
+from mindnlp_dp_plugin.config import BACKENDS
+from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
+from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
+from mindnlp_dp_plugin.launch.logs import default_log_dir
+
+
+@click.command(context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [-m]")
+@click.option("--nproc", type=click.IntRange(min=1), required=True, help="Ranks on this host.")
+@click.option("--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts.")
+@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which host this is.")
+@click.option("--master-addr", help="Address of host 0; needed for several hosts.")
+@click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single host: a free one.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="auto",
+    envvar="MINDNLP_DP_BACKEND",
+    show_default=True,
+    help="Who carries the gradients; auto: hccl on Ascend, on CPU mpi if installed, else mccl.",
+)
+@click.option(
+    "--log-dir",
+    type=click.Path(path_type=Path),
+    default=default_log_dir,
+    show_default="mindnlp_dp_logs/<time>",
+    help="One log per rank.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be started.")
+@click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, dry_run, as_module, script, args):
+    """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
+
+    Rank 0's output is shown; every rank's is in the log directory. If a rank fails, all are ended and the one that
+    failed first is named, with its traceback.
+    """
+    command = ["-m", script, *args] if as_module else [script, *args]
+    require_script(command)
+    address, port = require_master(nnodes, node_rank, master_addr, master_port)
+    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port)
+    if dry_run:
+        for process in plan(job):
+            click.echo(describe(process))
+        return 0
+    return launch(job)

@@ -1,0 +1,6 @@
+"""The ranks of a job and what they do together: one contract, and one short file per engine."""
+
+from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.collectives.process_group import current, join, shutdown
+
+__all__ = ["Collective", "Work", "current", "join", "shutdown"]

@@ -1,0 +1,73 @@
+"""What the rest of the plugin may ask of a group of ranks."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class Work:
+    """A collective under way. This base is the work that was done before it was returned."""
+
+    def progress(self) -> None:
+        """Give the engine a chance to move data. Never waits."""
+
+    def wait(self) -> None:
+        """Return when the collective is done on this rank and its buffer may be read."""
+
+
+class Collective(ABC):
+    """The ranks of a job, and what they do together.
+
+    Every method but the properties is a collective: it is to be called on all ranks, in the same order, or all stall.
+
+    Attributes:
+        rank: This process's number, from 0 to ``world_size - 1``.
+        world_size: How many processes take part.
+        local_rank: This process's number among those on the same host.
+        local_world_size: How many of them are on this host; None where the launcher does not say.
+        on_host: Whether ``all_reduce`` takes numpy arrays (True) or MindSpore tensors (False).
+        bucket_cap_mb: The bucket size that suits the engine, in MB.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int | None
+    on_host: bool
+    bucket_cap_mb: float
+
+    @abstractmethod
+    def all_reduce(self, buffer: Any) -> Work:
+        """Start to sum ``buffer`` over all ranks, in place. To be called on all ranks, in the same order.
+
+        Args:
+            buffer: One-dimensional and contiguous, of the same length and dtype on all ranks: a numpy array where
+                ``on_host``, else a tensor. float32 works on every engine. Must not be touched before the work is done.
+
+        Returns:
+            The work: ``wait`` for it before reading ``buffer``.
+        """
+
+    @abstractmethod
+    def broadcast(self, tensor, src: int = 0) -> None:
+        """Overwrite ``tensor`` with the values it has on rank ``src``. To be called on all ranks, in the same order.
+
+        Args:
+            tensor: A tensor or parameter of any dtype, of the same shape and dtype on all ranks.
+            src: The rank whose values all receive.
+        """
+
+    @abstractmethod
+    def all_gather_object(self, value: Any) -> list:
+        """Everybody's ``value``, in the order of ranks. To be called on all ranks, in the same order.
+
+        Args:
+            value: Anything that can be pickled; small, as it passes through host memory.
+        """
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Return when all ranks have come here. To be called on all ranks, in the same order."""
+
+    @abstractmethod
+    def abort(self, exit_code: int) -> None:
+        """End this process at once, without waiting for the others, and where the engine can, end theirs too."""

@@ -1,0 +1,53 @@
+"""Host collectives through MPI (mpi4py). The engine for CPU: it moves data while backward runs."""
+
+import mindspore
+import numpy as np
+from mpi4py import MPI
+
+from mindnlp_dp_plugin.collectives.base import Collective, Work
+
+
+class MpiWork(Work):
+    """A non-blocking MPI collective; it only moves while MPI is called."""
+
+    def __init__(self, request):
+        self._request = request
+
+    def progress(self):
+        self._request.Test()
+
+    def wait(self):
+        self._request.Wait()
+
+
+class MpiCollective(Collective):
+    """All ranks of ``mpirun``, on a communicator of the plugin's own so that user code may use MPI beside it."""
+
+    on_host = True
+    bucket_cap_mb = 4
+
+    def __init__(self):
+        self._comm = MPI.COMM_WORLD.Dup()
+        self.rank = self._comm.Get_rank()
+        self.world_size = self._comm.Get_size()
+
+    def all_reduce(self, buffer):
+        return MpiWork(self._comm.Iallreduce(MPI.IN_PLACE, buffer))
+
+    def broadcast(self, tensor, src=0):
+        values = tensor.asnumpy()
+        message = np.ascontiguousarray(values).view(np.uint8) if values.ndim else values.reshape(1).view(np.uint8)
+        message = message.copy() if self.rank != src else message
+        self._comm.Bcast(message, root=src)
+        if self.rank != src:
+            received = message.view(values.dtype).reshape(values.shape)
+            tensor.assign_value(mindspore.Tensor(received, dtype=tensor.dtype))
+
+    def all_gather_object(self, value):
+        return self._comm.allgather(value)
+
+    def barrier(self):
+        self._comm.Barrier()
+
+    def abort(self, exit_code):
+        MPI.COMM_WORLD.Abort(exit_code)

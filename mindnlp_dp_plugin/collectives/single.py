@@ -1,0 +1,31 @@
+"""One process: every collective is already done."""
+
+import os
+
+from mindnlp_dp_plugin.collectives.base import Collective, Work
+
+
+class SingleProcess(Collective):
+    """A group of one, so that nobody has to branch on the world size."""
+
+    rank = 0
+    world_size = 1
+    local_rank = 0
+    local_world_size = 1
+    on_host = True
+    bucket_cap_mb = 25
+
+    def all_reduce(self, buffer):
+        return Work()
+
+    def broadcast(self, tensor, src=0):
+        pass
+
+    def all_gather_object(self, value):
+        return [value]
+
+    def barrier(self):
+        pass
+
+    def abort(self, exit_code):
+        os._exit(exit_code)

@@ -1,0 +1,38 @@
+"""Bridges from MindNLP 0.4.1 to a current MindSpore: small, named, and each with the day it can go."""
+
+import functools
+from importlib.metadata import PackageNotFoundError, version
+
+from packaging.specifiers import SpecifierSet
+
+from mindnlp_dp_plugin.compat import gaps  # noqa: F401  (enters its patches into PATCHES)
+from mindnlp_dp_plugin.compat.patch import PATCHES, Patch
+from mindnlp_dp_plugin.errors import DataParallelError
+
+SUPPORTED_MINDNLP = SpecifierSet(">=0.4.1,<0.5")
+
+__all__ = ["PATCHES", "Patch", "bridge", "check_mindnlp"]
+
+
+def check_mindnlp() -> None:
+    """Refuse a MindNLP that the plugin does not fit.
+
+    Raises:
+        DataParallelError: If MindNLP is missing or of an unsupported version.
+    """
+    try:
+        installed = version("mindnlp")
+    except PackageNotFoundError:
+        raise DataParallelError("MindNLP is not installed: pip install 'mindnlp>=0.4.1,<0.5'.") from None
+    if installed not in SUPPORTED_MINDNLP:
+        raise DataParallelError(
+            f"MindNLP {installed} is not supported: its Trainer is another one. "
+            f"Supported is mindnlp{SUPPORTED_MINDNLP}: pip install 'mindnlp>=0.4.1,<0.5'."
+        )
+
+
+@functools.cache
+def bridge() -> None:
+    """Let MindNLP import and run on the installed MindSpore, in whichever order the two are imported from here on."""
+    for gap in PATCHES:
+        gap.schedule()

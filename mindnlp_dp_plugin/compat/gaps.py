@@ -1,0 +1,108 @@
+"""Every gap between MindNLP 0.4.1 and MindSpore 2.7 to 2.10, and the bridge over it."""
+
+import sys
+import types
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+STUB_MODULE = "mindspore.common._stub_tensor"
+
+
+@patch(
+    module="mindspore",
+    bridges="import mindnlp: it imports mindspore.common._stub_tensor, which MindSpore 2.7 dropped",
+    needed_from="2.7",
+    obsolete_when="MindNLP no longer names StubTensor (mindnlp/patch.py, core/nn/modules/module.py)",
+)
+def stub_tensor_module(mindspore):
+    stub = types.ModuleType(STUB_MODULE, "Stands where MindSpore had its stub tensors; no tensor is one any more.")
+    stub.StubTensor = type("StubTensor", (), {"__module__": STUB_MODULE})
+    stub._convert_stub = stub._convert_python_data = lambda value: value
+    sys.modules[STUB_MODULE] = mindspore.common._stub_tensor = stub
+
+
+@patch(
+    module="mindnlp.core.ops.creation",
+    bridges="mindnlp.core.ops.empty: it calls a private function of MindSpore whose signature changed",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.ops.empty calls the public mindspore.mint.empty",
+)
+def empty_through_constructor(creation):
+    creation.has_empty = False
+
+
+@patch(
+    module="mindnlp.core.nn.parameter",
+    bridges="Parameter.grad: reading it raises AttributeError until a gradient was set",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.nn.Parameter defines grad",
+)
+def parameter_without_gradient(parameter):
+    parameter.Parameter.grad = None
+
+
+@patch(
+    module="mindnlp.core.autograd.function",
+    bridges="value_and_grad: 'Can not find top cell for backward', as it drives MindSpore's executor by private calls",
+    needed_from="2.9",
+    obsolete_when="mindnlp.core.autograd.value_and_grad goes through mindspore.value_and_grad",
+)
+def value_and_grad_through_public_api(function):
+    import mindspore
+
+    def value_and_grad(fn, params_or_argnums, has_aux=False, attach_grads=True):
+        targets = params_or_argnums if isinstance(params_or_argnums, tuple) else tuple(params_or_argnums)
+        if isinstance(targets[0], int):
+            differentiate = mindspore.value_and_grad(fn, targets, None, has_aux)
+        else:
+            differentiate = mindspore.value_and_grad(fn, None, targets, has_aux)
+
+        def run(*args, **kwargs):
+            values, gradients = differentiate(*args, **kwargs)
+            if not attach_grads:
+                return values, gradients
+            for parameter, gradient in zip(targets, gradients):
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+            return values
+
+        return run
+
+    function.value_and_grad = value_and_grad
+
+
+@patch(
+    module="mindspore",
+    bridges="Trainer.evaluate and predict: Tensor.repeat is 'not supported on this device' on CPU",
+    needed_from="2.7",
+    obsolete_when="MindSpore implements Tensor.repeat on CPU",
+)
+def repeat_on_cpu(mindspore):
+    stock = mindspore.Tensor.repeat
+
+    def repeat(self, *repeats):
+        if mindspore.get_context("device_target") != "CPU":
+            return stock(self, *repeats)
+        counts = tuple(repeats[0]) if isinstance(repeats[0], (tuple, list)) else repeats
+        return mindspore.ops.tile(self.reshape(1) if self.ndim == 0 else self, counts)
+
+    mindspore.Tensor.repeat = repeat
+
+
+@patch(
+    module="mindspore",
+    bridges="a readable log: MindNLP's attention masks call dtype_to_nptype, which warns at every call",
+    needed_from="2.7",
+    obsolete_when="MindNLP no longer calls mindspore.dtype_to_nptype",
+)
+def quiet_dtype_to_nptype(mindspore):
+    mindspore.dtype_to_nptype = mindspore.common.dtype._dtype_to_nptype
+
+
+@patch(
+    module="mindspore",
+    bridges="a readable log: MindNLP's initialisers call Tensor.data_sync, which does nothing any more but warn",
+    needed_from="2.10",
+    obsolete_when="MindNLP no longer calls Tensor.data_sync",
+)
+def quiet_data_sync(mindspore):
+    mindspore.Tensor.data_sync = lambda self, wait=True: None

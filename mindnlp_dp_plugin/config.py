@@ -1,0 +1,67 @@
+"""What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+ENVIRONMENT_PREFIX = "MINDNLP_DP_"
+BACKENDS = ("auto", "hccl", "mccl", "mpi")
+SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+
+
+@dataclass(frozen=True)
+class DataParallelConfig:
+    """How the plugin trains.
+
+    Attributes:
+        backend: Who carries the collectives: ``"hccl"`` (Ascend), ``"mccl"`` (CPU) or ``"mpi"`` (CPU);
+            ``"auto"`` takes the one that fits how the process was started.
+        bucket_cap_mb: Size in MB (2**20 bytes) at which a bucket of gradients is full and its all-reduce starts.
+            0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
+        cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
+            Never done on Ascend.
+
+    Raises:
+        DataParallelError: For a value that a field cannot take; the message names field, value and choices.
+    """
+
+    backend: str = "auto"
+    bucket_cap_mb: float | None = None
+    cpu_tuning: bool = True
+
+    def __post_init__(self):
+        if self.backend not in BACKENDS:
+            raise DataParallelError(f"backend={self.backend!r} is not known: choose one of {', '.join(BACKENDS)}.")
+        cap = self.bucket_cap_mb
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 <= cap < 2**20):
+            raise DataParallelError(
+                f"bucket_cap_mb={cap!r} is not a size in MB: give a number from 0 (a bucket for each parameter) "
+                f"to below {2**20}, or None for the engine's default."
+            )
+        if not isinstance(self.cpu_tuning, bool):
+            raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
+        """The configuration that the environment asks for; fields it does not name keep their defaults.
+
+        Args:
+            environ: The variables to read, ``os.environ`` if None.
+
+        Raises:
+            DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
+        """
+        environ = os.environ if environ is None else environ
+        parsers = {"backend": str, "bucket_cap_mb": float, "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()]}
+        values = {}
+        for field in fields(cls):
+            variable = ENVIRONMENT_PREFIX + field.name.upper()
+            if text := environ.get(variable):
+                try:
+                    values[field.name] = parsers[field.name](text)
+                except (KeyError, ValueError):
+                    kind = "a number" if parsers[field.name] is float else f"one of {', '.join(SWITCH_WORDS)}"
+                    raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
+        return cls(**values)

@@ -1,0 +1,135 @@
+"""Deal a training pipeline out to the ranks: by row where that can be done, by batch where it cannot."""
+
+import copy
+import weakref
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mindspore import dataset as ds
+from mindspore.dataset.engine import datasets
+
+from mindnlp_dp_plugin.data.sampler import DistributedSampler
+from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset
+
+BATCHES = (ds.BatchDataset, ds.PaddedBatchDataset)
+ROW_BY_ROW = (datasets.MapDataset, datasets.ProjectDataset, datasets.RenameDataset)
+ShuffleDataset = datasets.ShuffleDataset
+
+
+def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> ShardedDataset:
+    """This rank's share of a pipeline. Call it with the same pipeline and seed on all ranks.
+
+    By row, where between the source and the batch each row stays one row (map, project, rename, shuffle): a
+    ``DistributedSampler`` on the source, so that a rank reads and transforms only its own rows, and step ``k`` of N
+    ranks reads what step ``k`` of one process with N times the batch reads. By batch otherwise (filter, flat_map,
+    repeat, concat, iterable sources, random samplers of the user's own): every rank runs the whole pipeline, with
+    the same seed, and takes each N-th batch. A pipeline that is sharded already is left alone.
+
+    Shuffled exactly where the pipeline shuffles, with its own buffer size, and then anew each epoch. With
+    ``drop_remainder=True`` on the batch, rows that do not divide by the ranks are left out instead of read twice: 15
+    rows on 2 ranks in batches of 8 are no step at all, as they are none in one process with batches of 16.
+
+    Args:
+        dataset: A MindSpore pipeline. It is not changed.
+        num_replicas: Ranks.
+        rank: Which of them this is, from 0.
+        seed: Fixes the orders of all epochs.
+
+    Raises:
+        DataParallelError: If ``rank`` is none of the ranks.
+    """
+    pipeline = copy.deepcopy(dataset)
+    if pipeline.is_sharded():
+        return ShardedByUser(pipeline, num_replicas)
+    plan = _plan_by_row(pipeline)
+    if plan is None:
+        return DealtByBatch(pipeline, num_replicas, rank, seed)
+    num_rows = plan.source.get_dataset_size()
+    sampler = DistributedSampler(
+        num_rows, num_replicas, rank, plan.shuffle_buffer > 1, seed, plan.drop_last, plan.shuffle_buffer
+    )
+    return DealtByRow(_deal(plan, sampler), num_replicas, sampler, num_rows)
+
+
+@dataclass
+class _Plan:
+    """What was found on the way down from the batch to the source."""
+
+    path: list
+    shuffle_buffer: int
+    drop_last: bool
+
+    @property
+    def source(self):
+        return self.path[-1]
+
+
+def _plan_by_row(pipeline) -> _Plan | None:
+    """How to deal the rows out, or None if this pipeline has to be dealt out by batch."""
+    path, batches, shuffles = [pipeline], [], []
+    while path[-1].children:
+        node = path[-1]
+        if isinstance(node, ShuffleDataset):
+            shuffles.append(node)
+        elif isinstance(node, BATCHES):
+            if batches or shuffles or callable(node.batch_size):
+                return None
+            batches.append(node)
+        elif not isinstance(node, ROW_BY_ROW):
+            return None
+        path.append(node.children[0])
+    source = path[-1]
+    if not _reads_rows_by_number(source):
+        return None
+    buffers = [shuffle.buffer_size for shuffle in shuffles]
+    if _is_plain_random(source.sampler):
+        buffers.append(source.get_dataset_size())
+    elif not _has_fixed_order(source.sampler):
+        return None
+    return _Plan(path, max(buffers, default=1), bool(batches) and batches[0].drop_remainder)
+
+
+def _deal(plan, sampler):
+    """The pipeline with our sampler on its source, and without its shuffles, which are in the sampler now."""
+    if _is_plain_random(plan.source.sampler) or _is_plain_sequential(plan.source.sampler):
+        plan.source.use_sampler(sampler)
+    else:
+        plan.source.add_sampler(sampler)
+    kept = [node for node in plan.path if not isinstance(node, ShuffleDataset)]
+    for parent, child in pairwise(kept):
+        parent.children, child.parent = [child], [weakref.ref(parent)]
+    for node in kept:
+        node.dataset_size = None  # cached for the whole data
+    kept[0].parent = []
+    return kept[0]
+
+
+def _reads_rows_by_number(source):
+    if isinstance(source, ds.GeneratorDataset):
+        return hasattr(source.source, "__getitem__") and not source.has_batch_sampler
+    return isinstance(source, datasets.MappableDataset)
+
+
+def _is_plain_random(sampler):
+    """A permutation of all rows: what ``shuffle=True`` means, and what the plugin draws in its place."""
+    return (
+        type(sampler) is ds.RandomSampler
+        and not sampler.replacement
+        and sampler.num_samples is None
+        and sampler.reshuffle_each_epoch
+        and sampler.child_sampler is None
+    )
+
+
+def _is_plain_sequential(sampler):
+    return type(sampler) is ds.SequentialSampler and sampler.start_index is None and sampler.num_samples is None
+
+
+def _has_fixed_order(sampler):
+    """Whether the sampler gives the same rows in the same order each epoch, as after ``split()``."""
+    while sampler is not None:
+        fixed_random = type(sampler) is ds.RandomSampler and not sampler.reshuffle_each_epoch
+        if type(sampler) not in (ds.SequentialSampler, ds.SubsetSampler) and not fixed_random:
+            return False
+        sampler = sampler.child_sampler
+    return True

@@ -1,0 +1,5 @@
+"""The one error the plugin raises for bad input and for ranks that disagree."""
+
+
+class DataParallelError(RuntimeError):
+    """Something the user can mend: the message names the thing, its value and the way out."""

@@ -1,0 +1,91 @@
+"""One bucket: the gradients of a few parameters, averaged over the ranks by a single all-reduce.
+
+A bucket is told of each gradient as backward makes it (``put``), started once (``start``), and read when the
+all-reduce is done (``gradients``). The mean is made by scaling with 1/world_size on the way in: it costs no pass
+of its own, and half-precision sums cannot overflow. Half-precision gradients travel and are summed as float32.
+"""
+
+import mindspore
+import numpy as np
+
+from mindnlp_dp_plugin.collectives import Collective
+
+
+class HostBucket:
+    """A flat numpy buffer that lives as long as the reducer; on CPU, tensors share its memory in both directions."""
+
+    def __init__(self, parameters, collective: Collective):
+        self._collective = collective
+        self._parameters = parameters
+        self._dtype = parameters[0].dtype
+        self._travels_as = np.float64 if self._dtype == mindspore.float64 else np.float32
+        self._buffer = np.empty(sum(parameter.size for parameter in parameters), self._travels_as)
+        ends = np.cumsum([parameter.size for parameter in parameters])
+        self._slots = [
+            self._buffer[end - parameter.size : end].reshape(parameter.shape)
+            for end, parameter in zip(ends, parameters)
+        ]
+        self._scale = self._travels_as(1 / collective.world_size)
+
+    def put(self, index: int, gradient, accumulated) -> None:
+        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
+        slot = self._slots[index]
+        if accumulated is None:
+            np.multiply(self._values(gradient), self._scale, out=slot)
+        else:
+            np.add(self._values(gradient), self._values(accumulated), out=slot)
+            np.multiply(slot, self._scale, out=slot)
+
+    def start(self):
+        """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
+        self._work = self._collective.all_reduce(self._buffer)
+        return self._work
+
+    def gradients(self) -> list:
+        """Wait, then the averaged gradients as tensors in the parameters' shapes and dtype.
+
+        They share the bucket's memory and are good until the next ``put``.
+        """
+        self._work.wait()
+        averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
+        return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
+
+    def _values(self, gradient):
+        values = gradient.asnumpy()
+        return values if values.dtype == self._travels_as else values.astype(self._travels_as)
+
+
+class DeviceBucket:
+    """Gradients stay on the device: packed by a concatenation, started, and sliced apart again."""
+
+    def __init__(self, parameters, collective: Collective):
+        self._collective = collective
+        self._parameters = parameters
+        self._dtype = parameters[0].dtype
+        self._travels_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
+        self._parts = [None] * len(parameters)
+
+    def put(self, index: int, gradient, accumulated) -> None:
+        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
+        part = self._flat(gradient)
+        self._parts[index] = part if accumulated is None else part + self._flat(accumulated)
+
+    def start(self):
+        """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
+        self._buffer = mindspore.mint.cat(self._parts) * (1 / self._collective.world_size)
+        self._parts = [None] * len(self._parameters)
+        self._work = self._collective.all_reduce(self._buffer)
+        return self._work
+
+    def gradients(self) -> list:
+        """Wait, then the averaged gradients as tensors in the parameters' shapes and dtype."""
+        self._work.wait()
+        averaged, begin = [], 0
+        for parameter in self._parameters:
+            flat = self._buffer[begin : begin + parameter.size]
+            averaged.append(flat.reshape(parameter.shape).astype(self._dtype))
+            begin += parameter.size
+        return averaged
+
+    def _flat(self, gradient):
+        return gradient.reshape(-1).astype(self._travels_as)

@@ -1,0 +1,141 @@
+"""Starts the ranks of a job on this host, shows rank 0, and ends all of them when one fails or the user says so."""
+
+import shlex
+import sys
+import time
+from dataclasses import replace
+
+from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
+from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, read_records, report
+from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
+from mindnlp_dp_plugin.launch.processes import Family, start
+from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.worker import DEFERRED
+
+POLL_S = 0.03
+SCHEDULER_GRACE_S = 30
+
+
+def plan(job: Job) -> list[Process]:
+    """The processes of a job on this host."""
+    if job.world_size == 1:
+        log = rank_log(job.log_dir, 0)
+        processes = [Process("rank 0", 0, worker_argv(job.command), {}, log)]
+    elif job.backend == "mpi":
+        processes = mpi.processes(job)
+    else:
+        processes = mindspore_cluster.processes(job)
+    common = {LOG_DIR: str(job.log_dir.absolute()), "MINDNLP_DP_BACKEND": job.backend, DEFERRED: "1"}
+    return [replace(process, environ={**common, **process.environ}) for process in processes]
+
+
+def describe(process: Process) -> str:
+    """A line a shell would understand."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in process.environ.items()]
+    return f"{process.name}: {' '.join(variables)} {shlex.join(process.argv)}"
+
+
+def launch(job: Job) -> int:
+    """Runs a job to its end.
+
+    Returns:
+        0 if all ranks succeeded; the status of the rank that failed first (128 + number for a signal); 128 + number of
+        the signal that stopped the launcher.
+
+    Raises:
+        DataParallelError: The log directory cannot be used.
+    """
+    prepare(job.log_dir, job.local_ranks)
+    with Signals() as signals:
+        family = Family()
+        try:
+            exit_code, last_words = Watch(job, signals).until_the_end()
+        finally:
+            family.end()
+    sys.stderr.write(last_words)
+    return exit_code
+
+
+class Watch:
+    """The running processes of a job and what becomes of them."""
+
+    def __init__(self, job: Job, signals: Signals):
+        self._job = job
+        self._signals = signals
+        self._tail = Tail(rank_log(job.log_dir, 0)) if job.node_rank == 0 else None
+        self._running = [(process, start(process)) for process in plan(job)]
+
+    def until_the_end(self) -> tuple[int, str]:
+        """Shows rank 0 until all ranks are done, one fails, or the launcher is told to stop.
+
+        Returns:
+            What ``launch`` returns, and what to tell the user once all processes are gone.
+        """
+        while True:
+            if self._signals.stop:
+                return self._stopped()
+            if deaths := self._deaths():
+                return self._failed(deaths)
+            self._show()
+            if self._all_done():
+                return 0, ""
+            self._signals.wait(POLL_S)
+
+    def _deaths(self) -> list[Death]:
+        return [
+            Death(process.name, process.rank, popen.returncode, process.log)
+            for process, popen in self._running
+            if popen.poll()
+        ]
+
+    def _all_done(self) -> bool:
+        """Whether the ranks have ended well. The scheduler follows them, five seconds later, if other hosts need it."""
+        if any(popen.poll() is None for process, popen in self._running if process.name != "scheduler"):
+            return False
+        self._show()
+        if self._job.num_nodes > 1:
+            self._wait_for_scheduler()
+        return True
+
+    def _wait_for_scheduler(self) -> None:
+        deadline = time.monotonic() + SCHEDULER_GRACE_S
+        schedulers = [popen for process, popen in self._running if process.name == "scheduler"]
+        while any(popen.poll() is None for popen in schedulers) and time.monotonic() < deadline:
+            if self._signals.stop:
+                return
+            self._signals.wait(POLL_S)
+
+    def _show(self) -> None:
+        """Shows what rank 0 wrote, but once a rank has failed nothing more: its traceback is to be seen first."""
+        if self._tail:
+            end = self._tail.size()  # taken before the look at the records, which are written before tracebacks
+            if not self._records():
+                self._tail.pump(end)
+
+    def _records(self) -> dict[int, ErrorRecord]:
+        return read_records(self._job.log_dir, self._job.local_ranks)
+
+    def _stopped(self) -> tuple[int, str]:
+        words = f"mindnlp-dp: stopped by {self._signals.stop.name}, all ranks were ended; logs: {self._job.log_dir}\n"
+        return 128 + self._signals.stop, words
+
+    def _failed(self, deaths: list[Death]) -> tuple[int, str]:
+        failure = first_failure([self._named(death) for death in deaths], self._records())
+        if isinstance(failure, ErrorRecord):
+            if failure.rank == 0:
+                self._tail.pump(failure.log_bytes)
+            log = rank_log(self._job.log_dir, failure.rank)
+        else:
+            log = failure.log
+        return failure.exit_code, report(failure, log)
+
+    def _named(self, death: Death) -> Death:
+        """The rank that mpirun blames, in the place of mpirun."""
+        if death.name != "mpirun":
+            return death
+        blamed = mpi.first_to_end(death.log.read_text(encoding="utf-8", errors="replace"))
+        if blamed is None:
+            return death
+        rank, returncode = blamed
+        return Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))

@@ -1,0 +1,38 @@
+"""MPI: mpirun starts the ranks and notices the first that fails; here is its command, and what its last words mean."""
+
+import os
+import re
+import signal
+
+from mindnlp_dp_plugin.launch.backends import find_mpirun
+from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+
+# Open MPI 4 and 5, which break these lines at about 80 characters.
+KILLED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exited\s+on\s+signal\s+(\d+)")
+EXITED = re.compile(r"Process name:\s+\[\S+?,(\d+)\]\s+Exit code:\s+(\d+)")
+
+
+def processes(job: Job) -> list[Process]:
+    """The one process to start. The ranks write their logs themselves; mpirun's own words go to ``mpirun.log``."""
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    # Pinning is the worker's business, and more ranks than cores are fine for trying things out.
+    placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
+    argv = [find_mpirun(), *as_root, *placement, "-n", str(job.nproc), *worker_argv(job.command)]
+    log = job.log_dir / "mpirun.log"
+    return [Process("mpirun", None, argv, {}, log, on_launcher_death=signal.SIGTERM)]  # it takes its ranks with it
+
+
+def first_to_end(last_words: str) -> tuple[int, int] | None:
+    """Which rank mpirun blames.
+
+    Args:
+        last_words: What mpirun wrote.
+
+    Returns:
+        The rank and its status as ``subprocess`` gives it (negative for a signal), or None if mpirun itself failed.
+    """
+    if match := KILLED.search(last_words):
+        return int(match[1]), -int(match[2])
+    if match := EXITED.search(last_words):
+        return int(match[1]), int(match[2])
+    return None

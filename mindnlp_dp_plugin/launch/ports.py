@@ -1,0 +1,48 @@
+"""TCP ports for the scheduler of MindSpore's cluster."""
+
+import errno
+import socket
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+def resolve(host: str) -> str:
+    """The IP address of a host; MindSpore takes no names.
+
+    Raises:
+        DataParallelError: The name is unknown.
+    """
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        raise DataParallelError(f"--master-addr {host!r} cannot be resolved: give the IP address of node 0.") from None
+
+
+def require_free(address: str, port: int) -> None:
+    """Makes sure that the scheduler will be able to listen.
+
+    Raises:
+        DataParallelError: The port is taken, or the address belongs to another host.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise DataParallelError(
+                    f"--master-addr {address} is no address of this host: node rank 0 must run on the master."
+                ) from None
+            raise DataParallelError(
+                f"--master-port {port} cannot be used on {address} ({error.strerror}): "
+                "give another one, or on a single host leave the option out."
+            ) from None

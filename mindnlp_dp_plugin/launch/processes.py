@@ -1,0 +1,77 @@
+"""Starting processes that cannot outlive their launcher, and ending whole families of them."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+from mindnlp_dp_plugin.launch.identity import VARIABLES
+from mindnlp_dp_plugin.launch.job import Process
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+TERM_GRACE_S = 1.0
+KILL_GRACE_S = 1.5
+POLL_S = 0.03
+
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
+
+
+def start(process: Process) -> subprocess.Popen:
+    """Starts a process in a session of its own; it is ended if this launcher dies, even by SIGKILL."""
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    with process.log.open("wb") as log:
+        return subprocess.Popen(
+            process.argv,
+            env={**inherited, "PYTHONUNBUFFERED": "1", **process.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, process.on_launcher_death),
+        )
+
+
+class Family:
+    """All that is started from now on, with children's children, also those whose own parent is gone."""
+
+    def __init__(self):
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
+        self._strangers = set(psutil.Process().children(recursive=True))
+
+    def end(self) -> None:
+        """Ends everybody: SIGTERM, and SIGKILL for who is still there after a second."""
+        for member in self._living():
+            _send(member, signal.SIGTERM)
+        self._wait(TERM_GRACE_S)
+        deadline = time.monotonic() + KILL_GRACE_S
+        while (living := self._living()) and time.monotonic() < deadline:
+            for member in living:
+                _send(member, signal.SIGKILL)
+            time.sleep(POLL_S)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._living() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def _living(self) -> list[psutil.Process]:
+        members = psutil.Process().children(recursive=True)
+        return [member for member in members if member not in self._strangers and _is_alive(member)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(process: psutil.Process, signum: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signum)

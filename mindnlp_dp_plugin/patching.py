@@ -1,0 +1,30 @@
+"""Replace attributes of modules and classes, and put back what was there."""
+
+import os
+from typing import Any
+
+_ABSENT = object()
+
+
+class Replacements:
+    """A list of replaced attributes and removed variables that can be undone, last first."""
+
+    def __init__(self):
+        self._undo = []
+
+    def replace(self, owner: Any, name: str, value: Any) -> None:
+        """Set ``owner.name``; only what ``owner`` itself held (not what it inherited) will be put back."""
+        found = vars(owner).get(name, _ABSENT)
+        self._undo.append(lambda: delattr(owner, name) if found is _ABSENT else setattr(owner, name, found))
+        setattr(owner, name, value)
+
+    def remove_variable(self, name: str) -> None:
+        """Take ``name`` out of the environment."""
+        if name in os.environ:
+            found = os.environ.pop(name)
+            self._undo.append(lambda: os.environ.setdefault(name, found))
+
+    def undo(self) -> None:
+        """Leave every owner as it was found."""
+        while self._undo:
+            self._undo.pop()()

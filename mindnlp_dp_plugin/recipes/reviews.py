@@ -1,0 +1,47 @@
+"""Film reviews out of a small grammar: data for a first run with neither network nor files.
+
+A review says what it thinks of several sides of a film. Some of it goes against its verdict, and negation turns words
+around, so that neither a single word nor the mere count of good words gives the label away.
+"""
+
+import random
+
+SIDES = ["plot", "acting", "camera work", "music", "ending", "dialogue", "pacing", "lead actor", "script", "humour"]
+GOOD = ["brilliant", "moving", "clever", "gripping", "charming", "superb", "delightful", "sharp", "honest", "warm"]
+BAD = ["dull", "clumsy", "tedious", "shallow", "noisy", "predictable", "lifeless", "messy", "cold", "pointless"]
+LINKS = ["and", "while", "and, after all,", "and besides", "and what is more,"]
+OPENINGS = ["I saw this film last night.", "My friends made me watch it.", "We waited a year for this one.", ""]
+VERDICTS = {1: ["I would see it again.", "Go and see it."], 0: ["I want my evening back.", "Stay at home instead."]}
+
+
+def generate_reviews(num_reviews: int, seed: int = 0) -> dict[str, list]:
+    """Balanced reviews: the same for the same arguments, on every machine.
+
+    Args:
+        num_reviews: How many.
+        seed: Which.
+
+    Returns:
+        Columns ``text`` (str) and ``label`` (1 for a good review, 0 for a bad one), in random order.
+    """
+    chance = random.Random(seed)
+    labels = [index % 2 for index in range(num_reviews)]
+    chance.shuffle(labels)
+    return {"text": [_review(label, chance) for label in labels], "label": labels}
+
+
+def _review(label, chance):
+    num_clauses = chance.choice([3, 5, 7])
+    agreeing = chance.randint(num_clauses // 2 + 1, num_clauses)
+    opinions = [label] * agreeing + [1 - label] * (num_clauses - agreeing)
+    chance.shuffle(opinions)
+    sides = chance.sample(SIDES, num_clauses)
+    text = f" {chance.choice(LINKS)} ".join(_clause(side, opinion, chance) for side, opinion in zip(sides, opinions))
+    verdict = chance.choice(VERDICTS[label]) if chance.random() < 0.5 else ""
+    return " ".join(filter(None, [chance.choice(OPENINGS), text[0].upper() + text[1:] + ".", verdict]))
+
+
+def _clause(side, is_good, chance):
+    negated = chance.random() < 0.25
+    words = GOOD if is_good != negated else BAD
+    return f"the {side} was {'not ' if negated else ''}{chance.choice(words)}"

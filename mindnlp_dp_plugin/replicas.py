@@ -1,0 +1,75 @@
+"""Replicas are copies: made equal before training, and checked on request."""
+
+import hashlib
+
+from mindnlp_dp_plugin.collectives import Collective, current
+from mindnlp_dp_plugin.errors import DataParallelError
+
+
+def make_replicas(model, collective: Collective) -> None:
+    """Give every rank the parameters and persistent buffers of rank 0. To be called on all ranks.
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
+        collective: The ranks that are to hold copies.
+
+    Raises:
+        DataParallelError: If names, shapes or dtypes differ between ranks; the first one that does is named.
+    """
+    state = _state(model)
+    _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
+    for _, tensor in state:
+        collective.broadcast(tensor, src=0)
+
+
+def check_replicas(model, collective: Collective | None = None) -> None:
+    """Raise unless all ranks hold the same parameters and buffers, to the last bit. To be called on all ranks.
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``.
+        collective: The ranks to compare; those of this job if None.
+
+    Raises:
+        DataParallelError: Naming the first tensor that differs from rank 0's, and the ranks on which it does.
+    """
+    collective = collective or current()
+    names, digests = zip(*((name, _digest(tensor)) for name, tensor in _state(model)))
+    everyone = collective.all_gather_object(digests)
+    for name, of_ranks in zip(names, zip(*everyone)):
+        odd = [rank for rank, digest in enumerate(of_ranks) if digest != of_ranks[0]]
+        if odd:
+            raise DataParallelError(
+                f"Replicas differ: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
+                "changed it on some ranks only: look for code that depends on the rank, or on unseeded randomness."
+            )
+
+
+def _state(model):
+    """Parameters and persistent buffers by name, each tensor once."""
+    persistent = model.state_dict().keys()
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name in persistent]
+    return list(model.named_parameters()) + buffers
+
+
+def _digest(tensor):
+    return hashlib.blake2b(tensor.asnumpy().tobytes(), digest_size=8).digest()
+
+
+def _compare_structure(mine, collective):
+    everyone = collective.all_gather_object(mine)
+    for rank, theirs in enumerate(everyone):
+        if theirs == everyone[0]:
+            continue
+        ours = dict((name, rest) for name, *rest in everyone[0])
+        others = dict((name, rest) for name, *rest in theirs)
+        for name in sorted(ours.keys() | others.keys(), key=list(ours | others).index):
+            if ours.get(name) != others.get(name):
+                raise DataParallelError(
+                    f"Ranks hold different models: {name} is {_describe(ours.get(name))} on rank 0, but "
+                    f"{_describe(others.get(name))} on rank {rank}. Build the same model on every rank."
+                )
+        raise DataParallelError(f"Ranks hold different models: rank {rank} lists its parameters in another order.")
+
+
+def _describe(shape_and_dtype):
+    return "absent" if shape_and_dtype is None else f"{shape_and_dtype[0]} {shape_and_dtype[1]}"

@@ -1,0 +1,3 @@
+"""The same runner as in tests/launch."""
+
+from tests.launch.conftest import runner  # noqa: F401

@@ -1,0 +1,143 @@
+"""``mindnlp-dp run``: what it refuses, and what it would start."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+
+def refused(runner, *args):
+    """The one line with which a command line is refused."""
+    outcome = runner.run(*args)
+    assert outcome.returncode == 2
+    assert outcome.stdout == ""
+    assert outcome.stderr.count("\n") == 1, outcome.stderr
+    assert not runner.log_dir.exists()
+    assert not runner.left_behind()
+    return outcome.stderr
+
+
+@pytest.fixture
+def script(runner):
+    return runner.script("raise SystemExit('must not run')")
+
+
+@pytest.mark.parametrize("nproc", ["0", "-1", "two", "1.5", ""])
+def test_a_bad_nproc(runner, script, nproc):
+    assert "--nproc" in refused(runner, "--nproc", nproc, script)
+
+
+def test_no_nproc_and_no_script(runner, script):
+    assert "--nproc" in refused(runner, script)
+    assert "SCRIPT" in refused(runner, "--nproc", "2")
+
+
+def test_a_missing_script_or_module(runner):
+    assert "script 'nowhere.py' does not exist" in refused(runner, "--nproc", "2", "nowhere.py")
+    assert "module 'no_such.thing' cannot be found" in refused(runner, "--nproc", "2", "-m", "no_such.thing")
+
+
+def test_an_unknown_backend(runner, script):
+    message = refused(runner, "--nproc", "2", "--backend", "gloo", script)
+    assert "gloo" in message and "mccl" in message
+
+
+@pytest.mark.parametrize("backend", ["auto", "mccl", "mpi"])
+def test_a_busy_port(runner, script, backend):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = str(busy.getsockname()[1])
+        message = refused(runner, "--nproc", "2", "--backend", backend, "--master-port", port, script)
+    assert f"--master-port {port}" in message and "in use" in message
+
+
+def test_a_port_that_is_none(runner, script):
+    assert "--master-port" in refused(runner, "--nproc", "2", "--master-port", "70000", script)
+
+
+def test_several_hosts(runner, script):
+    several = ("--nproc", "1", "--nnodes", "2", "--backend", "mccl")
+    meeting = ("--master-addr", "127.0.0.1", "--master-port", "1")
+    assert "needs --master-addr and --master-port" in refused(runner, *several, script)
+    assert "--node-rank 2 must be below --nnodes 2" in refused(runner, *several, *meeting, "--node-rank", "2", script)
+    assert "no address of this host" in refused(runner, *several, *meeting, "--master-addr", "192.0.2.1", script)
+    assert "mpirun" in refused(runner, *several, *meeting, "--node-rank", "1", "--backend", "mpi", script)
+    assert "cannot be resolved" in refused(runner, *several, *meeting, "--master-addr", "no.such.host.invalid", script)
+
+
+def test_mpi_that_is_not_installed(runner, script):
+    bare = runner.environ["PYTHONPATH"]
+    (runner.folder / "no_mpi").mkdir()
+    (runner.folder / "no_mpi" / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "find_spec = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, package=None: None if name == 'mpi4py' else find_spec(name, package)\n"
+    )
+    runner.environ["PYTHONPATH"] = f"{runner.folder / 'no_mpi'}:{bare}"
+    message = refused(runner, "--nproc", "2", "--backend", "mpi", script)
+    assert "needs mpi4py" in message and "pip install" in message
+
+
+def test_a_wrong_log_dir(runner, script):
+    (runner.folder / "file").write_text("")
+    outcome = runner.run("--nproc", "2", "--log-dir", "file", script)
+    assert outcome.returncode == 2
+    assert outcome.stderr.count("\n") == 1 and "--log-dir 'file'" in outcome.stderr
+
+
+def test_unknown_options_and_commands(runner, script):
+    assert "--nprok" in refused(runner, "--nprok", "2", script)
+    for command, word in ((["walk"], "walk"), ([], "command")):
+        ended = subprocess.run(
+            [sys.executable, "-m", "mindnlp_dp_plugin.cli", *command],
+            env=runner.environ,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and word in ended.stderr.lower()
+
+
+def test_help(runner):
+    outcome = runner.run("--help")
+    assert outcome.returncode == 0 and "--nproc" in outcome.stdout
+
+
+def test_dry_run_of_mpi_prints_one_command_and_starts_nothing(runner, script):
+    outcome = runner.run("--nproc", "2", "--backend", "mpi", "--dry-run", script, "--lr", "a b")
+    assert outcome.returncode == 0
+    (line,) = outcome.stdout.splitlines()
+    assert line.startswith("mpirun: ") and " -n 2 " in line and line.endswith(f"{script} --lr 'a b'")
+    assert not runner.log_dir.exists()
+
+
+def test_dry_run_of_a_cluster_prints_a_line_per_process(runner, script):
+    port = ("--master-addr", "127.0.0.1", "--master-port", "18999")
+    args = ("--nproc", "2", "--nnodes", "2", "--backend", "hccl", *port, "--dry-run", script)
+    scheduler, *workers = runner.run(*args).stdout.splitlines()
+    assert scheduler.startswith("scheduler: ") and "MS_ROLE=MS_SCHED" in scheduler
+    for rank, line in enumerate(workers):
+        assert line.startswith(f"rank {rank}: ")
+        words = f"MS_WORKER_NUM=4 MS_SCHED_PORT=18999 MS_NODE_ID={rank} DEVICE_ID={rank} MINDNLP_DP_BACKEND=hccl"
+        assert all(word in line.split() for word in words.split())
+    names = [
+        line.partition(":")[0] for line in runner.run(*args[:-2], "--node-rank", "1", *args[-2:]).stdout.splitlines()
+    ]
+    assert names == ["rank 2", "rank 3"]
+
+
+def test_dry_run_of_one_rank_needs_no_cluster(runner, script):
+    (line,) = runner.run("--nproc", "1", "--dry-run", script).stdout.splitlines()
+    assert line.startswith("rank 0: ") and "MS_ROLE" not in line
+
+
+def test_the_backend_may_come_from_the_environment(runner, script):
+    runner.environ["MINDNLP_DP_BACKEND"] = "mccl"
+    assert "MINDNLP_DP_BACKEND=mccl" in runner.run("--nproc", "2", "--dry-run", script).stdout
+
+
+def test_the_command_line_does_not_load_mindspore(runner):
+    code = "import sys, mindnlp_dp_plugin.cli; print([name for name in sys.modules if name.startswith('mind')])"
+    ended = subprocess.run([sys.executable, "-c", code], env=runner.environ, capture_output=True, text=True, check=True)
+    assert "'mindspore'" not in ended.stdout and "'mindnlp'" not in ended.stdout

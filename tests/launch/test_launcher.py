@@ -1,0 +1,213 @@
+"""Starting ranks, showing rank 0, and ending everybody: with real processes on both CPU engines."""
+
+import os
+import signal
+import stat
+import time
+
+import pytest
+
+from mindnlp_dp_plugin.launch.ports import free_port
+from tests.launch.conftest import ROOT
+
+BACKENDS = ("mpi", "mccl")
+SLEEP = "time.sleep(60)\n"
+FAILED = "open(os.path.join(os.environ['FOLDER'], 'failed_at'), 'w').write(repr(time.time()))\n"
+READY = "open(os.path.join(os.environ['FOLDER'], f'ready_{rank}'), 'w').close()\n"
+
+
+def on_rank(failing_rank, statement):
+    return f"if rank == {failing_rank}:\n    time.sleep(0.3)\n    {FAILED}    {statement}\n{SLEEP}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_ranks_run_and_rank_0_is_shown(runner, backend):
+    script = runner.script("print(f'rank {rank} of many'); print('to stderr', file=sys.stderr)")
+    outcome = runner.run("--nproc", "3", "--backend", backend, script)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout == "rank 0 of many\nto stderr\n"
+    assert [outcome.log(rank) for rank in range(3)] == [f"rank {rank} of many\nto stderr\n" for rank in range(3)]
+    assert stat.S_IMODE(os.stat(outcome.log_dir).st_mode) == 0o700
+    assert not runner.left_behind()
+
+
+def test_progress_bars_arrive_byte_by_byte_while_the_script_runs(runner):
+    script = runner.script("for i in range(4): print(f'\\r{i}', end='', file=sys.stderr); time.sleep(0.4)")
+    popen = runner.start("--nproc", "2", "--backend", "mpi", script)
+    arrivals = []
+    while chunk := os.read(popen.stdout.fileno(), 100):
+        arrivals.append((time.monotonic(), chunk))
+    assert b"".join(chunk for _, chunk in arrivals) == b"\r0\r1\r2\r3"
+    assert arrivals[-1][0] - arrivals[0][0] > 0.9
+    assert runner.finish(popen).returncode == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_ends_all_and_its_traceback_is_shown_first(runner, backend):
+    script = runner.script("def broken():\n    raise ValueError('no such label')\n" + on_rank(1, "broken()"))
+    outcome = runner.run("--nproc", "3", "--backend", backend, script)
+    assert time.time() - outcome.failed_at() < 3
+    assert outcome.returncode == 1
+    lines = outcome.stderr.splitlines()
+    assert lines[0].startswith("mindnlp-dp: rank 1 on ") and lines[0].endswith("ValueError, exit status 1")
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[2].startswith(f'  File "{script}", line ')
+    assert "ValueError: no such label" in lines
+    assert lines[-1].endswith(str(outcome.log_dir / "rank_1.log"))
+    assert "ValueError: no such label" in outcome.log(1)
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_rank_is_named_with_its_signal(runner, backend, signum):
+    kill = f"print('last words', flush=True); os.kill(os.getpid(), {signum:d})"
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(on_rank(1, kill)))
+    assert time.time() - outcome.failed_at() < 3
+    assert outcome.returncode == 128 + signum
+    assert "rank 1 on " in outcome.stderr.splitlines()[0]
+    assert f"killed by {signum.name} (signal {signum:d})" in outcome.stderr.splitlines()[0]
+    assert "    last words" in outcome.stderr.splitlines()
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("leave", ["sys.exit(3)", "os._exit(3)"])
+def test_an_exit_status_is_passed_on(runner, backend, leave):
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(on_rank(1, leave)))
+    assert outcome.returncode == 3
+    assert "rank 1 on " in outcome.stderr and "exit status 3" in outcome.stderr
+
+
+@pytest.mark.parametrize("leave", ["sys.exit()", "sys.exit(0)", "raise SystemExit"])
+def test_leaving_with_zero_is_success(runner, leave):
+    outcome = runner.run("--nproc", "1", runner.script(leave))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_traceback_of_rank_0_is_shown_once_and_what_it_printed_before_is_not_lost(runner, backend):
+    script = runner.script("if rank == 0:\n    print('before'); raise KeyError('gone')\n" + SLEEP)
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    assert "before" in outcome.stdout
+    assert (outcome.stdout + outcome.stderr).count("KeyError: 'gone'") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_peers_later_exception_does_not_hide_the_first(runner, backend):
+    script = runner.script("time.sleep(0.5 + 0.001 * (2 - rank) * 5)\nraise ValueError(f'from {rank}')")
+    outcome = runner.run("--nproc", "3", "--backend", backend, script)
+    records = sorted((outcome.log_dir).glob("*.error.json"), key=lambda path: path.read_text().partition("time_ns")[2])
+    first = records[0].name.removeprefix("rank_").removesuffix(".error.json")
+    assert f"rank {first} on " in outcome.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_plugin_error_is_one_line(runner, backend):
+    error = "from mindnlp_dp_plugin.errors import DataParallelError; raise DataParallelError('ranks differ: do this.')"
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(on_rank(1, error)))
+    assert outcome.stderr.splitlines()[1] == "DataParallelError: ranks differ: do this."
+    assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_the_launcher_ends_everybody(runner, backend, signum):
+    popen = runner.start("--nproc", "2", "--backend", backend, runner.script(READY + SLEEP))
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    popen.send_signal(signum)
+    outcome = runner.finish(popen)
+    assert outcome.seconds < 3
+    assert outcome.returncode == 128 + signum
+    assert outcome.stderr.count("\n") == 1 and signum.name in outcome.stderr
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ranks_do_not_outlive_a_killed_launcher(runner, backend):
+    popen = runner.start("--nproc", "2", "--backend", backend, runner.script(READY + SLEEP))
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    popen.kill()
+    runner.finish(popen)
+    deadline = time.monotonic() + 5
+    while runner.left_behind():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("own_session", [False, True])
+def test_grandchildren_that_ignore_sigterm_go_too(runner, backend, own_session):
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    spawn = (
+        f"subprocess.Popen([sys.executable, '-c', {stubborn!r}], start_new_session={own_session})\ntime.sleep(0.5)\n"
+    )
+    outcome = runner.run(
+        "--nproc", "2", "--backend", backend, runner.script(spawn + on_rank(1, "os.kill(os.getpid(), 9)"))
+    )
+    assert time.time() - outcome.failed_at() < 3
+    assert outcome.returncode == 137
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ranks_that_ignore_sigterm_go_too(runner, backend):
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(ignore + on_rank(1, "raise OSError")))
+    assert time.time() - outcome.failed_at() < 3
+    assert not runner.left_behind()
+
+
+def test_a_scheduler_that_dies_is_named(runner):
+    (runner.folder / "mindspore.py").write_text("raise ImportError('broken MindSpore')")
+    runner.environ["PYTHONPATH"] = f"{runner.folder}{os.pathsep}{runner.environ['PYTHONPATH']}"
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", runner.script(SLEEP))
+    assert outcome.returncode == 1
+    assert outcome.stderr.startswith("mindnlp-dp: scheduler on ") and "broken MindSpore" in outcome.stderr
+
+
+def test_an_earlier_run_in_the_same_directory_leaves_no_trace(runner):
+    failing, fine = runner.script("raise ValueError", "failing.py"), runner.script("print('fine')", "fine.py")
+    assert runner.run("--nproc", "1", failing).returncode == 1
+    outcome = runner.run("--nproc", "1", fine)
+    assert (outcome.returncode, outcome.stdout, outcome.log(0)) == (0, "fine\n", "fine\n")
+    assert not list(outcome.log_dir.glob("*.error.json"))
+
+
+def test_an_earlier_failure_under_mpirun_is_not_reported_again(runner):
+    failing = ("--nproc", "2", "--backend", "mpi")
+    assert runner.run(*failing, runner.script(on_rank(1, "os.kill(os.getpid(), 9)"))).returncode == 137
+    assert "rank 0 on " in runner.run(*failing, runner.script(on_rank(0, "os._exit(3)"))).stderr
+
+
+def test_several_hosts_meet_at_the_scheduler_and_it_outlives_their_workers(runner):
+    port = ("--master-addr", "127.0.0.1", "--master-port", str(free_port()))
+    args = ("--nproc", "1", "--nnodes", "2", "--backend", "mccl", *port)
+    runner.environ["PYTHONPATH"] = str(ROOT)
+    script = runner.script("import mindnlp_dp_plugin as dp; print(dp.all_gather_object(rank), dp.get_local_rank())")
+    hosts = [runner.start(*args, "--node-rank", str(node), script) for node in range(2)]
+    outcomes = [runner.finish(host, timeout=90) for host in hosts]
+    assert [outcome.returncode for outcome in outcomes] == [0, 0]
+    assert "[0, 1] 0" in outcomes[0].stdout and outcomes[1].stdout == ""
+    assert "[0, 1] 0" in outcomes[1].log(1)
+    assert not runner.left_behind()
+
+
+def test_variables_of_an_outer_launcher_do_not_reach_the_ranks(runner):
+    runner.environ.update(RANK_TABLE_FILE="/nowhere", RANK_SIZE="8", RANK_ID="7", OMPI_COMM_WORLD_SIZE="4")
+    outcome = runner.run("--nproc", "1", runner.script("print(rank, 'RANK_SIZE' in os.environ)"))
+    assert outcome.stdout == "0 False\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_killed_amid_real_collectives_ends_the_job_at_once(runner, backend):
+    runner.environ["PYTHONPATH"] = str(ROOT)
+    loop = "import mindnlp_dp_plugin\nfor step in range(100000):\n    mindnlp_dp_plugin.barrier()\n"
+    kill = f"    if (step, rank) == (20, 1):\n        {FAILED}        os.kill(os.getpid(), 9)\n"
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(loop + kill), timeout=120)
+    assert time.time() - outcome.failed_at() < 3
+    assert outcome.returncode == 137
+    assert "rank 1 on " in outcome.stderr.splitlines()[0] and "SIGKILL" in outcome.stderr.splitlines()[0]
+    assert not runner.left_behind()

@@ -1,0 +1,60 @@
+"""A script under the runner sees what it would see under ``python script.py``."""
+
+import os
+
+import pytest
+
+SHOW = "print(__name__, sys.argv, sys.path[0])"
+
+
+def test_a_script_sees_its_own_name_arguments_and_folder(runner):
+    script = runner.script(SHOW)
+    outcome = runner.run("--nproc", "1", script, "--help", "-x", "--nproc", "7", "--", "-m")
+    arguments = [script, "--help", "-x", "--nproc", "7", "--", "-m"]
+    assert outcome.stdout == f"__main__ {arguments} {runner.folder}\n"
+
+
+def test_a_module_sees_its_own_name_arguments_and_the_current_folder(runner):
+    script = runner.script(SHOW, "some_module.py")
+    outcome = runner.run("--nproc", "1", "-m", "some_module", "-m", "x")
+    assert outcome.stdout == f"__main__ {[script, '-m', 'x']} {runner.folder}\n"
+
+
+def test_classes_of_the_script_can_be_pickled_and_child_processes_spawned(runner):
+    body = """
+        import multiprocessing, pickle
+        class Row: pass
+        def double(number): return 2 * number
+        if __name__ == "__main__":
+            assert type(pickle.loads(pickle.dumps(Row()))) is Row
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(double, [1, 2]))
+    """
+    assert runner.run("--nproc", "1", runner.script(body)).stdout == "[2, 4]\n"
+
+
+def test_a_syntax_error_is_reported_without_frames_of_the_runner(runner):
+    outcome = runner.run("--nproc", "1", runner.script("print('"))
+    assert outcome.returncode == 1
+    assert "SyntaxError" in outcome.stderr and "worker.py" not in outcome.stderr and "runpy" not in outcome.stderr
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+def test_each_rank_is_pinned_to_its_share_of_the_cores(runner, backend):
+    del runner.environ["MINDNLP_DP_CPU_TUNING"]
+    script = runner.script("print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])")
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    logs = [outcome.log(rank).splitlines() for rank in range(2)]
+    assert [lines[0] for lines in logs] == ["launch_blocking called"] * 2
+    cores = [eval(lines[1].rpartition(" ")[0]) for lines in logs]
+    if len(os.sched_getaffinity(0)) >= 2:
+        assert not set(cores[0]) & set(cores[1])
+        assert set(cores[0] + cores[1]) == os.sched_getaffinity(0)
+    assert [lines[1].rpartition(" ")[2] for lines in logs] == [str(len(mine)) for mine in cores]
+
+
+def test_what_the_user_set_is_kept(runner):
+    runner.environ["OMP_NUM_THREADS"] = "5"
+    script = runner.script("print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])")
+    outcome = runner.run("--nproc", "2", "--backend", "mpi", script)
+    assert outcome.stdout == f"{sorted(os.sched_getaffinity(0))} 5\n"

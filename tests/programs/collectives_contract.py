@@ -1,0 +1,162 @@
+"""The contract of ``Collective``, checked on every rank of a running job.
+
+    python collectives_contract.py OUTPUT
+
+Leaves ``OUTPUT/rank<r>.json``: for each check, null or the traceback with which it failed on that rank.
+"""
+
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import mindspore
+import numpy as np
+
+import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin import collectives
+
+GROUP = collectives.current()
+SUM_OF_RANKS = sum(range(GROUP.world_size))
+CHECKS = {}
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+def buffer_of(values):
+    return values if GROUP.on_host else mindspore.Tensor(values)
+
+
+def values_of(buffer):
+    return buffer if GROUP.on_host else buffer.asnumpy()
+
+
+@check
+def rank_and_size_are_those_of_the_launcher():
+    assert GROUP.all_gather_object(GROUP.rank) == list(range(GROUP.world_size))
+    assert dp.get_rank() == GROUP.rank and dp.get_world_size() == GROUP.world_size
+    assert dp.get_local_rank() == GROUP.rank, "all ranks are on this host"
+
+
+@check
+def all_reduce_sums_in_place():
+    for length in (1, 3, 1000, 2**20 + 1):
+        buffer = buffer_of(np.arange(length, dtype=np.float32) % 7 + GROUP.rank)
+        GROUP.all_reduce(buffer).wait()
+        expected = (np.arange(length) % 7) * GROUP.world_size + SUM_OF_RANKS
+        np.testing.assert_array_equal(values_of(buffer), expected)
+
+
+@check
+def all_reduce_leaves_the_same_bits_on_all_ranks():
+    generator = np.random.default_rng(GROUP.rank)
+    buffer = buffer_of(generator.standard_normal(100_003).astype(np.float32))
+    GROUP.all_reduce(buffer).wait()
+    everyone = GROUP.all_gather_object(values_of(buffer).tobytes())
+    assert all(theirs == everyone[0] for theirs in everyone)
+
+
+@check
+def several_all_reduces_may_be_under_way():
+    buffers = [buffer_of(np.full(50_000, number + GROUP.rank, np.float32)) for number in range(5)]
+    works = [GROUP.all_reduce(buffer) for buffer in buffers]
+    for work in works:
+        work.progress()
+    for number, (buffer, work) in enumerate(zip(buffers, works)):
+        work.wait()
+        np.testing.assert_array_equal(values_of(buffer), number * GROUP.world_size + SUM_OF_RANKS)
+
+
+@check
+def all_reduce_starts_while_a_late_rank_is_elsewhere():
+    if GROUP.rank == 1:
+        time.sleep(0.5)
+    buffer = buffer_of(np.ones(10, np.float32))
+    began = time.monotonic()
+    work = GROUP.all_reduce(buffer)
+    assert time.monotonic() - began < 0.3 or not GROUP.on_host, "starting must not wait for the others"
+    work.wait()
+    np.testing.assert_array_equal(values_of(buffer), GROUP.world_size)
+
+
+@check
+def broadcast_overwrites_any_dtype():
+    for dtype in ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool_"):
+        for shape in ((), (5,), (3, 4)):
+            source = GROUP.world_size - 1
+            values = np.full(shape, GROUP.rank + 1 if dtype != "bool_" else GROUP.rank == source)
+            tensor = mindspore.Tensor(values, dtype=getattr(mindspore, dtype))
+            GROUP.broadcast(tensor, src=source)
+            received = tensor.astype(mindspore.float32).asnumpy()
+            expected = 1 if dtype == "bool_" else source + 1
+            np.testing.assert_array_equal(received, np.full(shape, expected), err_msg=f"{dtype} {shape}")
+
+
+@check
+def broadcast_changes_a_parameter_that_is_used_already():
+    from mindnlp.core import nn, ops
+
+    parameter = nn.Parameter(ops.ones(4, 3) * (GROUP.rank + 2))
+    ops.matmul(parameter, ops.ones(3, 2)).asnumpy()
+    GROUP.broadcast(parameter)
+    np.testing.assert_array_equal(ops.matmul(parameter, ops.ones(3, 2)).asnumpy(), np.full((4, 2), 6.0))
+
+
+@check
+def all_gather_object_keeps_the_order_of_ranks():
+    mine = {"rank": GROUP.rank, "text": "x" * (10 ** (GROUP.rank + 1)), "none": None}
+    gathered = GROUP.all_gather_object(mine)
+    assert [item["rank"] for item in gathered] == list(range(GROUP.world_size))
+    assert [len(item["text"]) for item in gathered] == [10 ** (rank + 1) for rank in range(GROUP.world_size)]
+
+
+@check
+def broadcast_object_gives_all_the_same():
+    assert dp.broadcast_object({"from": GROUP.rank}, src=1) == {"from": 1}
+
+
+@check
+def barrier_waits_for_the_last():
+    GROUP.barrier()
+    if GROUP.rank == 0:
+        time.sleep(0.5)
+    arrived = time.time()
+    GROUP.barrier()
+    left = time.time()
+    assert left >= max(GROUP.all_gather_object(arrived)) - 0.01
+
+
+@check
+def main_process_first_lets_rank_0_work_alone():
+    path = Path(sys.argv[1]) / "made_by_rank_0"
+    with dp.main_process_first():
+        if dp.is_main_process():
+            time.sleep(0.3)
+            path.touch()
+        assert path.exists()
+    dp.barrier()
+
+
+@check
+def mindspore_communication_answers():
+    from mindspore.communication import get_group_size, get_rank, init
+
+    init()
+    assert get_rank() == GROUP.rank and get_group_size() == GROUP.world_size
+
+
+if __name__ == "__main__":
+    outcome = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+            outcome[name] = None
+        except Exception:
+            outcome[name] = traceback.format_exc()
+        failed = [rank for rank, failure in enumerate(GROUP.all_gather_object(outcome[name])) if failure]
+        dp.print_rank_0(name, "failed on" if failed else "ok", *failed)
+    (Path(sys.argv[1]) / f"rank{GROUP.rank}.json").write_text(json.dumps(outcome))
