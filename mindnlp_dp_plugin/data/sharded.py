@@ -74,8 +74,14 @@ class DealtByRow(ShardedDataset):
         """Rows all ranks read in an epoch together; rows read twice count twice."""
         return min(len(self._sampler), len(self) * self.get_batch_size()) * self._num_replicas
 
+    def get_dataset_size(self) -> int:
+        """Batches this rank reads in an epoch; MindSpore cannot be asked about none."""
+        return super().get_dataset_size() if len(self._sampler) else 0
+
     def create_dict_iterator(self, **options):
         """This rank's batches of one epoch, as column name to value."""
+        if not len(self._sampler):
+            return iter(())
         self._sampler.set_epoch(self._epoch)  # before the iterator, which copies the pipeline
         return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
 

@@ -29,12 +29,10 @@ class HostBucket:
 
     def put(self, index: int, gradient, accumulated) -> None:
         """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
-        slot = self._slots[index]
-        if accumulated is None:
-            np.multiply(self._values(gradient), self._scale, out=slot)
-        else:
-            np.add(self._values(gradient), self._values(accumulated), out=slot)
-            np.multiply(slot, self._scale, out=slot)
+        values = gradient.asnumpy()
+        if accumulated is not None:
+            values = values + accumulated.asnumpy()  # in the gradient's own dtype, as one process accumulates
+        np.multiply(values, self._scale, out=self._slots[index], dtype=self._travels_as)
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
@@ -50,10 +48,6 @@ class HostBucket:
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
 
-    def _values(self, gradient):
-        values = gradient.asnumpy()
-        return values if values.dtype == self._travels_as else values.astype(self._travels_as)
-
 
 class DeviceBucket:
     """Gradients stay on the device: packed by a concatenation, started, and sliced apart again."""
@@ -67,8 +61,8 @@ class DeviceBucket:
 
     def put(self, index: int, gradient, accumulated) -> None:
         """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
-        part = self._flat(gradient)
-        self._parts[index] = part if accumulated is None else part + self._flat(accumulated)
+        total = gradient if accumulated is None else gradient + accumulated
+        self._parts[index] = total.reshape(-1).astype(self._travels_as)
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
@@ -86,6 +80,3 @@ class DeviceBucket:
             averaged.append(flat.reshape(parameter.shape).astype(self._dtype))
             begin += parameter.size
         return averaged
-
-    def _flat(self, gradient):
-        return gradient.reshape(-1).astype(self._travels_as)

@@ -29,17 +29,23 @@ class TrainingSession:
         """This rank's share of the training data. To be called on all ranks.
 
         Raises:
-            DataParallelError: If the ranks hold data sets of different length: one would wait for ever for another.
+            DataParallelError: If the ranks hold data sets of different length (one would wait for ever for another),
+                or too short a one for a single step.
         """
         stock = type(self._trainer).get_train_dataset
         rank, world_size = self._collective.rank, self._collective.world_size
         self._dataset = shard(stock(self._trainer), world_size, rank, seed=self._trainer.args.seed)
-        lengths = self._collective.all_gather_object(self._dataset.num_examples)
+        lengths = self._collective.all_gather_object(_describe_length(self._dataset))
         if len(set(lengths)) > 1:
-            described = ", ".join(f"{length} rows on rank {rank}" for rank, length in enumerate(lengths))
+            described = "; ".join(f"rank {rank} has {length}" for rank, length in enumerate(lengths))
             raise DataParallelError(
-                f"train_dataset differs between ranks: {described} (padding included). Give every rank the same "
-                "whole data set: the plugin deals it out. If you sharded it yourself, make the shards equally long."
+                f"train_dataset differs between ranks: {described}. Give every rank the same whole data set: the "
+                "plugin deals it out. If you sharded it yourself, make the shards equally long."
+            )
+        if _num_steps(self._dataset) == 0:
+            raise DataParallelError(
+                f"train_dataset has {lengths[0]}: too few rows for one batch of {self._dataset.get_batch_size()} on "
+                f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
             )
         return self._dataset
 
@@ -76,13 +82,8 @@ class TrainingSession:
         the end of an epoch that is no longer than the accumulation.
         """
         accumulation = self._trainer.args.gradient_accumulation_steps
-        return micro_step % accumulation == 0 or self._epoch_is_within(accumulation)
-
-    def _epoch_is_within(self, num_micro_steps):
-        try:
-            return len(self._dataset) <= num_micro_steps
-        except TypeError:
-            return False
+        num_steps = _num_steps(self._dataset)
+        return micro_step % accumulation == 0 or (num_steps is not None and num_steps <= accumulation)
 
     def _guard_optimizer(self):
         optimizer = self._trainer.optimizer
@@ -98,3 +99,17 @@ class TrainingSession:
             return self._unguarded_step(*args, **kwargs)
 
         optimizer.step = step
+
+
+def _num_steps(dataset):
+    """Micro-steps of an epoch, or None if that cannot be known."""
+    try:
+        return len(dataset)
+    except TypeError:
+        return None
+
+
+def _describe_length(dataset):
+    rows = "an unknown number of rows" if dataset.num_rows is None else f"{dataset.num_rows} rows"
+    steps = _num_steps(dataset)
+    return rows if steps is None else f"{rows} in {steps} steps"

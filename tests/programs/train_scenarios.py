@@ -61,7 +61,7 @@ class WithExtraParameters(nn.Module):
             elif mindnlp_dp_plugin.get_rank() == 1:
                 logits = logits + self.extra
         if self.change == "tied_weights":
-            logits = self.mixer_again(ops.tanh(self.mixer(logits)))
+            logits = logits + self.mixer_again(ops.tanh(self.mixer(logits)))
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 

@@ -1,0 +1,263 @@
+import datasets
+import mindspore
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mindspore import dataset as ds
+from mindspore.dataset import transforms
+
+from mindnlp_dp_plugin import DataParallelError, shard
+from tests.harness import run
+
+PIPELINES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def batches(sharded, epoch=0, column="row"):
+    sharded.set_epoch(epoch)
+    return [batch[column].tolist() for batch in sharded.create_dict_iterator(output_numpy=True)]
+
+
+def all_ranks(pipeline, num_replicas, epoch=0, seed=3):
+    """The batches of each rank, and proof that each rank's length is what it said."""
+    shards = [shard(pipeline, num_replicas, rank, seed) for rank in range(num_replicas)]
+    read = [batches(each, epoch) for each in shards]
+    assert [len(each) for each in shards] == [len(rows) for rows in read]
+    return read
+
+
+def flat(nested):
+    return [row for rank in nested for batch in rank for row in np.ravel(batch).tolist()]
+
+
+class Table:
+    """What users hand to GeneratorDataset: something with a length and numbered rows."""
+
+    def __init__(self, num_rows):
+        self.num_rows = num_rows
+
+    def __getitem__(self, index):
+        return (np.int32(index),)
+
+    def __len__(self):
+        return self.num_rows
+
+
+def numbers(count):
+    for number in range(count):
+        yield (np.int32(number),)
+
+
+@PIPELINES
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 6), st.booleans())
+def test_step_k_reads_what_one_process_with_n_batches_reads(num_rows, num_replicas, batch, drop_last):
+    def pipeline(batch_size):
+        return ds.GeneratorDataset(Table(num_rows), ["row"], shuffle=False).batch(batch_size, drop_last)
+
+    ranks = all_ranks(pipeline(batch), num_replicas)
+    whole = [rows["row"].tolist() for rows in pipeline(batch * num_replicas).create_dict_iterator(output_numpy=True)]
+    padding = 0 if drop_last else -num_rows % num_replicas
+    steps = [sorted(row for rank in ranks for row in rank[step]) for step in range(len(ranks[0]))]
+    if padding == 0:
+        assert steps == whole
+    else:
+        assert steps[:-1] == whole[: len(steps) - 1]
+        assert sorted(flat(ranks)) == sorted([*range(num_rows), *(row % num_rows for row in range(padding))])
+
+
+@PIPELINES
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 6), st.booleans(), st.integers(1, 50))
+def test_shuffled_rows_are_read_once(num_rows, num_replicas, batch, drop_last, buffer):
+    pipeline = ds.GeneratorDataset(Table(num_rows), ["row"], shuffle=False).shuffle(max(buffer, 2))
+    ranks = all_ranks(pipeline.batch(batch, drop_last), num_replicas)
+    read = flat(ranks)
+    if drop_last:
+        assert len(set(read)) == len(read) and len(read) % (batch * num_replicas) == 0
+    else:
+        assert set(read) == set(range(num_rows)) and len(read) == -(-num_rows // num_replicas) * num_replicas
+
+
+def seed_000_pipeline():
+    """Load, shuffle, tokenise in a map, cast the label, pad and batch: the course's own script."""
+    texts = [(" ".join("word" for _ in range(1 + row % 5)) + f" {row}", row % 2) for row in range(37)]
+    pipeline = ds.GeneratorDataset(texts, ["text", "label"], shuffle=False).shuffle(4)
+
+    def tokenize(text):
+        words = str(text).split()
+        return np.array([len(word) for word in words] + [int(words[-1])]), np.ones(len(words) + 1, np.int64)
+
+    pipeline = pipeline.map([tokenize], "text", ["row", "attention_mask"])
+    pipeline = pipeline.map(transforms.TypeCast(mindspore.int32), "label", "labels")
+    return pipeline.padded_batch(4, pad_info={"row": (None, 1), "attention_mask": (None, 0)})
+
+
+def test_the_pipeline_of_the_course():
+    def read(epoch):
+        shards = [shard(seed_000_pipeline(), 2, rank, seed=3) for rank in range(2)]
+        for each in shards:
+            each.set_epoch(epoch)
+        batches = [list(each.create_dict_iterator(output_numpy=True)) for each in shards]
+        assert len(batches[0]) == len(batches[1]) == len(shards[0]) == 5
+        # The text's number is the last token before the padding.
+        return [[row[sum(mask) - 1] for batch in rank for row, mask in zip(batch["row"], batch["attention_mask"])]
+                for rank in batches]  # fmt: skip
+
+    first, second = read(0), read(1)
+    assert set(first[0]) | set(first[1]) == set(range(37)) and len(first[0]) == len(first[1]) == 19
+    assert first != second and first == read(0)
+
+
+HUGGING_FACE = datasets.Dataset.from_dict({"row": list(range(11))}).with_format("numpy")
+
+
+class HuggingFaceRows:
+    def __getitem__(self, index):
+        return (HUGGING_FACE[int(index)]["row"],)
+
+    def __len__(self):
+        return len(HUGGING_FACE)
+
+
+BY_ROW = {
+    "list": lambda: ds.GeneratorDataset(list(range(11)), ["row"]),
+    "array": lambda: ds.GeneratorDataset(np.arange(11).reshape(11, 1), ["row"]),
+    "random access": lambda: ds.GeneratorDataset(Table(11), ["row"]),
+    "worker processes": lambda: ds.GeneratorDataset(Table(11), ["row"], num_parallel_workers=2),
+    "hugging face": lambda: ds.GeneratorDataset(HuggingFaceRows(), ["row"]),
+    "numpy slices": lambda: ds.NumpySlicesDataset(list(range(11)), ["row"]),
+    "two shuffles": lambda: ds.GeneratorDataset(Table(11), ["row"]).shuffle(3),
+    "mapped and renamed": lambda: ds.GeneratorDataset(Table(11), ["x"])
+    .map(lambda x: (x, x), ["x"], ["x", "y"])
+    .project(["x"])
+    .rename("x", "row"),
+}
+
+
+@pytest.mark.parametrize("kind", BY_ROW)
+@pytest.mark.parametrize("num_replicas", [1, 2, 3])
+def test_what_is_shuffled_gets_a_new_order_each_epoch(kind, num_replicas):
+    first, again, second = (all_ranks(BY_ROW[kind]().batch(2), num_replicas, epoch) for epoch in (0, 0, 1))
+    assert set(flat(first)) == set(range(11)) and len(flat(first)) == -(-11 // num_replicas) * num_replicas
+    assert first == again
+    assert first != second
+
+
+def test_what_is_not_shuffled_is_read_the_same_each_epoch():
+    pipeline = ds.GeneratorDataset(Table(11), ["row"], shuffle=False).batch(2)
+    assert all_ranks(pipeline, 2, epoch=0) == all_ranks(pipeline, 2, epoch=1)
+
+
+def test_a_split_is_dealt_out_within_itself():
+    train, test = ds.GeneratorDataset(Table(20), ["row"], shuffle=False).split([15, 5], randomize=False)
+    assert sorted(set(flat(all_ranks(train.batch(2), 2)))) == list(range(15))
+    assert sorted(set(flat(all_ranks(test.batch(2), 3)))) == list(range(15, 20))
+
+
+def test_a_random_split_keeps_its_halves_apart():
+    ds.config.set_seed(5)
+    train, test = ds.GeneratorDataset(Table(20), ["row"], shuffle=False).split([15, 5])
+    read = [set(flat(all_ranks(part.batch(2), 2, epoch))) for part in (train, test) for epoch in (0, 1)]
+    assert read[0] == read[1] and read[2] == read[3]
+    assert read[0] | read[2] == set(range(20)) and not read[0] & read[2]
+
+
+def test_the_users_own_subset_is_what_is_dealt_out():
+    pipeline = ds.GeneratorDataset(Table(20), ["row"], sampler=ds.SubsetSampler([9, 4, 17, 2])).batch(1)
+    assert all_ranks(pipeline, 2) == [[[9], [17]], [[4], [2]]]
+
+
+BY_BATCH = {
+    "generator function": lambda: ds.GeneratorDataset(lambda: numbers(11), ["row"]).shuffle(5),
+    "filter": lambda: ds.GeneratorDataset(Table(22), ["row"]).filter(lambda row: row % 2 == 0, ["row"]),
+    "weighted": lambda: ds.GeneratorDataset(Table(11), ["row"], sampler=ds.WeightedRandomSampler([1.0] * 11, 11)),
+    "random with replacement": lambda: ds.GeneratorDataset(Table(11), ["row"], sampler=ds.RandomSampler(True, 11)),
+    "repeat": lambda: ds.GeneratorDataset(Table(4), ["row"]).repeat(3).take(11),
+    "concat": lambda: (ds.GeneratorDataset(Table(6), ["row"]) + ds.GeneratorDataset(Table(5), ["row"])).shuffle(11),
+    "shuffled batches": lambda: ds.GeneratorDataset(Table(22), ["row"], shuffle=False).batch(2).shuffle(8),
+}
+
+
+@pytest.mark.parametrize("kind", BY_BATCH)
+def test_what_cannot_be_dealt_by_row_is_dealt_by_batch(kind):
+    """Ranks take turns at the batches of one run of the pipeline, and the last turn is filled up."""
+    pipeline = BY_BATCH[kind]() if kind == "shuffled batches" else BY_BATCH[kind]().batch(2)
+    num_batches = pipeline.get_dataset_size()
+    [whole] = all_ranks(pipeline, 1)
+    assert len(whole) == num_batches
+    for num_replicas in (2, 3):
+        ranks = all_ranks(pipeline, num_replicas)
+        dealt = [ranks[index % num_replicas][index // num_replicas] for index in range(num_batches)]
+        assert dealt == whole
+        steps = -(-num_batches // num_replicas)
+        left = num_batches - (steps - 1) * num_replicas
+        for rank in range(left, num_replicas):
+            assert ranks[rank][-1] == ranks[rank % left][-1]
+    assert all_ranks(pipeline, 2, epoch=1) != all_ranks(pipeline, 2, epoch=0)
+
+
+def test_by_batch_leaves_out_what_the_pipeline_would():
+    pipeline = ds.GeneratorDataset(lambda: numbers(11), ["row"]).batch(2, drop_remainder=True)
+    assert all_ranks(pipeline, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def test_by_batch_gives_every_process_the_same_order(tmp_path):
+    program = tmp_path / "order.py"
+    program.write_text(
+        "import sys, mindspore; mindspore.set_seed(int(sys.argv[1]))\n"
+        "from tests.data.test_shard import BY_BATCH, all_ranks\n"
+        "print([all_ranks(BY_BATCH[k]().batch(2), 2) for k in ('generator function', 'weighted', 'filter')])\n"
+    )
+    import sys
+
+    first, second = (run([sys.executable, program, seed]) for seed in (1, 2))
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_what_the_user_sharded_is_left_alone(shuffle):
+    ds.config.set_seed(5)
+    own = ds.GeneratorDataset(Table(12), ["row"], shuffle=shuffle, num_shards=2, shard_id=1).batch(2)
+    expected = [batch["row"].tolist() for batch in own.create_dict_iterator(output_numpy=True)]
+    sharded = shard(own, 2, 1)
+    assert batches(sharded) == expected
+    assert sharded.num_examples == 12
+
+
+def test_our_own_sampler_on_the_users_source_is_left_alone_but_told_the_epoch():
+    from mindnlp_dp_plugin import DistributedSampler
+
+    def of_rank(rank, epoch):
+        source = ds.GeneratorDataset(Table(12), ["row"], sampler=DistributedSampler(12, 2, rank, seed=8))
+        return batches(shard(source.batch(2), 2, rank), epoch)
+
+    for epoch in (0, 1):
+        assert sorted(flat([of_rank(0, epoch), of_rank(1, epoch)])) == list(range(12))
+    assert of_rank(0, 0) != of_rank(0, 1)
+
+
+def test_the_users_pipeline_and_random_streams_are_not_touched():
+    pipeline = ds.GeneratorDataset(lambda: numbers(10), ["row"]).shuffle(5).batch(2)
+    by_row = ds.GeneratorDataset(Table(10), ["row"], shuffle=False).shuffle(4).batch(2)
+    ds.config.set_seed(77)
+    before = np.random.get_state()[1].tolist(), ds.config.get_seed()
+    all_ranks(pipeline, 2)
+    all_ranks(by_row, 2)
+    assert (np.random.get_state()[1].tolist(), ds.config.get_seed()) == before
+    assert pipeline.get_dataset_size() == by_row.get_dataset_size() == 5
+
+
+def test_num_examples_counts_the_rows_of_all_ranks():
+    def examples(num_rows, batch, drop_last, num_replicas):
+        pipeline = ds.GeneratorDataset(Table(num_rows), ["row"]).batch(batch, drop_last)
+        return shard(pipeline, num_replicas, 0).num_examples
+
+    assert examples(100, 8, False, 2) == 100
+    assert examples(101, 8, False, 2) == 102
+    assert examples(101, 8, True, 2) == 96
+    assert examples(15, 8, True, 2) == 0
+
+
+def test_a_rank_that_is_none_is_named():
+    with pytest.raises(DataParallelError, match="rank=2"):
+        shard(ds.GeneratorDataset(Table(10), ["row"]).batch(2), 2, 2)

@@ -1,0 +1,130 @@
+"""The bucketed reducer beside the naive one, on every rank of a running job.
+
+    python reducers.py OUTPUT
+
+Leaves ``OUTPUT/rank<r>.json``: for each case, how far the two are apart in each step, and what was sent.
+"""
+
+import gc
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.core import nn, ops
+from mindnlp.core.autograd import value_and_grad
+from mindnlp.transformers import BertConfig, BertForSequenceClassification
+
+import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
+from mindnlp_dp_plugin.replicas import make_replicas
+
+GROUP = collectives.current()
+NUM_STEPS = 3
+
+
+class CountingGroup:
+    """The job's group, counting the all-reduces and their bytes."""
+
+    def __init__(self):
+        self.num_all_reduces = self.num_bytes = 0
+
+    def __getattr__(self, name):
+        return getattr(GROUP, name)
+
+    def all_reduce(self, buffer):
+        self.num_all_reduces += 1
+        self.num_bytes += buffer.size * buffer.itemsize
+        return GROUP.all_reduce(buffer)
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        sizes = dict(vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        dropout = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        self.classifier = BertForSequenceClassification(BertConfig(**sizes, **dropout))
+
+    def forward(self, chance):
+        input_ids = mindspore.Tensor(chance.integers(0, 100, (4, 16)), mindspore.int32)
+        labels = mindspore.Tensor(chance.integers(0, 2, 4), mindspore.int32)
+        return self.classifier(input_ids=input_ids, labels=labels).loss
+
+
+class MixedDtypes(nn.Module):
+    """Parameters of three dtypes, one used twice, one by rank 1 only and one by nobody."""
+
+    def __init__(self):
+        super().__init__()
+        self.single = nn.Parameter(ops.randn(7, 5))
+        self.in_float16 = nn.Parameter(ops.randn(5, 5).astype(mindspore.float16))
+        self.in_bfloat16 = nn.Parameter(ops.randn(5).astype(mindspore.bfloat16))
+        self.twice = nn.Parameter(ops.randn(5, 5))
+        self.by_rank_1 = nn.Parameter(ops.randn(5))
+        self.by_nobody = nn.Parameter(ops.randn(5))
+
+    def forward(self, chance):
+        rows = mindspore.Tensor(chance.standard_normal((6, 7)).astype(np.float32))
+        hidden = ops.tanh(ops.matmul(rows, self.single))
+        hidden = ops.tanh(ops.matmul(ops.matmul(hidden, self.twice), self.twice))
+        hidden = ops.matmul(hidden.astype(mindspore.float16), self.in_float16).astype(mindspore.float32)
+        hidden = hidden * self.in_bfloat16.astype(mindspore.float32)
+        if GROUP.rank == 1:
+            hidden = hidden + self.by_rank_1
+        return (hidden * hidden).mean()
+
+
+def run(model_type, cap_mb, accumulate, prepare):
+    model = model_type()
+    make_replicas(model, GROUP)
+    parameters = list(model.parameters())
+    group = CountingGroup()
+    bucketed, naive = GradientReducer(parameters, group, cap_mb), NaiveReducer(parameters, GROUP)
+    step = value_and_grad(lambda chance: model(chance), tuple(parameters))
+    chance = np.random.default_rng(GROUP.rank)
+    differences, digests = [], []
+    for _ in range(NUM_STEPS):
+        state = chance.bit_generator.state
+        results = []
+        for reducer in (bucketed, naive):
+            chance.bit_generator.state = state
+            model.zero_grad()
+            for _ in range(accumulate - 1):
+                step(chance)
+            if prepare:
+                reducer.prepare()
+            step(chance)
+            reducer.finish()
+            gc.collect()
+            results.append([parameter.grad.astype(mindspore.float32).asnumpy().copy() for parameter in parameters])
+            assert [parameter.grad.dtype for parameter in parameters] == [parameter.dtype for parameter in parameters]
+        differences.append(max(float(np.abs(mine - theirs).max()) for mine, theirs in zip(*results)))
+        digests.append(hashlib.sha256(b"".join(gradient.tobytes() for gradient in results[0])).hexdigest())
+    bucketed.close()
+    largest = max(float(np.abs(gradient).max()) for gradient in results[0])
+    return {
+        "relative_differences": [difference / largest for difference in differences],
+        "digests": digests,
+        "num_all_reduces": group.num_all_reduces,
+        "num_buckets": bucketed.num_buckets,
+        "num_bytes": group.num_bytes,
+        "gradient_bytes": sum(parameter.size * 4 for parameter in parameters),
+    }
+
+
+CASES = {
+    "one_bucket": (Bert, 25, 1, True),
+    "many_buckets": (Bert, 0.01, 1, True),
+    "bucket_per_parameter": (Bert, 0, 1, True),
+    "accumulated": (Bert, 0.02, 3, True),
+    "without_prepare": (Bert, 0.02, 2, False),
+    "mixed_dtypes": (MixedDtypes, 25, 1, True),
+    "mixed_dtypes_accumulated_per_parameter": (MixedDtypes, 0, 2, True),
+}
+
+if __name__ == "__main__":
+    outcome = {name: run(*case) for name, case in CASES.items()}
+    (Path(sys.argv[1]) / f"rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
