@@ -33,6 +33,7 @@ __all__ = [
     "barrier",
     "broadcast_object",
     "check_replicas",
+    "gather_for_metrics",
     "get_local_rank",
     "get_rank",
     "get_world_size",
@@ -51,6 +52,10 @@ def __getattr__(name):
         from mindnlp_dp_plugin import data
 
         return getattr(data, name)
+    if name == "gather_for_metrics":
+        from mindnlp_dp_plugin.gathering import gather_for_metrics
+
+        return gather_for_metrics
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

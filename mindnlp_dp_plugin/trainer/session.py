@@ -1,5 +1,7 @@
 """What one call of ``Trainer.train()`` needs to train data-parallel, from its first collective to its last."""
 
+import functools
+
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
@@ -89,6 +91,7 @@ class TrainingSession:
         optimizer = self._trainer.optimizer
         self._unguarded_step = optimizer.step
 
+        @functools.wraps(optimizer.step)  # the learning rate scheduler has left a mark on it
         def step(*args, **kwargs):
             if not self._gradients_are_averaged:
                 raise DataParallelError(

@@ -9,6 +9,8 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
@@ -61,6 +63,18 @@ def _save_checkpoint(stock, self, *args, **kwargs):
     current().barrier()
 
 
+def evaluation_loop(
+    stock, self, dataset, description, prediction_loss_only=None, ignore_keys=None, metric_key_prefix="eval"
+):
+    """Each rank scores its share; every rank gets all rows, and the metrics over them."""
+    if self.args.past_index >= 0:  # a batch needs what the model made of the one before
+        return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+    if not self.is_in_train:
+        make_replicas(self.model, current())
+    loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
+    return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current())
+
+
 TRAINER_METHODS = (
     _inner_training_loop,
     _load_optimizer_and_scheduler,
@@ -69,6 +83,7 @@ TRAINER_METHODS = (
     num_examples,
     _maybe_log_save_evaluate,
     _save_checkpoint,
+    evaluation_loop,
 )
 
 

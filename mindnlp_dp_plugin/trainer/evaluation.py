@@ -1,0 +1,105 @@
+"""Evaluation and prediction: each rank scores its share of the batches, then every rank has the rows of all."""
+
+from typing import Any, NamedTuple
+
+import mindspore
+import numpy as np
+from mindnlp.core.autograd import no_grad
+from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data.evaluation import EvaluationShare, deal_for_evaluation
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.gathering import concatenate, to_numpy
+
+
+class ScoredBatch(NamedTuple):
+    """What the model made of one batch."""
+
+    num_rows: int
+    loss: Any
+    predictions: Any
+    labels: Any
+    inputs: Any
+
+
+def evaluate_together(
+    trainer, dataset, prediction_loss_only: bool, ignore_keys, metric_key_prefix: str, collective: Collective
+) -> EvalLoopOutput:
+    """Stock's ``evaluation_loop`` over all ranks: the same output on each of them. To be called on all ranks.
+
+    Args:
+        trainer: The ``mindnlp.engine.Trainer``, its model the same on all ranks.
+        dataset: The whole pipeline, batched.
+        prediction_loss_only: Whether to leave everything but the loss away.
+        ignore_keys: Outputs of the model that are no predictions.
+        metric_key_prefix: What the names of the metrics begin with.
+        collective: The ranks that evaluate together.
+
+    Raises:
+        DataParallelError: If the ranks hold data sets of different length.
+    """
+    share = deal_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
+    with no_grad():
+        mine = _score(trainer, share, prediction_loss_only, ignore_keys)
+    batches = _gather(mine, share, collective)
+    predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
+
+    metrics = {}
+    if trainer.compute_metrics is not None and predictions is not None and labels is not None:
+        given = {"inputs": inputs} if trainer.args.include_inputs_for_metrics else {}
+        metrics = trainer.compute_metrics(EvalPrediction(predictions=predictions, label_ids=labels, **given))
+        metrics = denumpify_detensorize(metrics)
+    losses = [np.repeat(batch.loss, batch.num_rows) for batch in batches if batch.loss is not None]
+    if losses:
+        metrics[f"{metric_key_prefix}_loss"] = np.concatenate(losses).mean().item()
+    metrics = collective.all_gather_object(metrics)[0]  # compute_metrics may draw random numbers
+    prefix = f"{metric_key_prefix}_"
+    metrics = {name if name.startswith(prefix) else prefix + name: value for name, value in metrics.items()}
+    return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))
+
+
+def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -> list[ScoredBatch]:
+    """This rank's batches, on the host."""
+    args, model = trainer.args, trainer.model
+    if not trainer.is_in_train and (args.fp16_full_eval or args.bf16_full_eval):
+        model = model.to(dtype=mindspore.float16 if args.fp16_full_eval else mindspore.bfloat16)
+    model.set_train(False)
+    trainer.callback_handler.eval_dataset = share
+
+    on_host, on_device = [], []
+    for step, inputs in enumerate(share.create_dict_iterator(), start=1):
+        num_rows = find_batch_size(inputs)
+        loss, logits, labels = trainer.prediction_step(model, inputs, prediction_loss_only, ignore_keys=ignore_keys)
+        if logits is not None and trainer.preprocess_logits_for_metrics is not None:
+            logits = trainer.preprocess_logits_for_metrics(logits, labels)
+        main_input = getattr(trainer.model, "main_input_name", "input_ids")
+        kept_inputs = inputs[main_input] if args.include_inputs_for_metrics else None
+        on_device.append(ScoredBatch(num_rows, loss, logits, labels, kept_inputs))
+        trainer.control = trainer.callback_handler.on_prediction_step(args, trainer.state, trainer.control)
+        if args.eval_accumulation_steps and step % args.eval_accumulation_steps == 0:
+            on_host += map(_to_host, on_device)
+            on_device.clear()
+    return on_host + [_to_host(batch) for batch in on_device]
+
+
+def _to_host(batch):
+    return ScoredBatch(*to_numpy(tuple(batch)))
+
+
+def _gather(mine, share, collective) -> list[ScoredBatch]:
+    """The batches of all ranks in the data set's order."""
+    nums_rows, batches_of_ranks = zip(*collective.all_gather_object((share.num_rows, mine)))
+    if len(set(nums_rows)) > 1:
+        described = "; ".join(f"rank {rank} has {num_rows} rows" for rank, num_rows in enumerate(nums_rows))
+        raise DataParallelError(
+            f"The data set to evaluate differs between ranks: {described}. Give every rank the same whole data set: "
+            "the plugin deals it out."
+        )
+    return share.in_order(batches_of_ranks)
+
+
+def _join(batches, name):
+    values = [getattr(batch, name) for batch in batches]
+    values = [value for value in values if value is not None]
+    return concatenate(values) if values else None

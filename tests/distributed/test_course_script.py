@@ -1,0 +1,76 @@
+"""The course's own script trains on N ranks, under every launcher, with no more than an import added."""
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.recipes import generate_reviews, save_small_roberta
+from tests.harness import PROGRAMS, run
+
+NUM_ROWS, BATCH_SIZE, NUM_EPOCHS = 44, 4, 3
+# The course's shell exports this; stock MindNLP trains N times alone without it.
+EXPORTED = {"MULTI_NPU": "true"}
+
+
+@pytest.fixture(scope="module")
+def local_files(tmp_path_factory):
+    """A small RoBERTa and two csv files in the places of roberta-base and IMDB."""
+    folder = tmp_path_factory.mktemp("local_files")
+    for name, num_reviews in (("train", NUM_ROWS), ("test", 8)):
+        reviews = generate_reviews(num_reviews)
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *zip(reviews["text"], reviews["label"])])
+    save_small_roberta(folder / "model", generate_reviews(200)["text"], num_labels=2)
+    return [folder / "model", folder / "train.csv", folder / "test.csv"]
+
+
+def check_one_training(folder, rank_logs, num_ranks):
+    """Ranks trained together: each epoch has 1/N of the steps, and rank 0 alone logged and saved."""
+    steps = -(-NUM_ROWS // (BATCH_SIZE * num_ranks))
+    checkpoints = sorted(path.name for path in folder.glob("checkpoint-*"))
+    assert checkpoints == sorted(f"checkpoint-{steps * epoch}" for epoch in range(1, NUM_EPOCHS + 1))
+    assert all((folder / checkpoint / "model.safetensors").exists() for checkpoint in checkpoints)
+    assert all("start training" in log for log in rank_logs)
+    logged = [len(re.findall(r"'loss'|'train_runtime'", log)) for log in rank_logs]
+    bars = [f"/{steps * NUM_EPOCHS} [" in log for log in rank_logs]
+    assert logged == [NUM_EPOCHS + 1] + [0] * (num_ranks - 1)
+    assert bars == [True] + [False] * (num_ranks - 1)
+
+
+@pytest.mark.parametrize("num_ranks, backend, exported", [(2, "mpi", EXPORTED), (3, "mccl", EXPORTED), (2, "auto", {})])
+def test_unmodified_under_mindnlp_dp_run(local_files, tmp_path, num_ranks, backend, exported):
+    command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", num_ranks, "--backend", backend]
+    script = [PROGRAMS / "course_roberta.py", *local_files]
+    finished = run([*command, "--log-dir", tmp_path / "logs", *script], env=exported, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    logs = [(tmp_path / "logs" / f"rank_{rank}.log").read_text() for rank in range(num_ranks)]
+    check_one_training(tmp_path, logs, num_ranks)
+    assert "start training" in finished.stdout and finished.stdout.count("'train_runtime'") == 1
+
+
+@pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), (3, {})])
+def test_with_one_import_under_plain_msrun(local_files, tmp_path, num_ranks, exported):
+    script = tmp_path / "roberta.py"
+    script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
+    msrun = Path(sys.executable).with_name("msrun")
+    options = [f"--worker_num={num_ranks}", f"--local_worker_num={num_ranks}", f"--master_port={free_port()}"]
+    finished = run([msrun, *options, "--join=True", "--log_dir=logs", script, *local_files], env=exported, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    logs = [(tmp_path / "logs" / f"worker_{rank}.log").read_text() for rank in range(num_ranks)]
+    check_one_training(tmp_path, logs, num_ranks)
+
+
+def test_with_one_import_under_plain_mpirun(local_files, tmp_path):
+    script = tmp_path / "roberta.py"
+    script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
+    mpirun = Path(sys.executable).with_name("mpirun")
+    to_own_log = 'exec "$@" >rank_$OMPI_COMM_WORLD_RANK.log 2>&1'
+    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2", "sh", "-c", to_own_log, "sh"]
+    finished = run([mpirun, *options, sys.executable, script, *local_files], env=EXPORTED, cwd=tmp_path)
+    logs = [(tmp_path / f"rank_{rank}.log").read_text() for rank in range(2)]
+    assert finished.returncode == 0, finished.stderr + "".join(logs)
+    check_one_training(tmp_path, logs, 2)
