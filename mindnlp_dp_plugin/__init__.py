@@ -5,9 +5,7 @@ first in the script and start it with ``msrun`` or ``mpirun``. ``Trainer.train()
 N times the batch would. Started alone, the plugin changes nothing but what lets MindNLP run on a current MindSpore.
 """
 
-import os
-
-from mindnlp_dp_plugin.arming import install, uninstall
+from mindnlp_dp_plugin.arming import install, is_rank_or_alone, uninstall
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.ranks import (
@@ -59,5 +57,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if "MINDNLP_DP_DEFERRED" not in os.environ:  # set by the launch.worker, which has to pin this process before
+if is_rank_or_alone():
     install()

@@ -1,6 +1,8 @@
 """Arm the plugin in this process, and disarm it."""
 
+import os
 import sys
+from pathlib import Path
 
 import wrapt
 
@@ -11,8 +13,17 @@ from mindnlp_dp_plugin.patching import Replacements
 
 STOCK_SWITCH = "MULTI_NPU"
 
+DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they arm
+COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
+
 _replacements = Replacements()
 _on_trainer_import = None
+
+
+def is_rank_or_alone() -> bool:
+    """Whether importing the package is to arm this process: neither the command line, nor a rank not yet pinned."""
+    is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
+    return not is_command and DEFERRED not in os.environ
 
 
 def install(config: DataParallelConfig | None = None) -> None:

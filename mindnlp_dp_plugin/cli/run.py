@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mindnlp_dp_plugin.config import BACKENDS
+from mindnlp_dp_plugin.config import BACKENDS, DataParallelConfig
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
@@ -44,6 +44,7 @@ def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, dr
     """
     command = ["-m", script, *args] if as_module else [script, *args]
     require_script(command)
+    DataParallelConfig.from_env()
     address, port = require_master(nnodes, node_rank, master_addr, master_port)
     job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port)
     if dry_run:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from mindspore.dataset import Sampler
+from mindspore.dataset import Sampler, SubsetSampler
 
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -41,16 +41,13 @@ class DistributedSampler(Sampler):
     ):
         if num_samples < 1:
             raise DataParallelError(f"num_samples={num_samples} leaves nothing to read: give a data set with rows.")
-        if num_replicas < 1:
-            raise DataParallelError(f"num_replicas={num_replicas} leaves nobody to read: give at least 1.")
-        if not 0 <= rank < num_replicas:
-            raise DataParallelError(
-                f"rank={rank} is not one of the {num_replicas} ranks: give 0 to {num_replicas - 1}."
-            )
+        check_rank(num_replicas, rank)
+        if shuffle_buffer is not None and shuffle_buffer < 1:
+            raise DataParallelError(f"shuffle_buffer={shuffle_buffer} holds no row: give at least 1, or None for all.")
         self._num_rows = num_samples
         self._num_replicas = num_replicas
         self._rank = rank
-        self._shuffle_buffer = (shuffle_buffer or num_samples) if shuffle else 1
+        self._shuffle_buffer = (num_samples if shuffle_buffer is None else shuffle_buffer) if shuffle else 1
         self._seed = seed
         self._drop_last = drop_last
         self._epoch = 0
@@ -77,6 +74,24 @@ class DistributedSampler(Sampler):
     def is_sharded(self) -> bool:
         """Whether this is a part of the rows."""
         return self._num_replicas > 1
+
+    def parse_for_minddataset(self):
+        """What ``MindDataset`` asks for in place of ``parse``: it reads numbered rows, but runs no Python sampler."""
+        rows = SubsetSampler(list(self))
+        rows.child_sampler = self.child_sampler
+        return rows.parse_for_minddataset()
+
+
+def check_rank(num_replicas: int, rank: int) -> None:
+    """Refuse a rank that is none.
+
+    Raises:
+        DataParallelError: If there are no ranks, or ``rank`` is not one of them.
+    """
+    if num_replicas < 1:
+        raise DataParallelError(f"num_replicas={num_replicas} leaves nobody to read: give at least 1.")
+    if not 0 <= rank < num_replicas:
+        raise DataParallelError(f"rank={rank} is not one of the {num_replicas} ranks: give 0 to {num_replicas - 1}.")
 
 
 def shuffled_order(num_samples: int, buffer_size: int, seed: int, epoch: int) -> list[int]:

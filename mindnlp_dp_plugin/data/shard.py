@@ -8,8 +8,9 @@ from itertools import pairwise
 from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
-from mindnlp_dp_plugin.data.sampler import DistributedSampler
+from mindnlp_dp_plugin.data.sampler import DistributedSampler, check_rank
 from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset
+from mindnlp_dp_plugin.errors import DataParallelError
 
 BATCHES = (ds.BatchDataset, ds.PaddedBatchDataset)
 ROW_BY_ROW = (datasets.MapDataset, datasets.ProjectDataset, datasets.RenameDataset)
@@ -25,21 +26,36 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     repeat, concat, iterable sources, random samplers of the user's own): every rank runs the whole pipeline, with
     the same seed, and takes each N-th batch. A pipeline that is sharded already is left alone.
 
-    Shuffled exactly where the pipeline shuffles, with its own buffer size, and then anew each epoch. With
+    Shuffled exactly where the pipeline shuffles, with its own buffer size, and then anew each epoch; the orders come
+    from ``seed``, not from one set in MindSpore. Only what selects rows at random, a random ``split()`` above all, is
+    drawn from MindSpore's own seed, the same each epoch, so that training rows stay out of the test half: set that
+    seed alike on all ranks. Dealt by batch, such a pipeline has the same order each epoch, as it has without us.
+
+    By batch, randomness of MindSpore's operators is the same on all ranks, and so is what a Python source or sampler
+    draws from ``random`` or ``numpy.random`` before its first row. A Python function that draws from them all along
+    (a random filter) must bring a generator of its own, seeded alike on all ranks. A sampler class of the user's own
+    that reads only its rank's rows must say so: ``is_sharded()`` returns True.
+
+    With
     ``drop_remainder=True`` on the batch, rows that do not divide by the ranks are left out instead of read twice: 15
     rows on 2 ranks in batches of 8 are no step at all, as they are none in one process with batches of 16.
 
     Args:
-        dataset: A MindSpore pipeline. It is not changed.
+        dataset: A batched MindSpore pipeline. It is not changed. What ``shard`` returned is returned again.
         num_replicas: Ranks.
         rank: Which of them this is, from 0.
         seed: Fixes the orders of all epochs.
 
     Raises:
-        DataParallelError: If ``rank`` is none of the ranks.
+        DataParallelError: If ``rank`` is none of the ranks, or ``dataset`` is no MindSpore pipeline.
     """
+    check_rank(num_replicas, rank)
+    if isinstance(dataset, ShardedDataset):
+        return dataset
+    if not isinstance(dataset, ds.Dataset):
+        raise DataParallelError(f"dataset is a {type(dataset).__name__}: give a pipeline of mindspore.dataset.")
     pipeline = copy.deepcopy(dataset)
-    if pipeline.is_sharded():
+    if _is_sharded(pipeline):
         return ShardedByUser(pipeline, num_replicas)
     plan = _plan_by_row(pipeline)
     if plan is None:
@@ -48,7 +64,7 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     sampler = DistributedSampler(
         num_rows, num_replicas, rank, plan.shuffle_buffer > 1, seed, plan.drop_last, plan.shuffle_buffer
     )
-    return DealtByRow(_deal(plan, sampler), num_replicas, sampler, num_rows)
+    return DealtByRow(_deal(plan, sampler), num_replicas, sampler, num_rows, seed)
 
 
 @dataclass
@@ -72,7 +88,7 @@ def _plan_by_row(pipeline) -> _Plan | None:
         if isinstance(node, ShuffleDataset):
             shuffles.append(node)
         elif isinstance(node, BATCHES):
-            if batches or shuffles or callable(node.batch_size):
+            if batches or shuffles or node.batch_size_func is not None:
                 return None
             batches.append(node)
         elif not isinstance(node, ROW_BY_ROW):
@@ -104,6 +120,12 @@ def _deal(plan, sampler):
     return kept[0]
 
 
+def _is_sharded(node):
+    if isinstance(node, ds.GeneratorDataset) and not _reads_rows_by_number(node):
+        return False  # such a source reads all its rows, whatever its sampler says
+    return any(map(_is_sharded, node.children)) if node.children else node.is_sharded()
+
+
 def _reads_rows_by_number(source):
     if isinstance(source, ds.GeneratorDataset):
         return hasattr(source.source, "__getitem__") and not source.has_batch_sampler
@@ -112,8 +134,10 @@ def _reads_rows_by_number(source):
 
 def _is_plain_random(sampler):
     """A permutation of all rows: what ``shuffle=True`` means, and what the plugin draws in its place."""
+    everywhere = ds.Shuffle.GLOBAL, getattr(ds.Shuffle, "ADAPTIVE", None)  # ADAPTIVE is younger than MindSpore 2.3
     return (
         type(sampler) is ds.RandomSampler
+        and getattr(sampler, "shuffle", ds.Shuffle.GLOBAL) in everywhere
         and not sampler.replacement
         and sampler.num_samples is None
         and sampler.reshuffle_each_epoch

@@ -4,11 +4,15 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 from mindspore import dataset as ds
+from mindspore.dataset.engine import datasets
 
 from mindnlp_dp_plugin.data.sampler import DistributedSampler
+
+NO_SEED = 5489  # with this one, its default, MindSpore draws differently each time
 
 
 class ShardedDataset(ABC):
@@ -36,7 +40,11 @@ class ShardedDataset(ABC):
         return size
 
     def get_dataset_size(self) -> int:
-        """Batches this rank reads in an epoch."""
+        """Batches this rank reads in an epoch.
+
+        MindSpore says how many: of a pipeline whose length nothing tells (a generator function, a filter), it runs
+        one epoch to count them, once, as it does without us.
+        """
         return self._pipeline.get_dataset_size()
 
     def get_batch_size(self) -> int:
@@ -48,9 +56,15 @@ class ShardedDataset(ABC):
         return self._pipeline.get_col_names()
 
     @property
-    def num_examples(self) -> int:
-        """Rows all ranks read in an epoch together, as far as batches tell: the last may be smaller."""
-        return len(self) * self.get_batch_size() * self._num_replicas
+    def num_examples(self) -> int | None:
+        """Rows all ranks read in an epoch together, as far as batches tell: the last may be smaller.
+
+        None if the length is not known.
+        """
+        try:
+            return len(self) * self.get_batch_size() * self._num_replicas
+        except TypeError:
+            return None
 
     @abstractmethod
     def create_dict_iterator(self, **options) -> Iterator[dict]:
@@ -60,13 +74,38 @@ class ShardedDataset(ABC):
             **options: Those of MindSpore's ``Dataset.create_dict_iterator``.
         """
 
+    def create_tuple_iterator(self, columns: list[str] | None = None, **options) -> Iterator[list]:
+        """This rank's batches of one epoch, as lists of values.
+
+        Args:
+            columns: Which columns, in which order; all of them if None.
+            **options: Those of MindSpore's ``Dataset.create_dict_iterator``.
+        """
+        columns = columns or self.get_col_names()
+        batches = self.create_dict_iterator(**options)
+        return ([batch[column] for column in columns] for batch in batches)
+
+    def _open(self, options):
+        for sampler in _samplers(self._pipeline):
+            if isinstance(sampler, DistributedSampler):
+                sampler.set_epoch(self._epoch)  # before the iterator, which copies the pipeline
+        return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
+
+    def _start(self, options, seed):
+        """An iterator over a pipeline that draws from ``seed``."""
+        with _drawing_from(seed):
+            batches = iter(self._open(options))
+            first = next(batches, None)  # operators draw their seed when they start, which the first batch proves
+        return batches if first is None else chain([first], batches)
+
 
 class DealtByRow(ShardedDataset):
     """The source itself reads only this rank's rows."""
 
-    def __init__(self, pipeline, num_replicas, sampler: DistributedSampler, num_rows: int):
+    def __init__(self, pipeline, num_replicas, sampler: DistributedSampler, num_rows: int, seed: int):
         super().__init__(pipeline, num_replicas)
         self._sampler = sampler
+        self._seed = seed
         self.num_rows = num_rows
 
     @property
@@ -82,8 +121,9 @@ class DealtByRow(ShardedDataset):
         """This rank's batches of one epoch, as column name to value."""
         if not len(self._sampler):
             return iter(())
-        self._sampler.set_epoch(self._epoch)  # before the iterator, which copies the pipeline
-        return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
+        if _selects_at_random(self._pipeline):
+            return self._start(options, _seed_of_selections(self._seed))
+        return self._open(options)
 
 
 class DealtByBatch(ShardedDataset):
@@ -97,19 +137,23 @@ class DealtByBatch(ShardedDataset):
         super().__init__(pipeline, num_replicas)
         self._rank = rank
         self._seed = seed
-        self._drop_last = bool(getattr(pipeline, "drop_remainder", False))
+        self._drop_last = _drops_remainder(pipeline)
 
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch."""
-        size = self._pipeline.get_dataset_size()
+        with _drawing_from(self._seed_of_epoch(0)):  # should it have to be counted, and the count depend on chance
+            size = self._pipeline.get_dataset_size()
         if size is None or size < 0:
             return size
         return size // self._num_replicas if self._drop_last else -(-size // self._num_replicas)
 
     def create_dict_iterator(self, **options):
         """This rank's batches of one epoch, as column name to value."""
+        return self._take_turns(self._all_batches(options))
+
+    def _take_turns(self, batches):
         group = []
-        for batch in self._all_batches(options):
+        for batch in batches:
             group.append(batch)
             if len(group) == self._num_replicas:
                 yield group[self._rank]
@@ -118,12 +162,13 @@ class DealtByBatch(ShardedDataset):
             yield group[self._rank % len(group)]
 
     def _all_batches(self, options):
-        with _drawing_from(self._seed + self._epoch):
-            batches = iter(self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options}))
-            first = next(batches, None)  # operators draw their seed when they start, which the first batch proves
-        if first is not None:
-            yield first
-            yield from batches
+        return self._start(options, self._seed_of_epoch(self._epoch))
+
+    def _seed_of_epoch(self, epoch):
+        # One seed rules all that is random in a pipeline: orders are not drawn anew where that would select anew.
+        if _selects_at_random(self._pipeline):
+            return _seed_of_selections(self._seed)
+        return _mix(self._seed, epoch)
 
 
 class ShardedByUser(ShardedDataset):
@@ -131,26 +176,53 @@ class ShardedByUser(ShardedDataset):
 
     def create_dict_iterator(self, **options):
         """The batches of the user's own shard."""
-        for sampler in _samplers(self._pipeline):
-            if isinstance(sampler, DistributedSampler):
-                sampler.set_epoch(self._epoch)
-        return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
+        return self._open(options)
 
 
 def _samplers(pipeline):
-    sampler = getattr(pipeline, "sampler", None)
+    yield from _chain_of_samplers(pipeline)
+    for child in pipeline.children:
+        yield from _samplers(child)
+
+
+def _chain_of_samplers(source):
+    sampler = getattr(source, "sampler", None)
     while sampler is not None:
         yield sampler
         sampler = sampler.child_sampler
-    for child in pipeline.children:
-        yield from _samplers(child)
+
+
+def _selects_at_random(node):
+    """Whether chance decides which rows there are, not only their order: a random ``split()``, or a shuffle, take."""
+    if isinstance(node, datasets.TakeDataset | datasets.SkipDataset) and node.is_shuffled():
+        return True
+    selected = list(_chain_of_samplers(node))[1:]
+    return any(sampler.is_shuffled() for sampler in selected) or any(map(_selects_at_random, node.children))
+
+
+def _drops_remainder(node):
+    """What the batch operator nearest to the end says."""
+    while node.children and not hasattr(node, "drop_remainder"):
+        node = node.children[0]
+    return getattr(node, "drop_remainder", False)
+
+
+def _seed_of_selections(seed):
+    """The seed the user's other half of a ``split()`` is drawn from; a common one if the user set none."""
+    own = ds.config.get_seed()
+    return _mix(seed, 0) if own == NO_SEED else own
+
+
+def _mix(seed, epoch):
+    mixed = int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
+    return 0 if mixed == NO_SEED else mixed
 
 
 @contextmanager
 def _drawing_from(seed):
     """Let pipelines that start here draw from ``seed``; the user's own random streams go on as if nothing was."""
     found = ds.config.get_seed(), random.getstate(), np.random.get_state()
-    ds.config.set_seed(seed % 2**32)
+    ds.config.set_seed(seed)
     try:
         yield
     finally:

@@ -5,13 +5,13 @@ import sys
 import time
 from dataclasses import replace
 
+from mindnlp_dp_plugin.arming import DEFERRED
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, read_records, report
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
 from mindnlp_dp_plugin.launch.processes import Family, start
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.launch.worker import DEFERRED
 
 POLL_S = 0.03
 SCHEDULER_GRACE_S = 30

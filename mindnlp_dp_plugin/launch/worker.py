@@ -8,14 +8,12 @@ import runpy
 import sys
 from pathlib import Path
 
+from mindnlp_dp_plugin.arming import DEFERRED
 from mindnlp_dp_plugin.launch import cpu
 from mindnlp_dp_plugin.launch.failures import format_error, write_record
 from mindnlp_dp_plugin.launch.hardware import allowed_cores
 from mindnlp_dp_plugin.launch.identity import detect
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, rank_log
-
-# While it is set, importing the package does not start the process group: pinning has to come before.
-DEFERRED = "MINDNLP_DP_DEFERRED"
 
 
 def main(argv: list[str]) -> None:

@@ -1,0 +1,52 @@
+"""Mistakes on ranks end the job: one clear line first, non-zero exit, in seconds, nobody left."""
+
+import psutil
+import pytest
+
+from tests.harness import run_ranks
+
+MISTAKES = {
+    "other_shape": "layer.0.intermediate.dense.weight is (64, 32) mindspore.float32 on rank 0, but (65, 32)",
+    "other_parameter": "extra is absent on rank 0, but (3,) mindspore.float32 on rank 1",
+    "other_length": "rank 0 has 64 rows in 4 steps; rank 1 has 63 rows in 4 steps",
+    "too_few_rows": "train_dataset has 15 rows in 0 steps",
+    "forgotten_average": "must call self.update_gradient_by_distributed_type(model)",
+    "planted_divergence": "bert.pooler.dense.weight on rank(s) 1 is not what rank 0 holds",
+}
+
+
+def fails(program, output, mistake, backend, env=None, ranks=2):
+    finished = run_ranks(program, output, mistake, ranks=ranks, backend=backend, log_dir=output / "logs", env=env)
+    assert finished.returncode != 0
+    assert "NOBODY NOTICED" not in finished.stdout
+    left = [p.pid for p in psutil.process_iter(["cmdline"]) if str(output) in " ".join(p.info["cmdline"] or [])]
+    assert left == []
+    return finished.stderr
+
+
+@pytest.mark.parametrize("mistake, backend", zip(MISTAKES, ["mpi", "mccl"] * len(MISTAKES)))
+def test_the_message_names_what_differs(tmp_path, mistake, backend):
+    words = fails("mistakes.py", tmp_path, mistake, backend)
+    line = next(line for line in words.splitlines() if MISTAKES[mistake] in line)
+    assert "Traceback" not in words[: words.index(line)], "the line comes first"
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
+    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", backend)
+    assert "rank 1" in words.splitlines()[0]
+    assert words.index("Traceback") < words.index("LookupError: the user's own mistake")
+    assert words.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(
+    "variable, value, named",
+    [
+        ("MINDNLP_DP_BUCKET_CAP_MB", "much", "MINDNLP_DP_BUCKET_CAP_MB='much' is not understood: give a number"),
+        ("MINDNLP_DP_BUCKET_CAP_MB", "-1", "bucket_cap_mb=-1.0 is not a size in MB"),
+        ("MINDNLP_DP_CPU_TUNING", "perhaps", "MINDNLP_DP_CPU_TUNING='perhaps' is not understood: give one of 1, true"),
+    ],
+)
+def test_a_wrong_setting_is_named_before_anything_starts(tmp_path, variable, value, named):
+    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", "mpi", env={variable: value})
+    assert named in words and "Traceback" not in words

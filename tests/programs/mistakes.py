@@ -1,0 +1,77 @@
+"""Mistakes users make on ranks. Each is to end the job with one clear line.
+
+python mistakes.py OUTPUT MISTAKE
+"""
+
+import sys
+from pathlib import Path
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import mindspore
+import numpy as np
+from mindnlp.core import nn, ops
+from mindnlp.engine import Trainer, TrainerCallback
+
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+
+RANK = dp.get_rank()
+OUTPUT = Path(sys.argv[1])
+
+
+def other_shape():
+    tiny_trainer(OUTPUT, model=tiny_model(intermediate_size=64 + RANK)).train()
+
+
+def other_parameter():
+    model = tiny_model()
+    if RANK == 1:
+        model.extra = nn.Parameter(ops.zeros(3))
+    tiny_trainer(OUTPUT, model=model).train()
+
+
+def other_length():
+    tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=64 - RANK)).train()
+
+
+def too_few_rows():
+    tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=15, batch_size=8, drop_remainder=True)).train()
+
+
+def forgotten_average():
+    class OwnStep(Trainer):
+        def training_step(self, model, inputs):
+            loss = model(**inputs).loss
+            for parameter in model.parameters():
+                parameter.grad = ops.zeros_like(parameter)
+            return loss
+
+    tiny_trainer(OUTPUT, trainer_type=OwnStep).train()
+
+
+def raises_on_rank_1():
+    class Raise(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if RANK == 1 and state.global_step == 2:
+                raise LookupError("the user's own mistake")
+
+    tiny_trainer(OUTPUT, callbacks=[Raise()]).train()
+
+
+def planted_divergence():
+    class Plant(TrainerCallback):
+        def on_train_end(self, args, state, control, model=None, **kwargs):
+            weight = model.bert.pooler.dense.weight
+            if RANK == 1:
+                values = weight.asnumpy().copy()
+                values[3, 4] = np.nextafter(values[3, 4], np.float32(9))
+                ops.assign(weight, mindspore.Tensor(values))
+
+    trainer = tiny_trainer(OUTPUT, callbacks=[Plant()])
+    trainer.train()
+    dp.check_replicas(trainer.model)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]]()
+    print("NOBODY NOTICED")

@@ -1,0 +1,33 @@
+"""A classifier, data and a Trainer small enough for a test, the same wherever they are built."""
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer, TrainingArguments
+from mindnlp.transformers import BertConfig, BertForSequenceClassification
+from mindspore.dataset import GeneratorDataset
+
+
+def tiny_model(seed=3, **changes):
+    np.random.seed(seed)
+    mindspore.set_seed(seed)
+    sizes = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+    return BertForSequenceClassification(BertConfig(**{**sizes, "num_labels": 3, **changes}))
+
+
+def tiny_dataset(num_rows=64, batch_size=8, **options):
+    chance = np.random.default_rng(7)
+    rows = [
+        (chance.integers(4, 96, 12).astype(np.int32), np.int32(chance.integers(3)))
+        for _ in range(num_rows)
+    ]  # fmt: skip
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size, **options)
+
+
+def tiny_trainer(output_dir, model=None, dataset=None, trainer_type=Trainer, callbacks=None, **arguments):
+    defaults = dict(max_steps=4, logging_steps=2, save_strategy="no", disable_tqdm=True, learning_rate=1e-3)
+    return trainer_type(
+        model=model or tiny_model(),
+        args=TrainingArguments(output_dir=str(output_dir), **{**defaults, **arguments}),
+        train_dataset=dataset or tiny_dataset(),
+        callbacks=callbacks,
+    )
