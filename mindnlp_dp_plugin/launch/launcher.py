@@ -1,5 +1,6 @@
 """Starts the ranks of a job on this host, shows rank 0, and ends all of them when one fails or the user says so."""
 
+import os
 import shlex
 import sys
 import time
@@ -26,7 +27,14 @@ def plan(job: Job) -> list[Process]:
         processes = mpi.processes(job)
     else:
         processes = mindspore_cluster.processes(job)
-    common = {LOG_DIR: str(job.log_dir.absolute()), "MINDNLP_DP_BACKEND": job.backend, DEFERRED: "1"}
+    # MindSpore's warnings (cluster set-up, deprecations) would bury the progress bar; its errors are shown.
+    log_level = os.environ.get("GLOG_v", "3")
+    common = {
+        "GLOG_v": log_level,
+        LOG_DIR: str(job.log_dir.absolute()),
+        "MINDNLP_DP_BACKEND": job.backend,
+        DEFERRED: "1",
+    }
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 

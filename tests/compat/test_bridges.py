@@ -1,0 +1,115 @@
+"""MindNLP runs on this MindSpore: each gap is bridged, whatever is imported first, and alone nothing else changes."""
+
+import sys
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from packaging.version import Version
+
+from mindnlp_dp_plugin import DataParallelError, compat
+from tests.harness import PROGRAMS, run
+
+MINDSPORE = Version(version("mindspore"))
+
+ORDERS = {
+    "plugin first": "import mindnlp_dp_plugin, mindnlp.engine",
+    "mindspore first": "import mindspore; import mindnlp_dp_plugin; from mindnlp.engine import Trainer",
+    "a module of mindnlp": "import mindnlp_dp_plugin; from mindnlp.transformers import BertModel, AutoTokenizer",
+    "dataset module": "import mindspore.dataset, datasets, mindnlp_dp_plugin; from mindnlp.dataset import load_dataset",
+    "a name of the plugin": "from mindnlp_dp_plugin import get_rank; from mindnlp import engine",
+}
+
+
+def python(code, **options):
+    return run([sys.executable, "-c", code], **options)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_mindnlp_imports_in_any_order(order):
+    finished = python(ORDERS[order])
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("patch", compat.PATCHES, ids=lambda patch: patch.name)
+def test_each_patch_says_what_it_is_for_and_when_it_can_go(patch):
+    assert patch.bridges and patch.obsolete_when
+    assert patch.is_needed() == (patch.needed_from <= MINDSPORE)
+
+
+def without(name, code):
+    """Run code with every bridge but one."""
+    return python(
+        "import os; os.environ['MINDNLP_DP_DEFERRED'] = '1'\n"
+        "from mindnlp_dp_plugin import compat\n"
+        f"for patch in compat.PATCHES:\n    if patch.name != {name!r}: patch.schedule()\n"
+        f"import mindspore, mindnlp\n{code}"
+    )
+
+
+USES = {
+    "stub_tensor_module": ("pass", "_stub_tensor"),
+    "empty_through_constructor": ("from mindnlp.core import ops; ops.empty(2, 3)", "pyboost_empty"),
+    "parameter_without_gradient": ("from mindnlp.core import nn, ops; nn.Parameter(ops.ones(2)).grad", "grad"),
+    "value_and_grad_through_public_api": (
+        "from mindnlp.core import nn, ops\nfrom mindnlp.core.autograd import value_and_grad\n"
+        "w = nn.Parameter(ops.ones(2)); value_and_grad(lambda x: (w * x).sum(), (w,))(ops.ones(2))",
+        "top cell",
+    ),
+    "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_what_each_patch_bridges_breaks_without_it(name):
+    code, complaint = USES[name]
+    if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():
+        pytest.skip(f"MindSpore {MINDSPORE} has no such gap")
+    broken = without(name, code)
+    assert broken.returncode != 0 and complaint in broken.stderr
+    assert without("none of them", code).returncode == 0
+
+
+@pytest.mark.parametrize("name, code, warning", [
+    ("quiet_dtype_to_nptype", "mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
+    ("quiet_data_sync", "mindspore.Tensor(1.0).data_sync(True)", "data_sync"),
+])  # fmt: skip
+def test_quiet_patches_silence_one_warning(name, code, warning):
+    if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():
+        pytest.skip(f"MindSpore {MINDSPORE} does not warn")
+    noisy, quiet = without(name, code), without("none of them", code)
+    assert warning in noisy.stdout + noisy.stderr
+    assert warning not in quiet.stdout + quiet.stderr
+
+
+def test_one_process_trains_evaluates_and_predicts_as_without_the_plugin(tmp_path):
+    results = []
+    for mode in ("bridged", "plugin"):
+        (tmp_path / mode).mkdir()
+        finished = run([sys.executable, PROGRAMS / "stock_trainer.py", tmp_path / mode, mode])
+        assert finished.returncode == 0, finished.stderr
+        results.append(np.load(tmp_path / mode / "result.npz"))
+    for name in ("parameters", "eval_loss", "logits", "label_ids"):
+        np.testing.assert_array_equal(results[0][name], results[1][name])
+    assert results[0]["logits"].shape == (20, 3) and np.isfinite(results[0]["eval_loss"])
+
+
+@pytest.mark.parametrize("installed", ["0.3.2", "0.4.0", "0.5.1", None])
+def test_an_unsupported_mindnlp_is_refused_with_the_versions_that_are(tmp_path, installed):
+    """Real metadata of another version, found before the installed one."""
+    if installed is None:
+        code = "import importlib.metadata as m; f = m.version\ndef hide(name):\n"
+        code += "    if name == 'mindnlp': raise m.PackageNotFoundError(name)\n    return f(name)\n"
+        finished = python(code + "m.version = hide\nimport mindnlp_dp_plugin")
+    else:
+        folder = tmp_path / f"mindnlp-{installed}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mindnlp\nVersion: {installed}\n")
+        finished = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mindnlp_dp_plugin")
+    assert finished.returncode != 0
+    assert "'mindnlp>=0.4.1,<0.5'" in finished.stderr.splitlines()[-1]
+
+
+def test_the_installed_mindnlp_is_supported():
+    compat.check_mindnlp()
+    assert issubclass(DataParallelError, RuntimeError)
