@@ -6,11 +6,13 @@ from itertools import chain, islice, zip_longest
 
 from mindspore import dataset as ds
 
-from mindnlp_dp_plugin.data.shard import _deal, _plan_by_row
-from mindnlp_dp_plugin.data.sharded import DealtByBatch, ShardedByUser, ShardedDataset
+from mindnlp_dp_plugin.data.shard import _deal, _is_sharded, _plan_by_row
+from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset, _drawing_from
 
 
-def deal_for_evaluation(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> "EvaluationShare":
+def deal_for_evaluation(
+    dataset: ds.Dataset | ShardedDataset, num_replicas: int, rank: int, seed: int = 0
+) -> "EvaluationShare":
     """This rank's batches of a pipeline. Call it with the same pipeline and seed on all ranks.
 
     Whole batches are dealt out, in turn: rank ``r`` of ``N`` reads batches ``r``, ``r + N``, ``r + 2N``, ... of those
@@ -19,21 +21,38 @@ def deal_for_evaluation(dataset: ds.Dataset, num_replicas: int, rank: int, seed:
 
     Where ``shard`` deals by row, only a rank's own rows are read and transformed, and shuffles are left out: rows come
     in the data set's own order. Elsewhere every rank runs the whole pipeline, in the order that ``seed`` gives, and
-    keeps its own batches. A pipeline that is sharded already is left alone.
+    keeps its own batches. A pipeline that is sharded already is left alone: whatever rows its shards hold are scored,
+    those with which they were padded too.
 
     Args:
-        dataset: A batched MindSpore pipeline. It is not changed.
+        dataset: A batched MindSpore pipeline, or what ``shard`` made of one. It is not changed.
         num_replicas: Ranks.
         rank: Which of them this is, from 0.
         seed: Fixes the order of a pipeline that has to be run whole.
     """
+    if isinstance(dataset, ShardedDataset):
+        return _SharedByUser(dataset, num_replicas)
     pipeline = copy.deepcopy(dataset)
-    if pipeline.is_sharded():
-        return _SharedByUser(pipeline, num_replicas)
+    if _is_sharded(pipeline):
+        return _SharedByUser(ShardedByUser(pipeline, num_replicas), num_replicas)
     plan = _plan_by_row(pipeline)
     if plan is None:
         return _EachNthBatch(pipeline, num_replicas, rank, seed)
-    return _RowsOfEachNthBatch(pipeline, num_replicas, rank, plan)
+    num_rows = plan.source.get_dataset_size()
+    rows = _rows_of_batches(num_rows, pipeline.get_batch_size(), num_replicas, rank, plan.drop_last)
+    return _RowsOfEachNthBatch(_deal(plan, rows), num_replicas, rows, num_rows, seed)
+
+
+class _Rows(ds.SubsetSampler):
+    def __len__(self):
+        return len(self.indices)
+
+
+def _rows_of_batches(num_rows, batch_size, num_replicas, rank, drop_last):
+    """The rows of each N-th batch: as many at a time as make that batch again."""
+    num_kept = num_rows - num_rows % batch_size if drop_last else num_rows
+    starts = range(rank * batch_size, num_kept, num_replicas * batch_size)
+    return _Rows([row for start in starts for row in range(start, min(start + batch_size, num_kept))])
 
 
 class EvaluationShare(ShardedDataset):
@@ -55,40 +74,27 @@ class _DealtInTurn(EvaluationShare):
         return [batch for batch in chain.from_iterable(turns) if batch is not nothing]
 
 
-class _RowsOfEachNthBatch(_DealtInTurn):
-    """The source reads the rows of this rank's batches only, as many at a time as make a batch again."""
-
-    def __init__(self, pipeline, num_replicas, rank, plan):
-        self.num_rows = plan.source.get_dataset_size()
-        size = pipeline.get_batch_size()
-        num_kept = self.num_rows - self.num_rows % size if plan.drop_last else self.num_rows
-        starts = range(rank * size, num_kept, num_replicas * size)
-        self._num_batches = len(starts)
-        rows = [row for start in starts for row in range(start, min(start + size, num_kept))]
-        super().__init__(_deal(plan, ds.SubsetSampler(rows)), num_replicas)
-
-    def get_dataset_size(self):
-        return self._num_batches
-
-    def create_dict_iterator(self, **options):
-        if not self._num_batches:  # MindSpore refuses to read nothing
-            return iter(())
-        return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
+class _RowsOfEachNthBatch(_DealtInTurn, DealtByRow):
+    """The source reads the rows of this rank's batches only."""
 
 
 class _EachNthBatch(_DealtInTurn, DealtByBatch):
     """The whole pipeline runs, in the same order on every rank."""
 
     def get_dataset_size(self):
-        size = self._pipeline.get_dataset_size()
-        return len(range(self._rank, size, self._num_replicas))
+        with _drawing_from(self._seed_of_epoch(0)):
+            size = self._pipeline.get_dataset_size()
+        return size if size is None or size < 0 else len(range(self._rank, size, self._num_replicas))
+
+    def _take_turns(self, batches):
+        return islice(batches, self._rank, None, self._num_replicas)
+
+
+class _SharedByUser(EvaluationShare):
+    """Which rows of the data set the user's shards hold is not known: they come rank after rank."""
 
     def create_dict_iterator(self, **options):
-        return islice(self._all_batches(options), self._rank, None, self._num_replicas)
-
-
-class _SharedByUser(EvaluationShare, ShardedByUser):
-    """Which rows of the data set the user's shards hold is not known: they come rank after rank."""
+        return self._pipeline.create_dict_iterator(**options)
 
     def in_order(self, batches_of_ranks):
         return list(chain.from_iterable(batches_of_ranks))

@@ -23,8 +23,8 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     By row, where between the source and the batch each row stays one row (map, project, rename, shuffle): a
     ``DistributedSampler`` on the source, so that a rank reads and transforms only its own rows, and step ``k`` of N
     ranks reads what step ``k`` of one process with N times the batch reads. By batch otherwise (filter, flat_map,
-    repeat, concat, iterable sources, random samplers of the user's own): every rank runs the whole pipeline, with
-    the same seed, and takes each N-th batch. A pipeline that is sharded already is left alone.
+    repeat, skip, take, concat, iterable sources, random samplers of the user's own): every rank runs the whole
+    pipeline, with the same seed, and takes each N-th batch. A pipeline that is sharded already is left alone.
 
     Shuffled exactly where the pipeline shuffles, with its own buffer size, and then anew each epoch; the orders come
     from ``seed``, not from one set in MindSpore. Only what selects rows at random, a random ``split()`` above all, is
@@ -36,9 +36,8 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     (a random filter) must bring a generator of its own, seeded alike on all ranks. A sampler class of the user's own
     that reads only its rank's rows must say so: ``is_sharded()`` returns True.
 
-    With
-    ``drop_remainder=True`` on the batch, rows that do not divide by the ranks are left out instead of read twice: 15
-    rows on 2 ranks in batches of 8 are no step at all, as they are none in one process with batches of 16.
+    With ``drop_remainder=True`` on the batch, rows that do not divide by the ranks are left out instead of read
+    twice: 15 rows on 2 ranks in batches of 8 are no step at all, as they are none in one process with batches of 16.
 
     Args:
         dataset: A batched MindSpore pipeline. It is not changed. What ``shard`` returned is returned again.

@@ -214,8 +214,7 @@ def _seed_of_selections(seed):
 
 
 def _mix(seed, epoch):
-    mixed = int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
-    return 0 if mixed == NO_SEED else mixed
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]) | 2**31  # large, so never NO_SEED
 
 
 @contextmanager

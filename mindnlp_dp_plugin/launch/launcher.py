@@ -28,7 +28,7 @@ def plan(job: Job) -> list[Process]:
     else:
         processes = mindspore_cluster.processes(job)
     # MindSpore's warnings (cluster set-up, deprecations) would bury the progress bar; its errors are shown.
-    log_level = os.environ.get("GLOG_v", "3")
+    log_level = os.environ.get("GLOG_v", "3")  # noqa: SIM112
     common = {
         "GLOG_v": log_level,
         LOG_DIR: str(job.log_dir.absolute()),

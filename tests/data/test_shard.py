@@ -1,3 +1,7 @@
+import copy
+import random
+import sys
+
 import datasets
 import mindspore
 import numpy as np
@@ -6,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mindspore import dataset as ds
 from mindspore.dataset import transforms
+from mindspore.mindrecord import FileWriter
 
-from mindnlp_dp_plugin import DataParallelError, shard
+from mindnlp_dp_plugin import DataParallelError, DistributedSampler, shard
 from tests.harness import run
 
 PIPELINES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -166,13 +171,61 @@ def test_the_users_own_subset_is_what_is_dealt_out():
     assert all_ranks(pipeline, 2) == [[[9], [17]], [[4], [2]]]
 
 
+def test_the_first_rows_of_a_source_are_what_is_dealt_out():
+    pipeline = ds.GeneratorDataset(Table(20), ["row"], num_samples=5, shuffle=False).batch(2)
+    assert all_ranks(pipeline, 2) == [[[0, 2], [4]], [[1, 3], [0]]]
+
+
+@pytest.fixture
+def record_of_11(tmp_path):
+    path = str(tmp_path / "rows.mindrecord")
+    writer = FileWriter(path, 1)
+    writer.add_schema({"row": {"type": "int32"}}, "rows")
+    writer.write_raw_data([{"row": row} for row in range(11)])
+    writer.commit()
+    return path
+
+
+def test_mindrecord_is_dealt_out_by_row(record_of_11):
+    unshuffled = ds.MindDataset(record_of_11, shuffle=False).batch(3)
+    assert all_ranks(unshuffled, 2) == [[[0, 2, 4], [6, 8, 10]], [[1, 3, 5], [7, 9, 0]]]
+    shuffled = ds.MindDataset(record_of_11).batch(3)
+    first, again, second = (all_ranks(shuffled, 2, epoch) for epoch in (0, 0, 1))
+    assert first == again != second and set(flat(first)) == set(flat(second)) == set(range(11))
+    subset = ds.MindDataset(record_of_11, sampler=ds.SubsetSampler([7, 3, 5, 1])).batch(1)
+    assert all_ranks(subset, 2) == [[[7], [5]], [[3], [1]]]
+
+
+def test_mindrecord_that_is_shuffled_within_files_stays_so(record_of_11):
+    pipeline = ds.MindDataset(record_of_11, shuffle=ds.Shuffle.FILES).batch(1)
+    assert all_ranks(pipeline, 2) == [[[row] for row in (0, 2, 4, 6, 8, 10)], [[row] for row in (1, 3, 5, 7, 9, 10)]]
+
+
+def test_files_of_mindspores_own_format_are_dealt_out_by_row():
+    pipeline = ds.FakeImageDataset(num_images=7, image_size=(2, 2, 1), shuffle=False).batch(1)
+    images = [batch["image"].tolist() for batch in pipeline.create_dict_iterator(num_epochs=1, output_numpy=True)]
+    shards = [shard(pipeline, 2, rank) for rank in range(2)]
+    assert [batches(each, column="image") for each in shards] == [images[0::2], [*images[1::2], images[0]]]
+    assert shards[0].num_rows == 7  # known only by row
+
+
+class OwnOrder(ds.Sampler):
+    """A sampler class as users write them."""
+
+    def __iter__(self):
+        yield from np.random.permutation(self.dataset_size).tolist()
+
+
+BATCHED_ALREADY = ("shuffled batches", "callable batch size")
 BY_BATCH = {
     "generator function": lambda: ds.GeneratorDataset(lambda: numbers(11), ["row"]).shuffle(5),
     "filter": lambda: ds.GeneratorDataset(Table(22), ["row"]).filter(lambda row: row % 2 == 0, ["row"]),
     "weighted": lambda: ds.GeneratorDataset(Table(11), ["row"], sampler=ds.WeightedRandomSampler([1.0] * 11, 11)),
     "random with replacement": lambda: ds.GeneratorDataset(Table(11), ["row"], sampler=ds.RandomSampler(True, 11)),
-    "repeat": lambda: ds.GeneratorDataset(Table(4), ["row"]).repeat(3).take(11),
+    "repeat": lambda: ds.GeneratorDataset(Table(4), ["row"]).repeat(3),
     "concat": lambda: (ds.GeneratorDataset(Table(6), ["row"]) + ds.GeneratorDataset(Table(5), ["row"])).shuffle(11),
+    "callable batch size": lambda: ds.GeneratorDataset(Table(11), ["row"]).batch(lambda info: 1 + info.get_batch_num()),
+    "iterable sampler": lambda: ds.GeneratorDataset(Table(11), ["row"], sampler=OwnOrder()),
     "shuffled batches": lambda: ds.GeneratorDataset(Table(22), ["row"], shuffle=False).batch(2).shuffle(8),
 }
 
@@ -180,7 +233,7 @@ BY_BATCH = {
 @pytest.mark.parametrize("kind", BY_BATCH)
 def test_what_cannot_be_dealt_by_row_is_dealt_by_batch(kind):
     """Ranks take turns at the batches of one run of the pipeline, and the last turn is filled up."""
-    pipeline = BY_BATCH[kind]() if kind == "shuffled batches" else BY_BATCH[kind]().batch(2)
+    pipeline = BY_BATCH[kind]() if kind in BATCHED_ALREADY else BY_BATCH[kind]().batch(2)
     num_batches = pipeline.get_dataset_size()
     [whole] = all_ranks(pipeline, 1)
     assert len(whole) == num_batches
@@ -198,6 +251,28 @@ def test_what_cannot_be_dealt_by_row_is_dealt_by_batch(kind):
 def test_by_batch_leaves_out_what_the_pipeline_would():
     pipeline = ds.GeneratorDataset(lambda: numbers(11), ["row"]).batch(2, drop_remainder=True)
     assert all_ranks(pipeline, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+    mapped_after = pipeline.map(lambda row: row, ["row"])
+    assert all_ranks(mapped_after, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def test_by_batch_reads_text_files_in_an_order_of_their_own_each_epoch(tmp_path):
+    (tmp_path / "rows.txt").write_text("\n".join(f"row {row:02}" for row in range(11)))
+    pipeline = ds.TextFileDataset(str(tmp_path / "rows.txt")).batch(1)
+
+    def read(epoch):
+        shards = [shard(pipeline, 2, rank) for rank in range(2)]
+        return [line for each in shards for [line] in batches(each, epoch, column="text")]
+
+    assert len(read(0)) == 12 and len(set(read(0))) == 11
+    assert read(0) == read(0) != read(1)
+
+
+def test_length_buckets_are_dealt_out_by_batch():
+    rows = [(np.arange(1 + row % 3),) for row in range(11)]
+    pipeline = ds.GeneratorDataset(rows, ["row"], shuffle=False).bucket_batch_by_length(["row"], [2, 3], [2, 2, 2])
+    whole = [batch["row"].tolist() for batch in pipeline.create_dict_iterator(num_epochs=1, output_numpy=True)]
+    ranks = all_ranks(pipeline, 2)
+    assert ranks[0] == whole[0::2] and ranks[1] == whole[1::2]
 
 
 def test_by_batch_gives_every_process_the_same_order(tmp_path):
@@ -205,10 +280,9 @@ def test_by_batch_gives_every_process_the_same_order(tmp_path):
     program.write_text(
         "import sys, mindspore; mindspore.set_seed(int(sys.argv[1]))\n"
         "from tests.data.test_shard import BY_BATCH, all_ranks\n"
-        "print([all_ranks(BY_BATCH[k]().batch(2), 2) for k in ('generator function', 'weighted', 'filter')])\n"
+        "KINDS = ('generator function', 'weighted', 'filter', 'iterable sampler')\n"
+        "print([all_ranks(BY_BATCH[kind]().batch(2), 2) for kind in KINDS])\n"
     )
-    import sys
-
     first, second = (run([sys.executable, program, seed]) for seed in (1, 2))
     assert first.returncode == second.returncode == 0, first.stderr
     assert first.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
@@ -225,8 +299,6 @@ def test_what_the_user_sharded_is_left_alone(shuffle):
 
 
 def test_our_own_sampler_on_the_users_source_is_left_alone_but_told_the_epoch():
-    from mindnlp_dp_plugin import DistributedSampler
-
     def of_rank(rank, epoch):
         source = ds.GeneratorDataset(Table(12), ["row"], sampler=DistributedSampler(12, 2, rank, seed=8))
         return batches(shard(source.batch(2), 2, rank), epoch)
@@ -236,14 +308,84 @@ def test_our_own_sampler_on_the_users_source_is_left_alone_but_told_the_epoch():
     assert of_rank(0, 0) != of_rank(0, 1)
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_sampler_class_of_the_users_that_shards_says_so(sharded):
+    class Mine(ds.Sampler):
+        def __iter__(self):
+            yield from (0, 2, 4, 6)
+
+        def is_sharded(self):
+            return sharded
+
+    pipeline = ds.GeneratorDataset(Table(8), ["row"], sampler=Mine()).batch(1)
+    expected = [[0], [2], [4], [6]] if sharded else [[0], [4]]
+    assert batches(shard(pipeline, 2, 0)) == expected
+
+
+def test_an_iterable_source_is_dealt_out_though_its_sampler_says_it_is_sharded():
+    """Such a source reads all its rows whatever its sampler says; left alone, every rank would read them all."""
+    source = ds.GeneratorDataset(lambda: numbers(8), ["row"])
+    source.use_sampler(ds.DistributedSampler(2, 0))
+    pipeline = source.batch(2)
+    assert pipeline.is_sharded() and len(list(pipeline.create_dict_iterator(num_epochs=1))) == 4
+    assert all_ranks(pipeline, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def test_what_was_dealt_out_is_not_dealt_out_again():
+    once = shard(ds.GeneratorDataset(Table(8), ["row"]).batch(2), 2, 0)
+    assert shard(once, 2, 0) is once
+
+
+def test_a_length_that_was_asked_for_before_is_not_taken_for_a_ranks():
+    """MindSpore remembers the sizes of a pipeline's operators."""
+    pipeline = ds.GeneratorDataset(Table(12), ["row"]).map(lambda row: row, ["row"]).batch(2)
+    assert pipeline.get_dataset_size() == 6
+    assert len(shard(pipeline, 3, 0)) == 2 and pipeline.get_dataset_size() == 6
+
+
+def test_a_copy_follows_its_own_epochs():
+    """The Trainer copies its data sets."""
+    original = shard(ds.GeneratorDataset(Table(12), ["row"]).batch(2), 2, 0)
+    replica = copy.deepcopy(original)
+    assert batches(replica, 1) == batches(original, 1) != batches(replica, 2)
+
+
+@pytest.mark.parametrize("kind", ["by row", "by batch"])
+def test_an_iterator_keeps_the_epoch_it_was_made_in(kind):
+    source = Table(11) if kind == "by row" else lambda: numbers(11)
+    sharded = shard(ds.GeneratorDataset(source, ["row"]).shuffle(11).batch(2), 2, 0)
+    first = batches(sharded, 0)
+    sharded.set_epoch(0)
+    iterator = sharded.create_dict_iterator(output_numpy=True)
+    sharded.set_epoch(1)
+    assert [batch["row"].tolist() for batch in iterator] == first != batches(sharded, 1)
+
+
+@pytest.mark.parametrize("source", [Table(6), lambda: numbers(6)])
+def test_tuples_hold_what_dicts_hold(source):
+    pipeline = ds.GeneratorDataset(source, ["row"], shuffle=False).map(
+        lambda row: (row, -row), ["row"], ["row", "minus"]
+    )
+    sharded = shard(pipeline.project(["minus", "row"]).batch(1), 2, 0)
+    read = [[value.item() for value in batch] for batch in sharded.create_tuple_iterator(output_numpy=True)]
+    assert read == [[0, 0], [-2, 2], [-4, 4]]
+    chosen = [[value.item() for value in batch] for batch in sharded.create_tuple_iterator(["row"], output_numpy=True)]
+    assert chosen == [[0], [2], [4]]
+
+
 def test_the_users_pipeline_and_random_streams_are_not_touched():
     pipeline = ds.GeneratorDataset(lambda: numbers(10), ["row"]).shuffle(5).batch(2)
     by_row = ds.GeneratorDataset(Table(10), ["row"], shuffle=False).shuffle(4).batch(2)
     ds.config.set_seed(77)
-    before = np.random.get_state()[1].tolist(), ds.config.get_seed()
+    np.random.random(), random.random()  # streams that are under way, which setting the seed again would restart
+
+    def streams():
+        return [str(np.random.get_state()), random.getstate(), ds.config.get_seed()]
+
+    before = streams()
     all_ranks(pipeline, 2)
     all_ranks(by_row, 2)
-    assert (np.random.get_state()[1].tolist(), ds.config.get_seed()) == before
+    assert streams() == before
     assert pipeline.get_dataset_size() == by_row.get_dataset_size() == 5
 
 
@@ -258,6 +400,12 @@ def test_num_examples_counts_the_rows_of_all_ranks():
     assert examples(15, 8, True, 2) == 0
 
 
-def test_a_rank_that_is_none_is_named():
+@pytest.mark.parametrize("source", [Table(10), lambda: numbers(10)])
+def test_a_rank_that_is_none_is_named(source):
     with pytest.raises(DataParallelError, match="rank=2"):
-        shard(ds.GeneratorDataset(Table(10), ["row"]).batch(2), 2, 2)
+        shard(ds.GeneratorDataset(source, ["row"]).batch(2), 2, 2)
+
+
+def test_what_is_no_pipeline_is_named():
+    with pytest.raises(DataParallelError, match="dataset is a list"):
+        shard([1, 2, 3], 2, 0)
