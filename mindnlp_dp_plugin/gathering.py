@@ -1,6 +1,5 @@
 """Rows that the ranks have scored, brought together on every rank."""
 
-import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +31,7 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
         rank has rows.
     """
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))
-    everyone = [theirs for theirs in gather(mine, collectives.current()) if theirs is not None]
+    everyone = [theirs for theirs in collectives.current().all_gather_object(mine) if theirs is not None]
     if not everyone:
         return None
     values, numbers = zip(*everyone)
@@ -41,17 +40,6 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
         return gathered
     _, firsts = np.unique(np.concatenate(numbers), return_index=True)
     return _map(lambda array: array[firsts], gathered)
-
-
-def gather(value: Any, collective: collectives.Collective) -> list:
-    """Everybody's ``value``, which may hold arrays, in the order of ranks. To be called on all ranks.
-
-    Args:
-        value: Anything that can be pickled. It travels as bytes: MindSpore's own gathering of objects refuses, in
-            2.7.0, to unpickle anything but numbers, strings and their lists, tuples and dictionaries.
-        collective: The ranks.
-    """
-    return [pickle.loads(theirs) for theirs in collective.all_gather_object(pickle.dumps(value))]
 
 
 def to_numpy(value: Any) -> Any:

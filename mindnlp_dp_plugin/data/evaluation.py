@@ -6,8 +6,8 @@ from itertools import chain, islice, zip_longest
 
 from mindspore import dataset as ds
 
-from mindnlp_dp_plugin.data.shard import _deal, _is_sharded, _plan_by_row
-from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset, _drawing_from
+from mindnlp_dp_plugin.data.shard import deal_rows, is_sharded_by_user, plan_by_row
+from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset, drawing_from
 
 
 def deal_for_evaluation(
@@ -33,14 +33,14 @@ def deal_for_evaluation(
     if isinstance(dataset, ShardedDataset):
         return _SharedByUser(dataset, num_replicas)
     pipeline = copy.deepcopy(dataset)
-    if _is_sharded(pipeline):
+    if is_sharded_by_user(pipeline):
         return _SharedByUser(ShardedByUser(pipeline, num_replicas), num_replicas)
-    plan = _plan_by_row(pipeline)
+    plan = plan_by_row(pipeline)
     if plan is None:
         return _EachNthBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     rows = _rows_of_batches(num_rows, pipeline.get_batch_size(), num_replicas, rank, plan.drop_last)
-    return _RowsOfEachNthBatch(_deal(plan, rows), num_replicas, rows, num_rows, seed)
+    return _RowsOfEachNthBatch(deal_rows(plan, rows), num_replicas, rows, num_rows, seed)
 
 
 class _Rows(ds.SubsetSampler):
@@ -82,7 +82,7 @@ class _EachNthBatch(_DealtInTurn, DealtByBatch):
     """The whole pipeline runs, in the same order on every rank."""
 
     def get_dataset_size(self):
-        with _drawing_from(self._seed_of_epoch(0)):
+        with drawing_from(self._seed_of_epoch(0)):
             size = self._pipeline.get_dataset_size()
         return size if size is None or size < 0 else len(range(self._rank, size, self._num_replicas))
 

@@ -54,16 +54,16 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     if not isinstance(dataset, ds.Dataset):
         raise DataParallelError(f"dataset is a {type(dataset).__name__}: give a pipeline of mindspore.dataset.")
     pipeline = copy.deepcopy(dataset)
-    if _is_sharded(pipeline):
+    if is_sharded_by_user(pipeline):
         return ShardedByUser(pipeline, num_replicas)
-    plan = _plan_by_row(pipeline)
+    plan = plan_by_row(pipeline)
     if plan is None:
         return DealtByBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     sampler = DistributedSampler(
         num_rows, num_replicas, rank, plan.shuffle_buffer > 1, seed, plan.drop_last, plan.shuffle_buffer
     )
-    return DealtByRow(_deal(plan, sampler), num_replicas, sampler, num_rows, seed)
+    return DealtByRow(deal_rows(plan, sampler), num_replicas, sampler, num_rows, seed)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _Plan:
         return self.path[-1]
 
 
-def _plan_by_row(pipeline) -> _Plan | None:
+def plan_by_row(pipeline) -> _Plan | None:
     """How to deal the rows out, or None if this pipeline has to be dealt out by batch."""
     path, batches, shuffles = [pipeline], [], []
     while path[-1].children:
@@ -104,8 +104,8 @@ def _plan_by_row(pipeline) -> _Plan | None:
     return _Plan(path, max(buffers, default=1), bool(batches) and batches[0].drop_remainder)
 
 
-def _deal(plan, sampler):
-    """The pipeline with our sampler on its source, and without its shuffles, which are in the sampler now."""
+def deal_rows(plan: _Plan, sampler):
+    """The planned pipeline with our sampler on its source, and without its shuffles, which are in the sampler now."""
     if _is_plain_random(plan.source.sampler) or _is_plain_sequential(plan.source.sampler):
         plan.source.use_sampler(sampler)
     else:
@@ -119,10 +119,11 @@ def _deal(plan, sampler):
     return kept[0]
 
 
-def _is_sharded(node):
+def is_sharded_by_user(node) -> bool:
+    """Whether the pipeline's source reads a part of its rows already."""
     if isinstance(node, ds.GeneratorDataset) and not _reads_rows_by_number(node):
         return False  # such a source reads all its rows, whatever its sampler says
-    return any(map(_is_sharded, node.children)) if node.children else node.is_sharded()
+    return any(map(is_sharded_by_user, node.children)) if node.children else node.is_sharded()
 
 
 def _reads_rows_by_number(source):

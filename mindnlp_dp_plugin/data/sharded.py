@@ -93,7 +93,7 @@ class ShardedDataset(ABC):
 
     def _start(self, options, seed):
         """An iterator over a pipeline that draws from ``seed``."""
-        with _drawing_from(seed):
+        with drawing_from(seed):
             batches = iter(self._open(options))
             first = next(batches, None)  # operators draw their seed when they start, which the first batch proves
         return batches if first is None else chain([first], batches)
@@ -141,7 +141,7 @@ class DealtByBatch(ShardedDataset):
 
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch."""
-        with _drawing_from(self._seed_of_epoch(0)):  # should it have to be counted, and the count depend on chance
+        with drawing_from(self._seed_of_epoch(0)):  # should it have to be counted, and the count depend on chance
             size = self._pipeline.get_dataset_size()
         if size is None or size < 0:
             return size
@@ -218,7 +218,7 @@ def _mix(seed, epoch):
 
 
 @contextmanager
-def _drawing_from(seed):
+def drawing_from(seed):
     """Let pipelines that start here draw from ``seed``; the user's own random streams go on as if nothing was."""
     found = ds.config.get_seed(), random.getstate(), np.random.get_state()
     ds.config.set_seed(seed)

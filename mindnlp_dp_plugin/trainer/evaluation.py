@@ -10,7 +10,7 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, deal_for_evaluation
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.gathering import concatenate, gather, to_numpy
+from mindnlp_dp_plugin.gathering import concatenate, to_numpy
 
 
 class ScoredBatch(NamedTuple):
@@ -53,7 +53,7 @@ def evaluate_together(
     losses = [np.repeat(batch.loss, batch.num_rows) for batch in batches if batch.loss is not None]
     if losses:
         metrics[f"{metric_key_prefix}_loss"] = np.concatenate(losses).mean().item()
-    metrics = gather(metrics, collective)[0]  # compute_metrics may draw random numbers
+    metrics = collective.all_gather_object(metrics)[0]  # compute_metrics may draw random numbers
     prefix = f"{metric_key_prefix}_"
     metrics = {name if name.startswith(prefix) else prefix + name: value for name, value in metrics.items()}
     return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))
@@ -89,7 +89,7 @@ def _to_host(batch):
 
 def _bring_together(mine, share, collective) -> list[ScoredBatch]:
     """The batches of all ranks in the data set's order."""
-    nums_rows, batches_of_ranks = zip(*gather((share.num_rows, mine), collective))
+    nums_rows, batches_of_ranks = zip(*collective.all_gather_object((share.num_rows, mine)))
     if len(set(nums_rows)) > 1:
         described = "; ".join(f"rank {rank} has {num_rows} rows" for rank, num_rows in enumerate(nums_rows))
         raise DataParallelError(

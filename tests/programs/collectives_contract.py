@@ -108,9 +108,10 @@ def broadcast_changes_a_parameter_that_is_used_already():
 
 @check
 def all_gather_object_keeps_the_order_of_ranks():
-    mine = {"rank": GROUP.rank, "text": "x" * (10 ** (GROUP.rank + 1)), "none": None}
+    mine = {"rank": GROUP.rank, "text": "x" * (10 ** (GROUP.rank + 1)), "array": np.arange(GROUP.rank)}
     gathered = GROUP.all_gather_object(mine)
     assert [item["rank"] for item in gathered] == list(range(GROUP.world_size))
+    assert [len(item["array"]) for item in gathered] == list(range(GROUP.world_size))
     assert [len(item["text"]) for item in gathered] == [10 ** (rank + 1) for rank in range(GROUP.world_size)]
 
 
