@@ -106,3 +106,30 @@ def quiet_dtype_to_nptype(mindspore):
 )
 def quiet_data_sync(mindspore):
     mindspore.Tensor.data_sync = lambda self, wait=True: None
+
+
+@patch(
+    module="mindspore",
+    bridges="evaluation of batches of different length: Tensor.new_full raises 'support Ascend only'",
+    needed_from="2.7",
+    obsolete_when="MindSpore implements Tensor.new_full on CPU",
+)
+def new_full_on_cpu(mindspore):
+    stock = mindspore.Tensor.new_full
+
+    def new_full(self, size, fill_value, *, dtype=None):
+        if mindspore.get_context("device_target") != "CPU":
+            return stock(self, size, fill_value, dtype=dtype)
+        return mindspore.ops.full(size, fill_value, dtype=dtype or self.dtype)
+
+    mindspore.Tensor.new_full = new_full
+
+
+@patch(
+    module="mindnlp.engine.trainer.base",
+    bridges="include_inputs_for_metrics: evaluation calls Trainer._prepare_input, which is not there",
+    needed_from="2.7",
+    obsolete_when="mindnlp.engine.Trainer defines _prepare_input",
+)
+def inputs_for_metrics(trainer_base):
+    trainer_base.Trainer._prepare_input = lambda self, data: data

@@ -56,6 +56,8 @@ USES = {
         "w = nn.Parameter(ops.ones(2)); value_and_grad(lambda x: (w * x).sum(), (w,))(ops.ones(2))",
         "top cell",
     ),
+    "new_full_on_cpu": ("mindspore.Tensor([1.0]).new_full((2, 3), -100)", "support Ascend only"),
+    "inputs_for_metrics": ("from mindnlp.engine import Trainer; Trainer._prepare_input", "_prepare_input"),
     "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
 }
 

@@ -28,6 +28,7 @@ if __name__ == "__main__":
     output = Path(sys.argv[1])
     trainer = tiny_trainer(output / "trainer", num_train_epochs=2, max_steps=-1, save_strategy="epoch")
     trainer.eval_dataset = tiny_dataset(num_rows=20)
+    trainer.args.include_inputs_for_metrics = True
     trainer.compute_metrics = lambda prediction: {"classes": len(set(prediction.predictions.argmax(-1).tolist()))}
     trainer.train()
     metrics = trainer.evaluate()
