@@ -66,9 +66,13 @@ def _engine(launcher, backend):
         )
     if backend == "mccl" and launcher == "mpirun":
         raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
-    from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
+    if hasattr(getattr(mindspore.mint, "distributed", None), "all_gather_object"):
+        from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
 
-    return MindSporeCollective()
+        return MindSporeCollective()
+    from mindnlp_dp_plugin.collectives.primitives import PrimitiveCollective
+
+    return PrimitiveCollective()
 
 
 def _mpi_engine(launcher):

@@ -66,7 +66,7 @@ class DeviceBucket:
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
-        self._buffer = mindspore.mint.cat(self._parts) * (1 / self._collective.world_size)
+        self._buffer = mindspore.ops.cat(self._parts) * (1 / self._collective.world_size)
         self._parts = [None] * len(self._parameters)
         self._work = self._collective.all_reduce(self._buffer)
         return self._work

@@ -52,5 +52,6 @@ def tune_mindspore() -> None:
     """Makes PyNative operators run in the thread that calls them, if MindSpore computes on the CPU."""
     import mindspore
 
-    if mindspore.get_context("device_target") == "CPU":
+    # MindSpore before 2.5 has no mindspore.runtime.
+    if mindspore.get_context("device_target") == "CPU" and hasattr(mindspore, "runtime"):
         mindspore.runtime.launch_blocking()

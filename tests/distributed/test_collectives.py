@@ -16,11 +16,22 @@ def names_of_checks():
     return [function.name for function in functions if function.decorator_list]
 
 
-@pytest.fixture(scope="module", params=[(1, "auto"), (2, "mpi"), (3, "mpi"), (2, "mccl"), (3, "mccl")], ids=str)
+ENGINES = [
+    (1, "auto"),
+    (2, "mpi"),
+    (3, "mpi"),
+    (2, "mccl"),
+    (3, "mccl"),
+    (2, "mccl", "primitives"),
+    (3, "mccl", "primitives"),
+]
+
+
+@pytest.fixture(scope="module", params=ENGINES, ids=str)
 def outcomes(request, tmp_path_factory):
-    ranks, backend = request.param
+    ranks, backend, *arguments = request.param
     output = tmp_path_factory.mktemp("contract")
-    run_ranks_successfully(PROGRAM, output, ranks=ranks, backend=backend, log_dir=output / "logs")
+    run_ranks_successfully(PROGRAM, output, *arguments, ranks=ranks, backend=backend, log_dir=output / "logs")
     return [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
 

@@ -1,6 +1,6 @@
 """The contract of ``Collective``, checked on every rank of a running job.
 
-    python collectives_contract.py OUTPUT
+    python collectives_contract.py OUTPUT [primitives]
 
 Leaves ``OUTPUT/rank<r>.json``: for each check, null or the traceback with which it failed on that rank.
 """
@@ -17,6 +17,12 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 
+if "primitives" in sys.argv:  # what MindSpore 2.3 and 2.4 would get, on the cluster joined already
+    from mindnlp_dp_plugin.collectives import primitives, process_group
+
+    joined = process_group.current()
+    process_group._group = primitives.PrimitiveCollective()
+    process_group._group.local_rank, process_group._group.local_world_size = joined.rank, joined.world_size
 GROUP = collectives.current()
 SUM_OF_RANKS = sum(range(GROUP.world_size))
 CHECKS = {}
