@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.patching import Replacements
 STOCK_SWITCH = "MULTI_NPU"
 
 DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they arm
+JOINED = "MINDNLP_DP_JOINED"  # the process that joined the group; its children inherit its environment, not its rank
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
 
 _replacements = Replacements()
@@ -21,9 +22,13 @@ _on_trainer_import = None
 
 
 def is_rank_or_alone() -> bool:
-    """Whether importing the package is to arm this process: neither the command line, nor a rank not yet pinned."""
+    """Whether importing the package is to arm this process.
+
+    Not the command line, not a rank that has yet to be pinned, and not a child process of a rank.
+    """
     is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
-    return not is_command and DEFERRED not in os.environ
+    is_child = os.environ.get(JOINED, str(os.getpid())) != str(os.getpid())
+    return not (is_command or is_child or DEFERRED in os.environ)
 
 
 def install(config: DataParallelConfig | None = None) -> None:
@@ -49,6 +54,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
+        os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
         _hook_when_imported(group, config)
 

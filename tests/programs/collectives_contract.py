@@ -6,6 +6,7 @@ Leaves ``OUTPUT/rank<r>.json``: for each check, null or the traceback with which
 """
 
 import json
+import multiprocessing
 import sys
 import time
 import traceback
@@ -17,7 +18,7 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 
-if "primitives" in sys.argv:  # what MindSpore 2.3 and 2.4 would get, on the cluster joined already
+if "primitives" in sys.argv and dp.get_world_size() > 1:  # what MindSpore 2.3 and 2.4 would get, on the same cluster
     from mindnlp_dp_plugin.collectives import primitives, process_group
 
     joined = process_group.current()
@@ -146,6 +147,12 @@ def main_process_first_lets_rank_0_work_alone():
             path.touch()
         assert path.exists()
     dp.barrier()
+
+
+@check
+def children_of_a_rank_are_no_ranks():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(dp.get_world_size) == 1
 
 
 @check
