@@ -67,7 +67,3 @@ class Collective(ABC):
     @abstractmethod
     def barrier(self) -> None:
         """Return when all ranks have come here. To be called on all ranks, in the same order."""
-
-    @abstractmethod
-    def abort(self, exit_code: int) -> None:
-        """End this process at once, without waiting for the others, and where the engine can, end theirs too."""

@@ -1,6 +1,5 @@
 """MindSpore's own collectives: HCCL on Ascend, MCCL on CPU, both through ``mindspore.mint.distributed``."""
 
-import os
 import pickle
 
 import mindspore
@@ -55,6 +54,3 @@ class MindSporeCollective(Collective):
         token = mindspore.Tensor(np.ones(1, np.float32))
         self.all_reduce(token).wait()
         token.asnumpy()
-
-    def abort(self, exit_code):
-        os._exit(exit_code)

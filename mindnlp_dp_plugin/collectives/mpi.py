@@ -48,6 +48,3 @@ class MpiCollective(Collective):
 
     def barrier(self):
         self._comm.Barrier()
-
-    def abort(self, exit_code):
-        MPI.COMM_WORLD.Abort(exit_code)

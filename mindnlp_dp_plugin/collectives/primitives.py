@@ -4,7 +4,6 @@ They block, so nothing overlaps with backward. On newer versions ``cluster.py`` 
 tested there too.
 """
 
-import os
 import pickle
 
 import mindspore
@@ -52,9 +51,6 @@ class PrimitiveCollective(Collective):
 
     def barrier(self):
         self._gather(np.array([self.rank], np.int32))
-
-    def abort(self, exit_code):
-        os._exit(exit_code)
 
     def _gather(self, values):
         return self._all_gather(mindspore.Tensor(values)).asnumpy()

@@ -1,7 +1,5 @@
 """One process: every collective is already done."""
 
-import os
-
 from mindnlp_dp_plugin.collectives.base import Collective, Work
 
 
@@ -26,6 +24,3 @@ class SingleProcess(Collective):
 
     def barrier(self):
         pass
-
-    def abort(self, exit_code):
-        os._exit(exit_code)

@@ -87,7 +87,7 @@ class Watch:
                 return self._failed(deaths)
             self._show()
             if self._all_done():
-                return 0, ""
+                return 0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n"
             self._signals.wait(POLL_S)
 
     def _deaths(self) -> list[Death]:

@@ -24,7 +24,7 @@ def on_rank(failing_rank, statement):
 def test_all_ranks_run_and_rank_0_is_shown(runner, backend):
     script = runner.script("print(f'rank {rank} of many'); print('to stderr', file=sys.stderr)")
     outcome = runner.run("--nproc", "3", "--backend", backend, script)
-    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert (outcome.returncode, outcome.stderr) == (0, f"mindnlp-dp: all ranks are done; logs: {outcome.log_dir}\n")
     assert outcome.stdout == "rank 0 of many\nto stderr\n"
     assert [outcome.log(rank) for rank in range(3)] == [f"rank {rank} of many\nto stderr\n" for rank in range(3)]
     assert stat.S_IMODE(os.stat(outcome.log_dir).st_mode) == 0o700
@@ -82,7 +82,7 @@ def test_an_exit_status_is_passed_on(runner, backend, leave):
 @pytest.mark.parametrize("leave", ["sys.exit()", "sys.exit(0)", "raise SystemExit"])
 def test_leaving_with_zero_is_success(runner, leave):
     outcome = runner.run("--nproc", "1", runner.script(leave))
-    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert (outcome.returncode, outcome.stderr) == (0, f"mindnlp-dp: all ranks are done; logs: {outcome.log_dir}\n")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
