@@ -43,6 +43,14 @@ class Mortal(Trainer):
         self._die_in("evaluation")
         return super().evaluate(*arguments, **keywords)
 
+    def _load_best_model(self):
+        self.digest_of_last = digest_of(self.model)
+        super()._load_best_model()
+
+
+def digest_of(model):
+    return hashlib.sha256(b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())).hexdigest()
+
 
 def main():
     folder = OUTPUT / "trainer"
@@ -57,6 +65,7 @@ def main():
         save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model="loss",
+        greater_is_better=True,  # so that the best is not the last
         learning_rate=1e-3,
         logging_steps=2,
         disable_tqdm=True,
@@ -65,10 +74,10 @@ def main():
     trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) is not None)
     dp.check_replicas(model)
-    digest = hashlib.sha256(b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters()))
     ended_with = {
-        "parameters": digest.hexdigest(),
-        "best": Path(trainer.state.best_model_checkpoint).name,
+        "last": trainer.digest_of_last,
+        "best": digest_of(model),
+        "best_checkpoint": Path(trainer.state.best_model_checkpoint).name,
         "log": [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry],
         "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
     }

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import mindnlp_dp_plugin as dp
-from tests.programs.resume_scenarios import SCENARIOS, shuffled, train
+from tests.programs.resume_scenarios import SCENARIOS, shuffled, shuffled_rows, train
 
 OUTPUT, WHOLE = Path(sys.argv[1]), Path(sys.argv[2])
 SCENARIO = SCENARIOS["two_epochs"]
@@ -30,7 +30,7 @@ DAMAGES = {
     "nothing": shutil.rmtree,
 }
 CHANGES = {
-    "other_batch_size": dict(dataset=lambda: shuffled(6).children[0].batch(5)),
+    "other_batch_size": dict(dataset=lambda: shuffled_rows(6).batch(5)),
     "other_accumulation": dict(gradient_accumulation_steps=2),
     "other_seed": dict(seed=7),
     "other_rows": dict(dataset=lambda: shuffled(5)),

@@ -65,7 +65,7 @@ SCENARIOS = {
         save_strategy="epoch",
         evaluation_strategy="epoch",
         lr_scheduler_type="reduce_lr_on_plateau",
-        lr_scheduler_kwargs={"patience": 0},
+        lr_scheduler_kwargs={"patience": 0, "mode": "max"},
         metric_for_best_model="loss",
         dataset=lambda: shuffled(10),
     ),
