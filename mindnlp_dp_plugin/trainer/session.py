@@ -3,6 +3,8 @@
 import functools
 from typing import Any
 
+import mindspore
+
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
@@ -34,7 +36,7 @@ class TrainingSession:
         self._collective = collective
         self._config = config
         self.resumption = resumption
-        self.pending_loss = None
+        self.pending_loss = mindspore.tensor(0.0)
         self._before = resumption.position if resumption else Position()
         self._at_last_update = self._before
         self._micro_steps = 0
@@ -112,8 +114,9 @@ class TrainingSession:
         """What a checkpoint holds beside model, optimizer and scheduler. To be called on all ranks."""
         trainer, state, position = self._trainer, self._trainer.state, self._at_last_update
         num_pending = self._before.micro_steps + self._micro_steps - position.micro_steps
-        is_epoch_full = self._epoch_has_ended or position.micro_steps_in_epoch == self._dataset.num_steps
-        if is_epoch_full and not num_pending:
+        is_full = position.micro_steps_in_epoch == self._dataset.num_steps
+        was_cut_short = self._epoch_has_ended and not trainer.control.should_training_stop
+        if (is_full or was_cut_short) and not num_pending:
             position = Position(position.epoch + 1, 0, position.micro_steps)
         everyone = self._collective.all_gather_object((self.pending_loss.item(), random_streams.host_state()))
         losses, host_random = zip(*everyone)
