@@ -24,6 +24,7 @@ def stopped_and_resumed(request, tmp_path_factory):
         "accumulated_saved_at_epoch_ends": [2, 5, 7],
         "by_batch": [2, 4, 6],
         "host_random": [1, 2, 3],
+        "stops_early": [1, 2, 3, 4],
         "sgd": [2, 4],
     }.items(),
 )

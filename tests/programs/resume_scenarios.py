@@ -14,7 +14,7 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core import nn
-from mindnlp.engine import Trainer, TrainingArguments
+from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
@@ -71,6 +71,16 @@ SCENARIOS = {
     ),
     "by_batch": dict(max_steps=6, save_steps=2, dataset=lambda: filtered(3)),
     "host_random": dict(max_steps=3, dataset=lambda: shuffled(3), model=DropsLayersOnTheHost),
+    "stops_early": dict(
+        max_steps=9,
+        evaluation_strategy="steps",
+        eval_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="loss",
+        greater_is_better=True,  # it falls, so the patience ends after a few steps
+        dataset=lambda: shuffled(3),
+        patience=3,
+    ),
     "sgd": dict(max_steps=4, save_steps=2, dataset=lambda: shuffled(5), optim="sgd", learning_rate=0.1),
 }
 
@@ -89,7 +99,7 @@ def ended_with(trainer, result):
     }
 
 
-def train(output, dataset, model=tiny_model, resume=None, **changes):
+def train(output, dataset, model=tiny_model, resume=None, patience=None, **changes):
     defaults = dict(save_strategy="steps", save_steps=1, logging_steps=3, learning_rate=1e-3, disable_tqdm=True)
     arguments = TrainingArguments(output_dir=str(output), **{**defaults, **changes})
     network = model()
@@ -97,6 +107,8 @@ def train(output, dataset, model=tiny_model, resume=None, **changes):
         mindspore.set_seed(100 + dp.get_rank())
         network = model()
     trainer = Trainer(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
+    if patience:
+        trainer.add_callback(EarlyStoppingCallback(patience))
     np.random.seed(17 + dp.get_rank())
     random.seed(17 + dp.get_rank())
     if resume:
