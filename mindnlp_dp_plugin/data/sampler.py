@@ -51,17 +51,24 @@ class DistributedSampler(Sampler):
         self._seed = seed
         self._drop_last = drop_last
         self._epoch = 0
+        self._start = 0
         super().__init__()  # asks for the length
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration. To be given the same epoch on all ranks."""
         self._epoch = epoch
 
+    def start_at(self, position: int) -> None:
+        """Leave out the first of this rank's rows in the iterations to come; the length stays that of all of them."""
+        self._start = position
+        self.num_samples = len(self) - position
+
     def __iter__(self) -> Iterator[int]:
         order = shuffled_order(self._num_rows, self._shuffle_buffer, self._seed, self._epoch)
         total = len(self) * self._num_replicas
         dealt = itertools.islice(itertools.cycle(order), total)
-        return itertools.islice(dealt, self._rank, None, self._num_replicas)
+        first = self._rank + self._start * self._num_replicas
+        return itertools.islice(dealt, first, None, self._num_replicas)
 
     def __len__(self) -> int:
         share, rest = divmod(self._num_rows, self._num_replicas)

@@ -4,7 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 from mindspore import dataset as ds
@@ -28,6 +28,30 @@ class ShardedDataset(ABC):
         self._pipeline = pipeline
         self._num_replicas = num_replicas
         self._epoch = 0
+        self._begins_after = (0, 0)
+
+    @property
+    def epoch(self) -> int:
+        """Whose order the next iterator has."""
+        return self._epoch
+
+    @property
+    def num_skipped(self) -> int:
+        """Batches with which the next iterator does not begin, as they were trained before."""
+        epoch, num_batches = self._begins_after
+        return num_batches if epoch == self._epoch else 0
+
+    @property
+    def num_steps(self) -> int | None:
+        """Micro-steps of a whole epoch; None if that cannot be known."""
+        try:
+            return len(self)
+        except TypeError:
+            return None
+
+    def start_at(self, epoch: int, num_batches: int) -> None:
+        """Begin ``epoch`` after its first ``num_batches`` batches. The length stays that of a whole epoch."""
+        self._begins_after = (epoch, num_batches)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iterator. To be given the same epoch on all ranks."""
@@ -61,10 +85,8 @@ class ShardedDataset(ABC):
 
         None if the length is not known.
         """
-        try:
-            return len(self) * self.get_batch_size() * self._num_replicas
-        except TypeError:
-            return None
+        steps = self.num_steps
+        return None if steps is None else steps * self.get_batch_size() * self._num_replicas
 
     @abstractmethod
     def create_dict_iterator(self, **options) -> Iterator[dict]:
@@ -121,6 +143,15 @@ class DealtByRow(ShardedDataset):
         """This rank's batches of one epoch, as column name to value."""
         if not len(self._sampler):
             return iter(())
+        if self.num_skipped:
+            self._sampler.start_at(self.num_skipped * self.get_batch_size())
+        try:
+            return self._create(options)
+        finally:
+            if self.num_skipped:
+                self._sampler.start_at(0)  # the iterator has a copy
+
+    def _create(self, options):
         if _selects_at_random(self._pipeline):
             return self._start(options, _seed_of_selections(self._seed))
         return self._open(options)
@@ -149,7 +180,7 @@ class DealtByBatch(ShardedDataset):
 
     def create_dict_iterator(self, **options):
         """This rank's batches of one epoch, as column name to value."""
-        return self._take_turns(self._all_batches(options))
+        return islice(self._take_turns(self._all_batches(options)), self.num_skipped, None)
 
     def _take_turns(self, batches):
         group = []
@@ -176,7 +207,7 @@ class ShardedByUser(ShardedDataset):
 
     def create_dict_iterator(self, **options):
         """The batches of the user's own shard."""
-        return self._open(options)
+        return islice(self._open(options), self.num_skipped, None)
 
 
 def _samplers(pipeline):

@@ -1,10 +1,12 @@
 """Put the stand-ins into MindNLP's Trainer and TrainingArguments, and take them out again."""
 
 import functools
+from types import SimpleNamespace
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer import checkpoints
 from mindnlp_dp_plugin.trainer.stand_ins import ARGUMENTS_METHODS, TRAINER_METHODS
 
 
@@ -22,6 +24,8 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
             _stand_in_for(owner, stand_in, replacements)
+    # All the module uses shutil for is to remove checkpoints.
+    replacements.replace(trainer_base, "shutil", SimpleNamespace(rmtree=checkpoints.remove))
     positions = {
         "world_size": group.world_size,
         "process_index": group.rank,

@@ -1,6 +1,9 @@
 """What one call of ``Trainer.train()`` needs to train data-parallel, from its first collective to its last."""
 
 import functools
+from typing import Any
+
+import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -8,22 +11,40 @@ from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
 from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.trainer import random_streams
+from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
 
 
 class TrainingSession:
-    """The sharded data, the replicas, the reducer, and the rule when to synchronise.
+    """The sharded data, the replicas, the reducer, the rule when to synchronise, and where training stands.
 
     Args:
         trainer: The ``mindnlp.engine.Trainer`` that trains.
         collective: The ranks that train together.
         config: How.
+        resumption: The checkpoint to go on from, if any.
+
+    Attributes:
+        resumption: The same.
+        pending_loss: What the Trainer has summed since it last logged; the Trainer's own tensor.
     """
 
-    def __init__(self, trainer, collective: Collective, config: DataParallelConfig):
+    def __init__(
+        self, trainer, collective: Collective, config: DataParallelConfig, resumption: Resumption | None = None
+    ):
         self._trainer = trainer
         self._collective = collective
         self._config = config
+        self.resumption = resumption
+        self.pending_loss = mindspore.tensor(0.0)
+        self._before = resumption.position if resumption else Position()
+        self._at_last_update = self._before
         self._micro_steps = 0
+        self._epoch, self._micro_steps_in_epoch = self._before.epoch, self._before.micro_steps_in_epoch
+        self._epoch_has_ended = False
+        self._host_random = None
+        self._bookkeeper = Bookkeeper(self)
+        self._user_max_steps = trainer.args.max_steps
         self._gradients_are_averaged = False
         self._reducer = None
 
@@ -44,11 +65,14 @@ class TrainingSession:
                 f"train_dataset differs between ranks: {described}. Give every rank the same whole data set: the "
                 "plugin deals it out. If you sharded it yourself, make the shards equally long."
             )
-        if _num_steps(self._dataset) == 0:
+        if self._dataset.num_steps == 0:
             raise DataParallelError(
                 f"train_dataset has {lengths[0]}: too few rows for one batch of {self._dataset.get_batch_size()} on "
                 f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
             )
+        if self.resumption:
+            args = self._trainer.args
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
         return self._dataset
 
     def begin(self) -> None:
@@ -58,24 +82,94 @@ class TrainingSession:
         parameters = [p for _, p in self._trainer.model.named_parameters() if id(p) in trained]
         self._reducer = GradientReducer(parameters, self._collective, self._config.bucket_cap_mb)
         self._guard_optimizer()
+        self._trainer.callback_handler.callbacks.insert(0, self._bookkeeper)
 
     def prepare(self) -> None:
-        """Before backward: start all-reduces from it, if the optimizer steps after it."""
+        """Before forward: begin its random stream. Start all-reduces from backward, if the optimizer steps after it."""
+        if self._host_random is not None:
+            random_streams.restore_host_state(self._host_random)
+            self._host_random = None
+        made = self._before.micro_steps + self._micro_steps
+        random_streams.seed_operators(self._trainer.args.seed, self._collective.rank, made)
         if self._optimizer_steps_after(self._micro_steps + 1):
             self._reducer.prepare()
 
     def synchronize(self) -> None:
         """After backward: average the gradients, if the optimizer steps now. To be called on all ranks."""
         self._micro_steps += 1
+        self._micro_steps_in_epoch += 1
         self._gradients_are_averaged = self._optimizer_steps_after(self._micro_steps)
         if self._gradients_are_averaged:
             self._reducer.finish()
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
+        self._trainer.args.max_steps = self._user_max_steps
         if self._reducer is not None:
             self._reducer.close()
             self._trainer.optimizer.step = self._unguarded_step
+            self._trainer.callback_handler.callbacks.remove(self._bookkeeper)
+
+    def progress(self) -> dict[str, Any]:
+        """What a checkpoint holds beside model, optimizer and scheduler. To be called on all ranks."""
+        trainer, state, position = self._trainer, self._trainer.state, self._at_last_update
+        num_pending = self._before.micro_steps + self._micro_steps - position.micro_steps
+        is_full = position.micro_steps_in_epoch == self._dataset.num_steps
+        was_cut_short = self._epoch_has_ended and not trainer.control.should_training_stop
+        if (is_full or was_cut_short) and not num_pending:
+            position = Position(position.epoch + 1, 0, position.micro_steps)
+        everyone = self._collective.all_gather_object((self.pending_loss.item(), random_streams.host_state()))
+        losses, host_random = zip(*everyone)
+        return {
+            **vars(position),
+            # Micro-steps at the end of an epoch may wait for the next one. They are made again when training resumes.
+            "epoch_end_is_done": bool(num_pending),
+            "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,
+            "total_loss": trainer._total_loss_scalar + sum(losses) / len(losses),
+            "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
+            "with_optimizer": not trainer.args.save_only_model,
+            "settings": settings_of(self._dataset, trainer.args),
+            "host_random": host_random,
+        }
+
+    def tell_trainer(self, folder: str) -> None:
+        """Leave in ``folder`` what MindNLP's loop is to read of the checkpoint."""
+        self.resumption.tell_trainer(folder, self._dataset, self._trainer.args)
+
+    def bring_back_progress(self) -> None:
+        """Right before the loop: what the Trainer and its callbacks had counted, if this run resumes another."""
+        if not self.resumption:
+            return
+        trainer, record = self._trainer, self.resumption.record
+        trainer.state.global_step = trainer._globalstep_last_logged = self.resumption.state["global_step"]
+        trainer._total_loss_scalar = record["total_loss"]
+        for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
+            callback.early_stopping_patience_counter = patience
+        if record["settings"]["world_size"] == self._collective.world_size:
+            self._host_random = record["host_random"][self._collective.rank]
+
+    def begin_epoch(self) -> None:
+        """Count anew."""
+        self._epoch, self._micro_steps_in_epoch = self._dataset.epoch, self._dataset.num_skipped
+        self._epoch_has_ended = False
+
+    def correct_epoch(self, state) -> None:
+        """Count what was skipped, which MindNLP's loop does not know of."""
+        if self._dataset.num_skipped and self._dataset.num_steps:
+            state.epoch = self._epoch + self._micro_steps_in_epoch / self._dataset.num_steps
+
+    def end_epoch(self) -> None:
+        """No row of this epoch is left."""
+        self._epoch_has_ended = True
+
+    def repeats_end_of_epoch(self) -> bool:
+        """Whether the epoch that ends here had ended, been evaluated and saved, before training was stopped."""
+        record = self.resumption.record if self.resumption else {"epoch_end_is_done": False}
+        return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
+
+    def _callbacks_with_patience(self):
+        callbacks = self._trainer.callback_handler.callbacks
+        return [callback for callback in callbacks if hasattr(callback, "early_stopping_patience_counter")]
 
     def _optimizer_steps_after(self, micro_step):
         """The Trainer's own rule, widened where it is harmless: gradients of a short epoch are averaged each time.
@@ -84,7 +178,7 @@ class TrainingSession:
         the end of an epoch that is no longer than the accumulation.
         """
         accumulation = self._trainer.args.gradient_accumulation_steps
-        num_steps = _num_steps(self._dataset)
+        num_steps = self._dataset.num_steps
         return micro_step % accumulation == 0 or (num_steps is not None and num_steps <= accumulation)
 
     def _guard_optimizer(self):
@@ -99,20 +193,14 @@ class TrainingSession:
                     "apart. An overridden training_step must call self.update_gradient_by_distributed_type(model)."
                 )
             self._gradients_are_averaged = False
+            made = self._before.micro_steps + self._micro_steps
+            self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, made)
             return self._unguarded_step(*args, **kwargs)
 
         optimizer.step = step
 
 
-def _num_steps(dataset):
-    """Micro-steps of an epoch, or None if that cannot be known."""
-    try:
-        return len(dataset)
-    except TypeError:
-        return None
-
-
 def _describe_length(dataset):
     rows = "an unknown number of rows" if dataset.num_rows is None else f"{dataset.num_rows} rows"
-    steps = _num_steps(dataset)
+    steps = dataset.num_steps
     return rows if steps is None else f"{rows} in {steps} steps"

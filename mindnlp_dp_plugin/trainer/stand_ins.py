@@ -3,23 +3,40 @@
 Line numbers of the order in which MindNLP 0.4.1 calls them are in docs/architecture.md.
 """
 
+import os
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import mindspore
+from mindnlp.engine.utils import get_last_checkpoint
 
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.trainer import checkpoints, random_streams
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
-def _inner_training_loop(stock, self, *args, **kwargs):
+def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
+    """Look a checkpoint over before anything is read from it."""
+    if resume_from_checkpoint is True:
+        resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True  # MindNLP says that there is none
+    if isinstance(resume_from_checkpoint, (str, os.PathLike)):
+        resume_from_checkpoint = os.fspath(resume_from_checkpoint)
+        checkpoints.read_record(resume_from_checkpoint)
+    return stock(self, resume_from_checkpoint, *args, **kwargs)
+
+
+def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
     """Train with this rank's share of the data, and leave together."""
-    self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config)
+    resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
+    self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     self.get_train_dataset = session.shard_train_dataset  # on the instance, so that an overriding subclass is covered
     try:
-        output = stock(self, *args, **kwargs)
+        with TemporaryDirectory() as told, random_streams.operators_left_as_found():
+            output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         current().barrier()
         return output
     finally:
@@ -29,8 +46,12 @@ def _inner_training_loop(stock, self, *args, **kwargs):
 
 def _load_optimizer_and_scheduler(stock, self, checkpoint):
     """The last call before the loop: from here on every rank holds what rank 0 holds."""
-    stock(self, checkpoint)
-    self.data_parallel_session.begin()
+    session = self.data_parallel_session
+    if session.resumption:
+        stock(self, str(session.resumption.folder))
+        count_steps_in_whole_numbers(self.optimizer)
+        session.tell_trainer(checkpoint)
+    session.begin()
 
 
 def training_step(stock, self, model, inputs):
@@ -51,16 +72,42 @@ def num_examples(stock, self, dataset):
 
 def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
     """Log the loss of the whole batch, not of this rank's part of it."""
+    if self.data_parallel_session.repeats_end_of_epoch():
+        mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
+        return None
     if self.control.should_log or self.control.should_training_stop:
         losses = current().all_gather_object(tr_loss.item())
         mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
+    self.data_parallel_session.pending_loss = tr_loss
     return stock(self, tr_loss, *args, **kwargs)
 
 
-def _save_checkpoint(stock, self, *args, **kwargs):
-    """Rank 0 writes; nobody goes on before it is written."""
-    stock(self, *args, **kwargs)
+def _save_checkpoint(stock, self, model, metrics=None):
+    """Rank 0 writes, whole or not at all, and removes old ones; nobody goes on before that is done."""
+    progress = self.data_parallel_session.progress()
+    home, writes = self._get_output_dir(), self.args.should_save
+    scratch = checkpoints.scratch_folder(home)
+    if writes:
+        checkpoints.clear_leftovers(home)
+    self._get_output_dir = lambda: str(scratch)
+    try:
+        stock(self, model, metrics=metrics)
+    finally:
+        del self._get_output_dir
+    written = scratch / f"checkpoint-{self.state.global_step}"
+    if self.state.best_model_checkpoint == str(written):
+        self.state.best_model_checkpoint = os.path.join(home, written.name)
+    if writes:
+        self.state.save_to_json(str(written / checkpoints.STATE))
+        checkpoints.publish(written, home, progress)
+        self._rotate_checkpoints(use_mtime=False, output_dir=home)
     current().barrier()
+
+
+def _load_best_model(stock, self):
+    """Read it when it is written."""
+    current().barrier()
+    stock(self)
 
 
 def evaluation_loop(
@@ -76,6 +123,7 @@ def evaluation_loop(
 
 
 TRAINER_METHODS = (
+    train,
     _inner_training_loop,
     _load_optimizer_and_scheduler,
     training_step,
@@ -83,6 +131,7 @@ TRAINER_METHODS = (
     num_examples,
     _maybe_log_save_evaluate,
     _save_checkpoint,
+    _load_best_model,
     evaluation_loop,
 )
 

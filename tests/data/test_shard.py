@@ -31,6 +31,23 @@ def all_ranks(pipeline, num_replicas, epoch=0, seed=3):
     return read
 
 
+class CountingTable:
+    """Notes which rows are read."""
+
+    def __init__(self, num_rows):
+        self.num_rows, self.read = num_rows, []
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __getitem__(self, index):
+        self.read.append(int(index))
+        return (np.int32(index),)
+
+    def __len__(self):
+        return self.num_rows
+
+
 def flat(nested):
     return [row for rank in nested for batch in rank for row in np.ravel(batch).tolist()]
 
@@ -409,3 +426,27 @@ def test_a_rank_that_is_none_is_named(source):
 def test_what_is_no_pipeline_is_named():
     with pytest.raises(DataParallelError, match="dataset is a list"):
         shard([1, 2, 3], 2, 0)
+
+
+@PIPELINES
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 6), st.booleans(), st.data())
+def test_an_epoch_begun_in_the_middle_goes_on_as_the_whole_one(num_rows, num_replicas, batch, shuffle, data):
+    table = CountingTable(num_rows)
+    sharded = shard(ds.GeneratorDataset(table, ["row"], shuffle=shuffle).batch(batch), num_replicas, 0, seed=3)
+    whole = [batches(sharded, epoch) for epoch in range(3)]
+    num_done = data.draw(st.integers(0, len(whole[1]) - 1))
+    sharded.start_at(1, num_done)
+    table.read.clear()
+    assert batches(sharded, 1) == whole[1][num_done:]
+    assert sorted(table.read) == sorted(row for rows in whole[1][num_done:] for row in rows), "reads no row it skips"
+    assert len(sharded) == len(whole[1])
+    assert [batches(sharded, epoch) for epoch in (0, 2)] == [whole[0], whole[2]]
+
+
+@pytest.mark.parametrize("kind", BY_BATCH)
+def test_an_epoch_dealt_by_batch_begins_in_the_middle_too(kind):
+    batched = BY_BATCH[kind]() if kind in BATCHED_ALREADY else BY_BATCH[kind]().batch(2)
+    sharded = shard(batched, 2, 1, seed=3)
+    whole = batches(sharded, 1)
+    sharded.start_at(1, 1)
+    assert batches(sharded, 1) == whole[1:]

@@ -1,0 +1,61 @@
+"""Random streams that a resumed run continues as if it had never stopped.
+
+Dropout and other operators draw from a stream that is a function of (seed, rank, micro-step), begun anew before each
+micro-step: nothing of it needs saving, and ranks drop different units. The generators of Python and NumPy belong to
+the user; they are saved and brought back.
+"""
+
+import importlib
+import random
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore
+import numpy as np
+
+# Not reached as an attribute: mindspore.common.seed is a function, too.
+operator_seed = importlib.import_module("mindspore.common.seed")
+
+
+def seed_operators(seed: int, rank: int, micro_step: int) -> None:
+    """Begin the operators' stream of a micro-step. The seed of data sets, NumPy and Python are left alone.
+
+    Args:
+        seed: The job's.
+        rank: This rank.
+        micro_step: How many micro-steps the job has made before.
+    """
+    mixed = np.random.SeedSequence((seed, rank, micro_step)).generate_state(1)[0]
+    _set_operator_seed(int(mixed))
+    mindspore.manual_seed(int(mixed))  # for the operators of mint, which Ascend runs
+
+
+@contextmanager
+def operators_left_as_found():
+    """Puts MindSpore's seed and generator back afterwards, so that ranks agree on them again."""
+    seed, generator = mindspore.get_seed(), mindspore.get_rng_state()
+    try:
+        yield
+    finally:
+        _set_operator_seed(seed)
+        mindspore.set_rng_state(generator)
+
+
+def host_state() -> dict[str, Any]:
+    """The state of Python's and NumPy's global generators, as JSON can hold it."""
+    version, words, gauss = random.getstate()
+    name, keys, *rest = np.random.get_state()
+    return {"python": [version, list(words), gauss], "numpy": [name, keys.tolist(), *rest]}
+
+
+def restore_host_state(state: dict[str, Any]) -> None:
+    """Bring Python's and NumPy's global generators to what ``host_state`` returned."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    np.random.set_state(tuple(state["numpy"]))
+
+
+def _set_operator_seed(seed):
+    # mindspore.set_seed does this, but seeds NumPy and the data sets too, from whose threads others may be drawing.
+    operator_seed._GLOBAL_SEED = seed
+    operator_seed._reset_op_seed()

@@ -1,0 +1,68 @@
+"""Try to resume from checkpoints that cannot be, and leave what was said in ``OUTPUT/said.rank<r>.json``.
+
+    python resume_mistakes.py OUTPUT WHOLE
+
+WHOLE is a folder with the checkpoints of ``two_epochs`` of resume_scenarios.py.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import mindnlp_dp_plugin as dp
+from tests.programs.resume_scenarios import SCENARIOS, shuffled, shuffled_rows, train
+
+OUTPUT, WHOLE = Path(sys.argv[1]), Path(sys.argv[2])
+SCENARIO = SCENARIOS["two_epochs"]
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGES = {
+    "missing_weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "half_an_optimizer": lambda folder: cut_in_half(folder / "optimizer.ckpt"),
+    "half_a_record": lambda folder: cut_in_half(folder / "data_parallel.json"),
+    "no_record": lambda folder: (folder / "data_parallel.json").unlink(),
+    "another_format": lambda folder: (folder / "data_parallel.json").write_text('{"format": 0}'),
+    "nothing": shutil.rmtree,
+}
+CHANGES = {
+    "other_batch_size": dict(dataset=lambda: shuffled_rows(6).batch(5)),
+    "other_accumulation": dict(gradient_accumulation_steps=2),
+    "other_seed": dict(seed=7),
+    "other_rows": dict(dataset=lambda: shuffled(5)),
+}
+
+
+def said_on(resume, **changes):
+    try:
+        end = train(OUTPUT / "resumed", resume=resume, **{**SCENARIO, **changes})
+        return f"ended at step {end['step']}, epoch {end['epoch']}"
+    except dp.DataParallelError as error:
+        return str(error)
+
+
+def damaged(name, damage):
+    folder = OUTPUT / name
+    if dp.is_main_process():
+        shutil.copytree(WHOLE, folder)
+        damage(folder / "checkpoint-8")
+    dp.barrier()
+    return said_on(str(folder / "checkpoint-8"))
+
+
+def main():
+    said = {}
+    if dp.get_world_size() == 2:
+        said |= {name: damaged(name, damage) for name, damage in DAMAGES.items()}
+        said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
+    else:
+        said["middle_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-8"))
+        said["end_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-6"))
+    (OUTPUT / f"said.rank{dp.get_rank()}.json").write_text(json.dumps(said))
+
+
+main()
