@@ -5,7 +5,7 @@ first in the script and start it with ``msrun`` or ``mpirun``. ``Trainer.train()
 N times the batch would. Started alone, the plugin changes nothing but what lets MindNLP run on a current MindSpore.
 """
 
-from mindnlp_dp_plugin.arming import install, is_rank_or_alone, uninstall
+from mindnlp_dp_plugin.arming import install, is_armed_by_import, uninstall
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.ranks import (
@@ -57,5 +57,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if is_rank_or_alone():
+if is_armed_by_import():
     install()

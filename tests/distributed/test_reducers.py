@@ -1,10 +1,6 @@
 """The bucketed reducer gives the naive reducer's gradients, with one all-reduce a bucket."""
 
-import json
-
 import pytest
-
-from tests.harness import run_ranks_successfully
 
 CASES = [
     "one_bucket",
@@ -18,11 +14,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module", params=[(2, "mpi"), (3, "mpi"), (2, "mccl"), (3, "mccl")], ids=str)
-def outcomes(request, tmp_path_factory):
-    ranks, backend = request.param
-    output = tmp_path_factory.mktemp("reducers")
-    run_ranks_successfully("reducers.py", output, ranks=ranks, backend=backend, log_dir=output / "logs")
-    return request.param, [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
+def outcomes(request, engine_outcomes):
+    return request.param, [outcome["reducers"] for outcome in engine_outcomes(*request.param)]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,15 +1,7 @@
-"""The bucketed reducer beside the naive one, on every rank of a running job.
-
-    python reducers.py OUTPUT
-
-Leaves ``OUTPUT/rank<r>.json``: for each case, how far the two are apart in each step, and what was sent.
-"""
+"""The bucketed reducer beside the naive one, on every rank of a running job: a part of ``engines.py``."""
 
 import gc
 import hashlib
-import json
-import sys
-from pathlib import Path
 
 import mindspore
 import numpy as np
@@ -17,7 +9,6 @@ from mindnlp.core import nn, ops
 from mindnlp.core.autograd import value_and_grad
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
-import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
 from mindnlp_dp_plugin.replicas import make_replicas
@@ -125,6 +116,7 @@ CASES = {
     "mixed_dtypes_accumulated_per_parameter": (MixedDtypes, 0, 2, True),
 }
 
-if __name__ == "__main__":
-    outcome = {name: run(*case) for name, case in CASES.items()}
-    (Path(sys.argv[1]) / f"rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
+
+def run_cases():
+    """For each case, how far the two are apart in each step, and what was sent."""
+    return {name: run(*case) for name, case in CASES.items()}
