@@ -1,5 +1,6 @@
 """What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
 
     Raises:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
@@ -30,6 +32,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    timeout: float = 1800
 
     def __post_init__(self):
         if self.backend not in BACKENDS:
@@ -42,6 +45,11 @@ class DataParallelConfig:
             )
         if not isinstance(self.cpu_tuning, bool):
             raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+        seconds = self.timeout
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            raise DataParallelError(
+                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0."
+            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -54,7 +62,8 @@ class DataParallelConfig:
             DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
         """
         environ = os.environ if environ is None else environ
-        parsers = {"backend": str, "bucket_cap_mb": float, "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()]}
+        parsers = {"backend": str, "bucket_cap_mb": float, "timeout": float}
+        parsers["cpu_tuning"] = lambda text: SWITCH_WORDS[text.lower()]
         values = {}
         for field in fields(cls):
             variable = ENVIRONMENT_PREFIX + field.name.upper()

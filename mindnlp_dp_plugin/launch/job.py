@@ -4,11 +4,16 @@ import importlib.machinery
 import os
 import signal
 import sys
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import ports
+
+# Tell a rank which run of mindnlp-dp it belongs to, and how often that has started its ranks again.
+JOB = "MINDNLP_DP_JOB"
+RESTART = "MINDNLP_DP_RESTART"
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,9 @@ class Job:
         node_rank: Which of them this is.
         master_addr: IP address of host 0.
         master_port: Port of the scheduler there.
+        name: What tells it from all other jobs.
+        restart: How often its ranks have been started again.
+        board: The private folder for what the ranks show and share, in memory; it goes with the job.
     """
 
     command: list[str]
@@ -34,6 +42,9 @@ class Job:
     node_rank: int = 0
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    restart: int = 0
+    board: Path = Path("/dev/shm")
 
     @property
     def world_size(self) -> int:
@@ -44,6 +55,11 @@ class Job:
     def local_ranks(self) -> range:
         """The ranks of this host."""
         return range(self.node_rank * self.nproc, (self.node_rank + 1) * self.nproc)
+
+    def again(self) -> "Job":
+        """The same job, to be started once more, with logs of its own."""
+        first = self.log_dir.parent if self.restart else self.log_dir
+        return replace(self, restart=self.restart + 1, log_dir=first / f"restart_{self.restart + 1}")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, 
 def start(process: Process) -> subprocess.Popen:
     """Starts a process in a session of its own; it is ended if this launcher dies, even by SIGKILL."""
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    with process.log.open("wb") as log:
+    with open(process.log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         return subprocess.Popen(
             process.argv,
             env={**inherited, "PYTHONUNBUFFERED": "1", **process.environ},
