@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.collectives.watchdog import Watchdog, Watched
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.board import BOARD, Board, answer_for_stacks, state_path
+from mindnlp_dp_plugin.launch.board import BOARD, JOINING, Board, answer_for_stacks, state_path
 from mindnlp_dp_plugin.launch.identity import Identity
 
 DEVICE_OF_BACKEND = {"hccl": "Ascend", "mccl": "CPU"}
@@ -62,7 +62,7 @@ def _join_others(identity, config):
     _watchdog = Watchdog(identity, board, folder, config.timeout)
     _watchdog.start()
     engine_type = _engine_type(identity.launcher, config)
-    board.enter(0, b"joining the other ranks")
+    board.enter(0, JOINING)
     engine = engine_type()
     board.leave()
     if engine.world_size != identity.world_size:
@@ -70,7 +70,7 @@ def _join_others(identity, config):
             f"{identity.launcher} announced {identity.world_size} processes, but {engine.world_size} joined: is "
             "the script started with the mpirun or msrun of another environment?"
         )
-    group = Watched(engine, board)
+    group = Watched(engine, board, _watchdog)
     group.local_rank, group.local_world_size = identity.local_rank, identity.local_world_size
     return group
 

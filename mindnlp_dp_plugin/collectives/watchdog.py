@@ -15,7 +15,20 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.board import CLAIM, DONE, WAITING, Board, State, ask_for_stacks, read_state
+from mindnlp_dp_plugin.launch.board import (
+    ALL_GATHER_OBJECT,
+    ALL_REDUCE,
+    BARRIER,
+    BROADCAST,
+    CLAIM,
+    DONE,
+    END,
+    WAITING,
+    Board,
+    State,
+    ask_for_stacks,
+    read_state,
+)
 from mindnlp_dp_plugin.launch.failures import write_record
 from mindnlp_dp_plugin.launch.identity import Identity
 from mindnlp_dp_plugin.launch.logs import LOG_DIR
@@ -35,42 +48,47 @@ class Watched(Collective):
     Args:
         engine: Who carries the collectives.
         board: Where to note it.
+        watchdog: Who is asked for an explanation if the engine fails.
     """
 
-    def __init__(self, engine: Collective, board: Board):
+    def __init__(self, engine: Collective, board: Board, watchdog: "Watchdog"):
         self._engine = engine
         self._board = board
+        self._watchdog = watchdog
         self._number = 0
         self.rank, self.world_size = engine.rank, engine.world_size
         self.on_host, self.bucket_cap_mb = engine.on_host, engine.bucket_cap_mb
 
     def all_reduce(self, buffer):
         self._number += 1
-        noted = (self._number, b"all_reduce", buffer.size)
-        return WatchedWork(self._wait(noted, self._engine.all_reduce, buffer), self._board, noted)
+        noted = (self._number, ALL_REDUCE, buffer.size)
+        return WatchedWork(self._wait(noted, self._engine.all_reduce, buffer), self._wait, noted)
 
     def broadcast(self, tensor, src=0):
         self._number += 1
-        self._wait((self._number, b"broadcast", tensor.size), self._engine.broadcast, tensor, src)
+        self._wait((self._number, BROADCAST, tensor.size), self._engine.broadcast, tensor, src)
 
     def all_gather_object(self, value):
         self._number += 1
-        return self._wait((self._number, b"all_gather_object"), self._engine.all_gather_object, value)
+        return self._wait((self._number, ALL_GATHER_OBJECT), self._engine.all_gather_object, value)
 
     def barrier(self):
         self._number += 1
-        self._wait((self._number, b"barrier"), self._engine.barrier)
+        self._wait((self._number, BARRIER), self._engine.barrier)
 
     def end(self) -> None:
         """Return when all ranks have come to their end. To be called on all ranks, last of all."""
         self._number += 1
-        self._wait((self._number, b"the barrier at its end"), self._engine.barrier)
+        self._wait((self._number, END), self._engine.barrier)
         self._board.end()
 
     def _wait(self, noted, call, *arguments):
         self._board.enter(*noted)
         try:
             return call(*arguments)
+        except Exception:  # MCCL may fail at once where MPI would wait
+            self._watchdog.look_for_disagreement()
+            raise
         finally:
             self._board.leave()
 
@@ -78,18 +96,18 @@ class Watched(Collective):
 class WatchedWork(Work):
     """A collective under way, whose wait is noted."""
 
-    def __init__(self, work: Work, board: Board, noted):
+    __slots__ = ("_noted", "_wait", "_work")
+
+    def __init__(self, work: Work, wait, noted):
         self._work = work
-        self._board = board
+        self._wait = wait
         self._noted = noted
-        self.progress = work.progress
+
+    def progress(self):
+        self._work.progress()
 
     def wait(self):
-        self._board.enter(*self._noted)
-        try:
-            self._work.wait()
-        finally:
-            self._board.leave()
+        self._wait(self._noted, self._work.wait)
 
 
 class Watchdog(threading.Thread):
@@ -134,12 +152,17 @@ class Watchdog(threading.Thread):
                 self._give_up(found)
             suspicion = found
 
+    def look_for_disagreement(self) -> None:
+        """End the job if this rank is in another collective than a peer."""
+        if found := self._disagreement(self._board.read()):
+            self._give_up(found)
+
     def _disagreement(self, mine: State) -> str | None:
         for rank, theirs in self._states().items():
             is_elsewhere = (theirs.name, theirs.num_elements) != (mine.name, mine.num_elements)
-            if theirs.phase == WAITING and theirs.number == mine.number and is_elsewhere:
+            if theirs.number == mine.number and is_elsewhere:
                 return f"rank {self._rank} is in {mine.collective}, but rank {rank} in {theirs.collective}"
-            if theirs.phase == DONE and theirs.number < mine.number:
+            if theirs.number < mine.number and theirs.phase == DONE:
                 return f"rank {self._rank} is in {mine.collective}, but rank {rank} has come to its end"
         return None
 

@@ -1,6 +1,8 @@
 """A run that was stopped, or killed, and resumed ends as one that never stopped: to the last bit."""
 
 import json
+import shutil
+import stat
 
 import pytest
 
@@ -37,30 +39,61 @@ def test_resumed_from_any_checkpoint_it_ends_as_if_never_stopped(stopped_and_res
             assert end == {key: whole[key] for key in end}, name
 
 
-def test_killed_anywhere_and_started_again_it_ends_as_if_never_killed(tmp_path):
-    never, again = tmp_path / "never", tmp_path / "again"
-    run_killed(never, "nowhere", 0, 0, 0)
-    # (where, at which step, which rank, how many seconds after it came there); a save takes about 10 ms.
-    kills = [("step", 0, 1, 0.01), ("save", 2, 0, 0.003), ("save", 4, 0, 0.007), ("evaluation", 6, 1, 0.005)]
-    kills += [("save", 7, 1, 0.002), ("step", 9, 0, 0.02)]
-    for kill in kills:
-        finished = run_killed(again, *kill)
-        assert finished.returncode == 137, f"{kill}: {finished.stdout}\n{finished.stderr}"
-        for folder in (again / "trainer").glob("checkpoint-*"):
-            checkpoints.read_record(folder)
-    assert run_killed(again, "nowhere", 0, 0, 0).returncode == 0
+# moment:step:rank:way:delay, see tests/programs/faults.py; a save takes about 10 ms.
+KILLS = (
+    "backward:0:1:SIGKILL:0.01",
+    "save:2:0:SIGKILL:0.003",
+    "save:4:0:SIGKILL:0.007",
+    "evaluation:6:1:SIGKILL:0.005",
+    "save:7:1:SIGKILL:0.002",
+    "backward:9:0:SIGKILL:0.02",
+)
 
-    expected = [json.loads((never / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
-    assert [json.loads((again / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
+
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory):
+    output = tmp_path_factory.mktemp("never_killed")
+    assert run_killed(output).returncode == 0
+    return output
+
+
+def test_killed_anywhere_and_started_again_it_ends_as_if_never_killed(never_killed, tmp_path):
+    for kill in KILLS:
+        finished = run_killed(tmp_path, "resume", faults=kill)
+        assert finished.returncode == 137, f"{kill}: {finished.stdout}\n{finished.stderr}"
+        for folder in (tmp_path / "trainer").iterdir():
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            checkpoints.read_record(folder)  # which also says that nothing unfinished is left
+    assert run_killed(tmp_path, "resume").returncode == 0
+    assert_same_end(tmp_path, never_killed)
+
+
+def test_killed_and_restarted_by_the_launcher_it_ends_as_if_never_killed(never_killed, tmp_path):
+    shutil.copytree(never_killed / "trainer/checkpoint-12", tmp_path / "trainer/checkpoint-5")  # of another job
+    finished = run_killed(tmp_path, faults="backward:1:0:SIGKILL:0.01 save:7:1:SIGSEGV:0.004", max_restarts=2)
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    assert "restart 1 of 2 in 1 s" in finished.stderr and "restart 2 of 2 in 2 s" in finished.stderr
+    assert "killed by SIGKILL" in finished.stderr and "killed by SIGSEGV" in finished.stderr
+    for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
+        log = (tmp_path / f"logs/restart_{start}/rank_0.log").read_text()
+        assert f"Restart {start}: training goes on from {tmp_path}/trainer/{came_from}" in log
+    assert_same_end(tmp_path, never_killed)
+
+
+def assert_same_end(output, never_killed):
+    expected = [json.loads((never_killed / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert [json.loads((output / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
     assert expected[0] == expected[1]
     assert expected[0]["last"] != expected[0]["best"]
-    left = sorted(folder.name for folder in (again / "trainer").iterdir())
+    left = sorted(folder.name for folder in (output / "trainer").iterdir())
     assert left == sorted([expected[0]["best_checkpoint"], "checkpoint-12"]), "rotation keeps two, the best among them"
 
 
-def run_killed(output, *kill):
-    output.mkdir(exist_ok=True)
-    return run_ranks("killed.py", output, *kill, ranks=2, backend="mpi", log_dir=output / "logs")
+def run_killed(output, *arguments, faults="", max_restarts=0):
+    env = {"FAULTS": faults, "FAULT_FOLDER": str(output)}
+    options = ("--max-restarts", max_restarts)
+    command = ("killed.py", output, 12, *arguments)
+    return run_ranks(*command, ranks=2, backend="mpi", log_dir=output / "logs", env=env, options=options)
 
 
 def said(output, whole, ranks):

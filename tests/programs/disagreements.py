@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import mindnlp_dp_plugin as dp
 from mindnlp.engine import TrainerCallback
 
+import mindnlp_dp_plugin as dp
 from tests.programs.tiny import tiny_dataset, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
@@ -36,8 +36,7 @@ class OnRank1(TrainerCallback):
 
 
 def more_steps_on_rank_0():
-    tiny_trainer(OUTPUT, max_steps=4 - RANK).train()
-    part()
+    tiny_trainer(OUTPUT, max_steps=PARTS_AT_STEP + 1 - RANK, callbacks=[OnRank1(lambda control: None)]).train()
 
 
 def evaluation_on_rank_0():

@@ -1,17 +1,14 @@
-"""Train, evaluating and saving on the way, and end one rank by SIGKILL; resumes where an earlier run was killed.
+"""Train, evaluating and saving on the way, while faults strike (see ``faults.py``).
 
-    python killed.py OUTPUT PHASE STEP RANK DELAY
+    python killed.py OUTPUT MAX_STEPS [resume]
 
-RANK dies DELAY seconds after it enters PHASE (``step``, ``save`` or ``evaluation``) at STEP, if it comes there;
-``OUTPUT/end.rank<r>.json`` tells what a run that came to its end ended with.
+With ``resume`` it resumes by hand where an earlier run was killed. ``OUTPUT/end.rank<r>.json`` tells what a run that
+came to its end ended with.
 """
 
 import hashlib
 import json
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 
 import mindspore
@@ -19,28 +16,25 @@ from mindnlp.engine import Trainer, TrainingArguments
 from mindnlp.engine.utils import get_last_checkpoint
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin import collectives
+from tests.programs.faults import RESTART, comes_to
 from tests.programs.resume_scenarios import shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
-OUTPUT, PHASE = Path(sys.argv[1]), sys.argv[2]
-STEP, RANK, DELAY = int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
 
 
 class Mortal(Trainer):
-    def _die_in(self, phase):
-        if (phase, self.state.global_step, dp.get_rank()) == (PHASE, STEP, RANK):
-            threading.Timer(DELAY, os.kill, (os.getpid(), signal.SIGKILL)).start()
-
     def training_step(self, *arguments):
-        self._die_in("step")
+        comes_to("backward", self.state.global_step)
         return super().training_step(*arguments)
 
     def _save_checkpoint(self, *arguments, **keywords):
-        self._die_in("save")
+        comes_to("save", self.state.global_step)
         super()._save_checkpoint(*arguments, **keywords)
 
     def evaluate(self, *arguments, **keywords):
-        self._die_in("evaluation")
+        comes_to("evaluation", self.state.global_step)
         return super().evaluate(*arguments, **keywords)
 
     def _load_best_model(self):
@@ -52,12 +46,23 @@ def digest_of(model):
     return hashlib.sha256(b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())).hexdigest()
 
 
+def announce(group, name, step):
+    """Let a collective of the group be a moment, too."""
+    collective = getattr(group, name)
+
+    def announced(*arguments, **keywords):
+        comes_to(name, step())
+        return collective(*arguments, **keywords)
+
+    setattr(group, name, announced)
+
+
 def main():
     folder = OUTPUT / "trainer"
     folder.mkdir(exist_ok=True)
     arguments = TrainingArguments(
         output_dir=str(folder),
-        max_steps=12,
+        max_steps=MAX_STEPS,
         gradient_accumulation_steps=2,
         evaluation_strategy="steps",
         eval_steps=1,
@@ -70,9 +75,13 @@ def main():
         logging_steps=2,
         disable_tqdm=True,
     )
-    model = tiny_model(seed=3 if get_last_checkpoint(folder) is None else 4)
+    by_hand = "resume" in sys.argv and get_last_checkpoint(folder) is not None
+    model = tiny_model(seed=4 if by_hand or RESTART != "0" and get_last_checkpoint(folder) else 3)
     trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) is not None)
+    group = collectives.current()
+    announce(group, "broadcast", lambda: 0)
+    announce(group, "all_reduce", lambda: trainer.state.global_step)
+    trainer.train(resume_from_checkpoint=by_hand)
     dp.check_replicas(model)
     ended_with = {
         "last": trainer.digest_of_last,
@@ -82,6 +91,7 @@ def main():
         "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
     }
     (OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(ended_with))
+    comes_to("exit")
 
 
 main()
