@@ -1,6 +1,6 @@
 """Ranks that do not do the same: nobody comes to help a collective, and the watchdog is to end the job.
 
-    python disagreements.py OUTPUT DISAGREEMENT
+    python disagreements.py OUTPUT DISAGREEMENT TIMEOUT
 
 ``OUTPUT/parted_at`` holds the time at which rank 1 went its own way.
 """
@@ -18,7 +18,6 @@ from tests.programs.tiny import tiny_dataset, tiny_trainer
 OUTPUT = Path(sys.argv[1])
 RANK = dp.get_rank()
 PARTS_AT_STEP = 2
-TIMEOUT_S = 5
 
 
 def part():
@@ -68,6 +67,6 @@ def rank_1_sleeps():
 
 
 if __name__ == "__main__":
-    dp.install(dp.DataParallelConfig(timeout=TIMEOUT_S))  # not before all have joined, which may take long
+    dp.install(dp.DataParallelConfig(timeout=float(sys.argv[3])))  # not before all have joined, which may take long
     globals()[sys.argv[2]]()
     print("NOBODY NOTICED")
