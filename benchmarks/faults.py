@@ -2,9 +2,9 @@
 
     python benchmarks/faults.py [--kills 100] [--interruptions 20] [--seed 0]
 
-Each of the ``kills`` is a job of two ranks that trains, evaluates and saves, and in which one rank dies at a random moment
-in a random way. It goes on from what the one before left, so every checkpoint that survives is loaded. Then jobs are
-interrupted four times each and started again by ``--max-restarts``; they must end as one that never was interrupted.
+Each of the ``kills`` is a job of two ranks that trains, evaluates and saves, and in which one rank dies at a random
+moment in a random way. It goes on from what the one before left, so that checkpoints that survive are loaded. Then jobs
+are interrupted four times each and started again by ``--max-restarts``; they must end as one never interrupted.
 
 Results are written to ``benchmarks/results/faults_<cpu>_<date>.json`` and ``.md``. Run it on an idle machine: times are
 part of what it checks.
@@ -205,8 +205,8 @@ def summary(kills, interrupted):
         struck = sum(job["num_struck"] for job in interrupted)
         same = sum(job["same_end"] for job in interrupted)
         lines.append(
-            f"\n{struck} interruptions of {len(interrupted)} jobs, restarted by `--max-restarts`: {same} ended with the "
-            "parameters, log and best checkpoint of one never interrupted, to the last bit."
+            f"\n{struck} interruptions of {len(interrupted)} jobs, restarted by `--max-restarts`: {same} ended with "
+            "the parameters, log and best checkpoint of one never interrupted, to the last bit."
         )
     return "\n".join(lines)
 

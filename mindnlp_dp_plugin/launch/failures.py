@@ -46,7 +46,10 @@ class ErrorRecord:
 
 @dataclass(frozen=True)
 class Death:
-    """A process that ended badly: its name, its rank if it is one, its status as ``subprocess`` gives it, its log."""
+    """A process that ended badly: its name, its rank if it is one, its status as ``subprocess`` gives it, its log.
+
+    Status 0 is that of a rank that left too early, or of which nobody knows how it ended.
+    """
 
     name: str
     rank: int | None
@@ -60,7 +63,7 @@ class Death:
 
     def __str__(self):
         if self.returncode == 0:
-            return "it left with exit status 0 before the end of its script, while the others still needed it"
+            return "it left before the end of its script, while the others still needed it"
         if self.returncode > 0:
             return f"exit status {self.returncode}"
         hint = ", by someone or by the kernel for want of memory" if self.returncode == -signal.SIGKILL else ""

@@ -12,12 +12,14 @@ from mindnlp_dp_plugin.launch.board import BOARD, DONE, noted_saves, private_fol
 from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, read_records, report
 from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
-from mindnlp_dp_plugin.launch.processes import Family, start
+from mindnlp_dp_plugin.launch.processes import Family, is_running, start
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
 
 POLL_S = 0.03
 SCHEDULER_GRACE_S = 30
+LOOK_S = 0.25
+NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 MAX_BACKOFF_S = 30
 DEVICE_RELEASE_S = 10  # what Ascend's driver takes to give a device back after a kill
 
@@ -109,6 +111,8 @@ class Watch:
         self._signals = signals
         self._tail = Tail(rank_log(job.log_dir, 0)) if job.node_rank == 0 else None
         self._running = [(process, start(process)) for process in plan(job)]
+        self._lost_since: dict[int, float] = {}
+        self._next_look = 0.0
 
     def until_the_end(self) -> tuple[int, str]:
         """Shows rank 0 until all ranks are done, one fails, or the launcher is told to stop.
@@ -127,17 +131,35 @@ class Watch:
             self._signals.wait(POLL_S)
 
     def _deaths(self) -> list[Death]:
-        ended = [(process, popen.returncode) for process, popen in self._running if popen.poll() is not None]
+        deaths = [
+            Death(process.name, process.rank, popen.returncode, process.log)
+            for process, popen in self._running
+            if popen.poll()
+        ]
+        return deaths or self._unnoticed_deaths()
+
+    def _unnoticed_deaths(self) -> list[Death]:
+        """Ranks that failed or left before all had come to the end of the script, unseen by mpirun or with status 0.
+
+        Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then takes memory for ever.
+        """
+        now = time.monotonic()
+        is_over = all(popen.poll() is not None for _, popen in self._running)
+        if now < self._next_look and not is_over:
+            return []
+        self._next_look = now + LOOK_S
+        lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
+        self._lost_since = {rank: self._lost_since.get(rank, now) for rank in lost}
+        patience = 0 if is_over else NOTICE_S
         return [
-            Death(process.name, process.rank, returncode, process.log)
-            for process, returncode in ended
-            if returncode or self._left_too_early(process)
+            Death(f"rank {rank}", rank, 0, rank_log(self._job.log_dir, rank))
+            for rank, since in self._lost_since.items()
+            if now - since >= patience
         ]
 
-    def _left_too_early(self, process: Process) -> bool:
-        """Whether a rank that ended with 0 did so before all had come to the end of the script."""
-        state = None if process.rank is None else read_state(self._job.board, process.rank)
-        return state is not None and state.phase != DONE
+    def _is_lost(self, rank: int) -> bool:
+        state = read_state(self._job.board, rank)
+        return state is not None and state.phase != DONE and not is_running(state.pid)
 
     def _all_done(self) -> bool:
         """Whether the ranks have ended well. The scheduler follows them, five seconds later, if other hosts need it."""

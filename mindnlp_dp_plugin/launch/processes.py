@@ -65,6 +65,14 @@ class Family:
         return [member for member in members if member not in self._strangers and _is_alive(member)]
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended yet."""
+    try:
+        return _is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
