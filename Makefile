@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test install lint clean
+.PHONY: demo test faults soak install lint clean
 
 install: $(VENV)/installed
 
@@ -19,6 +19,12 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
+
+soak: install   ## half an hour of training: memory, files and threads stay flat
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
 
 lint: install
 	$(BIN)/ruff check --fix .
