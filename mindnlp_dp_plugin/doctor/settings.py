@@ -1,0 +1,44 @@
+"""What the environment says, rightly or as a leftover."""
+
+import os
+from dataclasses import fields
+
+from mindnlp_dp_plugin.arming import STOCK_SWITCH
+from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.identity import VARIABLES
+
+# Harmless alone: machines with Ascend cards often export them for every shell.
+HARMLESS = {"RANK_TABLE_FILE", "RANK_ID"}
+
+
+def plugin_settings() -> Finding:
+    """Whether the variables of the plugin hold values it takes, and are variables it knows."""
+    try:
+        config = DataParallelConfig.from_env()
+    except DataParallelError as error:
+        return failure("settings", str(error), "export a value it takes, or unset the variable")
+    known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
+    unknown = sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
+    if unknown:
+        found = f"{', '.join(unknown)}: no settings of the plugin"
+        return warning("settings", found, f"unset, or correct the spelling: there are {', '.join(sorted(known))}")
+    return ok("settings", str(config).partition("(")[2].rstrip(")"))
+
+
+def multi_npu() -> Finding:
+    """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
+    if os.environ.get(STOCK_SWITCH) != "true":
+        return ok(STOCK_SWITCH, "not exported, which is right")
+    found = "exported: without the plugin, ranks start from different weights and data sets cannot be split"
+    return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin sets it aside where it is armed first")
+
+
+def variables_of_a_job() -> Finding:
+    """Whether an earlier job or a launcher left its variables in this shell."""
+    left = [name for name in VARIABLES if name in os.environ]
+    if set(left) <= HARMLESS:
+        return ok("variables of a job", "none left over")
+    found = f"{', '.join(left)}: exported, though no job runs in this shell; a plain python waits for other ranks"
+    return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run does not heed them")
