@@ -78,7 +78,7 @@ def devices() -> Finding:
 def cann() -> Finding:
     """Whether CANN is there, and which version."""
     home = os.environ.get("ASCEND_HOME_PATH") or os.environ.get("ASCEND_TOOLKIT_HOME")
-    if home is None:
+    if not home:
         return failure("CANN", "ASCEND_HOME_PATH is not set", SET_ENV)
     for path in [Path(home, "version.cfg"), *Path(home).glob("*/ascend_toolkit_install.info")]:
         if path.exists() and (version := parse_version(path.read_text())):

@@ -57,15 +57,15 @@ def memory() -> Finding:
 
 
 def shared_memory() -> Finding:
-    """Room in /dev/shm. Too little does not end training, but Open MPI then falls back to copies through pipes."""
+    """Room in /dev/shm. Too little does not end training, but Open MPI then sends over TCP."""
     way_out = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
     if not os.access(SHARED_MEMORY, os.W_OK):
-        lost = "Open MPI loses its fast path, data sets with python_multiprocessing fail"
+        lost = "Open MPI sends over TCP instead, data sets with python_multiprocessing fail"
         return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", way_out)
     usage = shutil.disk_usage(SHARED_MEMORY)
     found = f"{usage.free / MB:.0f} of {usage.total / MB:.0f} MB free in {SHARED_MEMORY}"
     if usage.free < NUM_RANKS * SEGMENT_BYTES:
-        lost = f"below {SEGMENT_BYTES // MB} MB per rank Open MPI loses its fast path"
+        lost = f"below {SEGMENT_BYTES // MB} MB per rank Open MPI sends over TCP instead"
         return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", way_out)
     return ok("shared memory", found, free_bytes=usage.free)
 
