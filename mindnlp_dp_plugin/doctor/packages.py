@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
@@ -52,7 +53,7 @@ def python() -> Finding:
 def versions() -> Finding:
     """Whether what the plugin needs is there, in versions that go together."""
     try:
-        needed = [Requirement(line) for line in requires(PLUGIN)]
+        needed = [Requirement(line) for line in requires(PLUGIN) or []]
     except PackageNotFoundError:
         return warning("packages", f"not judged, as {PLUGIN} is not installed", f"pip install '{PLUGIN}[mpi]'")
     needed = [requirement for requirement in needed if requirement.marker is None]
@@ -72,8 +73,12 @@ def installed(name: str) -> str | None:
 
 
 def _is_met(requirement) -> bool:
-    found = installed(requirement.name)
-    return found is not None and requirement.specifier.contains(found, prereleases=True)
+    try:
+        return Version(installed(requirement.name) or "none") in SpecifierSet(
+            str(requirement.specifier), prereleases=True
+        )
+    except InvalidVersion:  # not installed, or of a version that pip and MindNLP refuse as well
+        return False
 
 
 def _describe(requirement) -> str:

@@ -7,10 +7,7 @@ from mindnlp_dp_plugin.arming import STOCK_SWITCH
 from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.identity import VARIABLES
-
-# Harmless alone: machines with Ascend cards often export them for every shell.
-HARMLESS = {"RANK_TABLE_FILE", "RANK_ID"}
+from mindnlp_dp_plugin.launch.identity import VARIABLES, detect
 
 
 def plugin_settings() -> Finding:
@@ -36,9 +33,13 @@ def multi_npu() -> Finding:
 
 
 def variables_of_a_job() -> Finding:
-    """Whether an earlier job or a launcher left its variables in this shell."""
+    """Whether a job or a launcher left variables in this shell by which a plain ``python`` takes itself for a rank."""
     left = [name for name in VARIABLES if name in os.environ]
-    if set(left) <= HARMLESS:
+    try:
+        takes_itself_for = detect().launcher
+    except DataParallelError as error:
+        takes_itself_for = str(error)
+    if takes_itself_for == "none":
         return ok("variables of a job", "none left over")
-    found = f"{', '.join(left)}: exported, though no job runs in this shell; a plain python waits for other ranks"
+    found = f"{', '.join(left)} exported in this shell: a plain python waits for other ranks ({takes_itself_for})"
     return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run does not heed them")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mindnlp_dp_plugin.launch.identity import VARIABLES
 from tests.harness import REPOSITORY, run
 
 # A wrong setting is found by a cheap check, so that no engine is tried: for tests of what else is found.
@@ -43,7 +42,7 @@ class Clinic:
     def __init__(self, folder: Path):
         self.folder = folder
         self.python = sys.executable
-        self.environ = {**{name: "" for name in VARIABLES if name in os.environ}, "PYTHONPATH": str(REPOSITORY)}
+        self.environ = {"PYTHONPATH": str(REPOSITORY)}
 
     def put_first(self, path, text):
         """Writes a file into a folder that Python searches before all others."""
@@ -52,9 +51,9 @@ class Clinic:
         file.write_text(text)
         self.environ["PYTHONPATH"] = f"{self.folder / 'first'}{os.pathsep}{REPOSITORY}"
 
-    def install(self, name, version):
+    def install(self, name, version, more=""):
         """Makes a package look installed, before the real one if there is one."""
-        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}"
         self.put_first(f"{name}-{version}.dist-info/METADATA", text)
 
     def run(self, *arguments, before=()):

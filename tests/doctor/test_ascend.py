@@ -85,6 +85,9 @@ def test_a_good_machine(ascend):
     ascend.environ["HCCL_CONNECT_TIMEOUT"] = "1200"
     diagnosis = ascend.diagnose()
     assert diagnosis.failures() == ["imports"]
+    for check in "packages mindformers mpi settings MULTI_NPU devices CANN HCCL".split():
+        assert diagnosis.level(check) == "ok", diagnosis.findings[check]
+    assert diagnosis.level("variables of a job") == diagnosis.level("stale processes") == "ok"
     assert diagnosis.found("devices") == "0: 910B3 OK, 1: 910B3 OK"
     assert diagnosis.found("CANN").startswith("8.0.0 in ")
     assert "HCCL_CONNECT_TIMEOUT 1200 s, HCCL_EXEC_TIMEOUT 1836 s" in diagnosis.found("HCCL")

@@ -30,7 +30,7 @@ def test_a_healthy_machine_passes_and_a_warning_does_not_fail(clinic):
 
 def test_versions_that_do_not_go_together(clinic):
     wrong = {"numpy": "2.1.0", "pyarrow": "21.0.0", "datasets": "4.0.0", "mindnlp": "0.5.1", "setuptools": "82.0.0"}
-    for name, version in wrong.items():
+    for name, version in {**wrong, "wrapt": "2.2.3.2c7f2141"}.items():
         clinic.install(name, version)
     diagnosis = clinic.diagnose()
     assert diagnosis.returncode == 1 and diagnosis.failures() == ["packages"]
@@ -38,9 +38,19 @@ def test_versions_that_do_not_go_together(clinic):
         assert f"{name} {version} does not fit" in diagnosis.found("packages")
         assert f"'{name}<" in diagnosis.way_out("packages")
     assert "another Trainer" in diagnosis.found("packages")
+    assert "wrapt 2.2.3.2c7f2141 does not fit" in diagnosis.found("packages")
     assert diagnosis.way_out("packages").startswith("pip install ")
     for later in ("imports", *ENGINES):
         assert "not tried" in diagnosis.found(later)
+
+
+def test_a_python_and_a_package_that_are_not_there(clinic):
+    clinic.install("mindnlp-dp-plugin", "9.9", "Requires-Python: <3.10\nRequires-Dist: no-such-package>=1\n")
+    diagnosis = clinic.diagnose()
+    assert diagnosis.returncode == 1 and diagnosis.failures() == ["python", "packages"]
+    assert "supported is <3.10" in diagnosis.found("python")
+    assert "no-such-package is not installed" in diagnosis.found("packages")
+    assert diagnosis.way_out("packages") == "pip install 'no-such-package>=1'"
 
 
 @pytest.mark.parametrize(
