@@ -54,7 +54,7 @@ class Clinic:
     def install(self, name, version, more=""):
         """Makes a package look installed, before the real one if there is one."""
         text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}"
-        self.put_first(f"{name}-{version}.dist-info/METADATA", text)
+        self.put_first(f"{name.replace('-', '_')}-{version}.dist-info/METADATA", text)
 
     def run(self, *arguments, before=()):
         """The finished command."""

@@ -85,7 +85,7 @@ def test_a_good_machine(ascend):
     ascend.environ["HCCL_CONNECT_TIMEOUT"] = "1200"
     diagnosis = ascend.diagnose()
     assert diagnosis.failures() == ["imports"]
-    for check in "packages mindformers mpi settings MULTI_NPU devices CANN HCCL".split():
+    for check in ["packages", "mindformers", "mpi", "settings", "MULTI_NPU", "devices", "CANN", "HCCL"]:
         assert diagnosis.level(check) == "ok", diagnosis.findings[check]
     assert diagnosis.level("variables of a job") == diagnosis.level("stale processes") == "ok"
     assert diagnosis.found("devices") == "0: 910B3 OK, 1: 910B3 OK"

@@ -114,9 +114,13 @@ def test_a_container_that_is_too_small(clinic):
     assert "change to a folder with room" in diagnosis.way_out("working directory")
 
 
-def test_read_only_places(clinic):
+def test_read_only_places_and_limits_of_older_containers(clinic):
     read_only = """
         mount -t tmpfs -o ro none /dev/shm
+        mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && mkdir memory cpu
+        echo 4294967296 > memory/memory.limit_in_bytes; echo 1073741824 > memory/memory.usage_in_bytes
+        echo 50000 > cpu/cpu.cfs_quota_us; echo 100000 > cpu/cpu.cfs_period_us
+        cd "$OLDPWD"
         for place in /tmp /var/tmp "$PWD"; do mount --bind "$place" "$place"; mount -o remount,ro,bind "$place"; done
         cd "$PWD"
     """
@@ -124,6 +128,8 @@ def test_read_only_places(clinic):
     diagnosis = clinic.diagnose_in_namespace("mount", read_only)
     assert set(diagnosis.failures()) == {"working directory", "temporary folder"}
     assert "TMPDIR" in diagnosis.way_out("temporary folder")
+    assert diagnosis.level("memory") == "warning" and "BERT-base takes" in diagnosis.found("memory")
+    assert "quota of 0.5" in diagnosis.found("cores")
     assert diagnosis.level("shared memory") == "warning" and "cannot be written" in diagnosis.found("shared memory")
 
 
