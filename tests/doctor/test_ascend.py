@@ -4,6 +4,8 @@ There is no NPU to run this on. The texts below are written after what Huawei's 
 `npu-smi info`, CANN's version.cfg and the driver's version.info; the command that prints the first is a stand-in.
 """
 
+import socket
+
 import pytest
 
 from mindnlp_dp_plugin.doctor.ascend import parse_npu_smi, parse_version
@@ -112,3 +114,14 @@ def test_a_sick_card_and_a_rank_table_that_is_none(ascend):
     diagnosis = ascend.diagnose()
     assert set(diagnosis.failures()) == {"devices", "HCCL"}
     assert "1: 910B3 Alarm" in diagnosis.found("devices") and "rank table" in diagnosis.found("HCCL")
+
+
+def test_no_card_and_a_taken_port(ascend):
+    show(ascend, "dcmi module initialize failed. ret is -8005")
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        port = min(taken.getsockname()[1], 65520)
+        ascend.environ["HCCL_IF_BASE_PORT"] = str(port)
+        diagnosis = ascend.diagnose()
+    assert diagnosis.failures()[0] == "devices" and "ret is -8005" in diagnosis.found("devices")
+    assert diagnosis.level("HCCL") == "warning" and "HCCL_IF_BASE_PORT" in diagnosis.way_out("HCCL")

@@ -101,8 +101,10 @@ def test_a_container_that_is_too_small(clinic):
         mount -t tmpfs cgroup /sys/fs/cgroup
         echo 536870912 > /sys/fs/cgroup/memory.max; echo 268435456 > /sys/fs/cgroup/memory.current
         echo 50000 100000 > /sys/fs/cgroup/cpu.max
+        mount -t tmpfs -o size=1g small /var/tmp
         mount -t tmpfs -o size=1m full . && cd "$PWD"
     """
+    clinic.environ["TMPDIR"] = "/var/tmp"
     diagnosis = clinic.diagnose_in_namespace("mount", small)
     assert diagnosis.returncode == 1 and set(diagnosis.failures()) == {"memory", "working directory"}
     assert diagnosis.level("shared memory") == "warning" and "1 of 1 MB free" in diagnosis.found("shared memory")
@@ -112,6 +114,7 @@ def test_a_container_that_is_too_small(clinic):
     assert "quota of 0.5" in diagnosis.found("cores") and diagnosis.level("cores") == "warning"
     assert "only 1 MB free" in diagnosis.found("working directory")
     assert "change to a folder with room" in diagnosis.way_out("working directory")
+    assert diagnosis.level("temporary folder") == "warning" and "1.0 GB free" in diagnosis.found("temporary folder")
 
 
 def test_read_only_places_and_limits_of_older_containers(clinic):
@@ -160,13 +163,14 @@ def test_what_is_only_a_warning(clinic, stale_rank):
         "import mindspore as ms\n"
         "ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.SEMI_AUTO_PARALLEL, gradients_mean=True)\n"
     )
-    one_core = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
-    diagnosis = clinic.diagnose(script, before=one_core)
+    one_core = f"ulimit -n 512 && exec taskset -c {min(os.sched_getaffinity(0))}"
+    diagnosis = clinic.diagnose(script, before=["sh", "-c", f'{one_core} "$@"', "sh"])
     assert diagnosis.failures() == ["settings"]
     ways_out = {
         "mindformers": "pip uninstall mindformers",
         "variables of a job": "unset MS_ROLE MS_WORKER_NUM",
         "cores": "taskset",
+        "open files": "ulimit -n 1024",
         "stale processes": str(stale_rank),
         "script": "delete that call",
     }
@@ -201,7 +205,8 @@ def test_an_engine_that_hangs_and_one_whose_rank_is_killed(clinic):
         "sitecustomize.py",
         "import os, signal, sys, time\n"
         "if 'OMPI_COMM_WORLD_RANK' in os.environ: time.sleep(120)\n"
-        "if os.environ.get('MS_NODE_ID') == '1': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if os.environ.get('MS_NODE_ID') == '1':\n"
+        "    print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
         "import wrapt\n"
         "wrapt.register_post_import_hook(\n"
         "    lambda engines: setattr(engines, 'LIMIT_S', 4), 'mindnlp_dp_plugin.doctor.engines')\n",
@@ -212,7 +217,8 @@ def test_an_engine_that_hangs_and_one_whose_rank_is_killed(clinic):
     assert "no result within 4 s" in diagnosis.found("all-reduce over mpi")
     assert "--backend mccl" in diagnosis.way_out("all-reduce over mpi")
     assert diagnosis.level("all-reduce over mccl") == "warning"
-    assert "rank 1" in diagnosis.found("all-reduce over mccl") and "SIGKILL" in diagnosis.found("all-reduce over mccl")
+    assert "rank 1" in diagnosis.found("all-reduce over mccl")
+    assert "killed by SIGKILL (signal 9): last words" in diagnosis.found("all-reduce over mccl")
     assert not [process for process in psutil.process_iter() if _is_of_this_test(process, clinic.folder)]
 
 
