@@ -7,9 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.hardware import has_ascend
 
@@ -20,12 +19,8 @@ PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 def to_try() -> list[str]:
     """The engines that could carry a job on this host; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
-    try:
-        wanted = DataParallelConfig.from_env().backend
-    except DataParallelError:
-        wanted = "auto"
-    if wanted != "auto":
-        return [wanted]
+    if wanted_backend() != "auto":
+        return [wanted_backend()]
     if has_ascend():
         return ["hccl"]
     return list(dict.fromkeys([backends.choose("auto", num_nodes=1), "mccl"]))
@@ -86,7 +81,5 @@ def _cause(said) -> str:
 
 def _describe(name, speeds) -> Finding:
     """The speed for each size of message."""
-    shown = [
-        f"{size}: {speed:.0f} MB/s" if speed >= 10 else f"{size}: {speed:.1f} MB/s" for size, speed in speeds.items()
-    ]
-    return ok(name, f"{', '.join(shown)}", mb_per_s=speeds)
+    shown = (f"{size}: {speed:.{0 if speed >= 10 else 1}f} MB/s" for size, speed in speeds.items())
+    return ok(name, ", ".join(shown), mb_per_s=speeds)

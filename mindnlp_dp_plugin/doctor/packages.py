@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.hardware import has_ascend
@@ -23,8 +23,8 @@ WHY = {
     "mindnlp": "0.5 has another Trainer, a patched Hugging Face one; 0.4.0 has no method for averaging gradients",
     "numpy": "pyctcdecode, which MindNLP pulls, holds it below 2",
     "pyarrow": "21 refuses numpy 1",
-    "datasets": "4 needs a newer pyarrow",
-    "setuptools": "81 drops pkg_resources, which MindNLP's dependencies import",
+    "datasets": "later ones need pyarrow 21",
+    "setuptools": "later ones drop pkg_resources, which MindNLP's dependencies import",
     "mindspore": "those are the versions MindNLP 0.4.1 is bridged to",
 }
 IMPORTS = "imports"
@@ -44,9 +44,7 @@ def python() -> Finding:
     except PackageNotFoundError:
         return warning("python", f"{running}; {PLUGIN} itself is not installed", f"pip install '{PLUGIN}[mpi]'")
     if running not in supported:
-        return failure(
-            "python", f"{running}, supported is {supported}", "make a virtual environment with such a Python"
-        )
+        return failure("python", f"{running}, supported is {supported}", "make a virtual environment with such a one")
     return ok("python", running)
 
 
@@ -103,10 +101,7 @@ def mindformers() -> Finding:
 
 def mpi() -> Finding:
     """Whether the faster engine for CPU is there."""
-    try:
-        wanted = DataParallelConfig.from_env().backend
-    except DataParallelError:
-        wanted = "auto"  # plugin_settings reports it
+    wanted = wanted_backend()
     if wanted != "mpi" and has_ascend():
         return ok("mpi", "not needed on Ascend")
     try:

@@ -24,6 +24,14 @@ def plugin_settings() -> Finding:
     return ok("settings", str(config).partition("(")[2].rstrip(")"))
 
 
+def wanted_backend() -> str:
+    """The engine that the environment asks for; ``auto`` where its settings cannot be read."""
+    try:
+        return DataParallelConfig.from_env().backend
+    except DataParallelError:
+        return "auto"
+
+
 def multi_npu() -> Finding:
     """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
     if os.environ.get(STOCK_SWITCH) != "true":
