@@ -38,7 +38,10 @@ def seconds(group, num_bytes: int) -> float:
         times.append(time.perf_counter() - began)
         expected = group.world_size * (group.world_size + 1) / 2
         if not (summed == expected).all():
-            raise dp.DataParallelError(f"an all-reduce of {num_bytes} bytes gave {summed} where {expected} is right.")
+            wrong = f"{summed.min()} to {summed.max()} where {expected} is right"
+            raise dp.DataParallelError(
+                f"an all-reduce of {num_bytes} bytes gave {wrong}: do not train over this engine."
+            )
     return statistics.median(times)
 
 
