@@ -11,7 +11,7 @@ MISTAKES = {
     "other_length": "rank 0 has 64 rows in 4 steps; rank 1 has 63 rows in 4 steps",
     "too_few_rows": "train_dataset has 15 rows in 0 steps",
     "forgotten_average": "must call self.update_gradient_by_distributed_type(model)",
-    "planted_in_training": "Replicas differ after step 4: bert.pooler.dense.weight on rank(s) 1 is not what rank 0 holds",
+    "planted_in_training": "Replicas differ after step 4: bert.pooler.dense.weight on rank(s) 1 is not what",
     "planted_divergence": "bert.pooler.dense.weight on rank(s) 1 is not what rank 0 holds",
 }
 
