@@ -110,8 +110,8 @@ def whole():
     trainer.eval_dataset = tiny_dataset(num_rows=20)
     trainer.compute_metrics = slow_metric
     trainer.train()
-    trainer.evaluate()
     trainer.evaluate(metric_key_prefix="test")
+    trainer.evaluate()
     of_ranks = dp.all_gather_object([trainer.waits, trainer.norms])
     leave(trainer, "whole", of_ranks=of_ranks, seconds=trainer.seconds)
 
