@@ -83,7 +83,7 @@ class Meter(Stopwatch):
         Args:
             global_batch: Rows of an optimizer step over all ranks.
         """
-        seconds = self.seconds
+        seconds = self._left_training - self._zero  # what came after the last step is no training
         self.gather_waits()
         memory = self._collective.all_gather_object(peak_memory())
         world_size, num_steps = self._collective.world_size, self.num_steps
