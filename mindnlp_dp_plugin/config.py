@@ -22,6 +22,8 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
+            the job ends if they differ. 0 never does.
 
     Raises:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
@@ -30,6 +32,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    check_replicas_every: int = 0
 
     def __post_init__(self):
         if self.backend not in BACKENDS:
@@ -42,6 +45,11 @@ class DataParallelConfig:
             )
         if not isinstance(self.cpu_tuning, bool):
             raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+        every = self.check_replicas_every
+        if isinstance(every, bool) or not isinstance(every, int) or every < 0:
+            raise DataParallelError(
+                f"check_replicas_every={every!r} is not a number of optimizer steps: give 1 or more, or 0 for never."
+            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -54,7 +62,13 @@ class DataParallelConfig:
             DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
         """
         environ = os.environ if environ is None else environ
-        parsers = {"backend": str, "bucket_cap_mb": float, "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()]}
+        parsers = {
+            "backend": str,
+            "bucket_cap_mb": float,
+            "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "check_replicas_every": int,
+        }
+        numbers = {float: "a number", int: "a whole number"}
         values = {}
         for field in fields(cls):
             variable = ENVIRONMENT_PREFIX + field.name.upper()
@@ -62,6 +76,6 @@ class DataParallelConfig:
                 try:
                     values[field.name] = parsers[field.name](text)
                 except (KeyError, ValueError):
-                    kind = "a number" if parsers[field.name] is float else f"one of {', '.join(SWITCH_WORDS)}"
+                    kind = numbers.get(parsers[field.name], f"one of {', '.join(SWITCH_WORDS)}")
                     raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
         return cls(**values)

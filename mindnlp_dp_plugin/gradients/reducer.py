@@ -6,6 +6,8 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
+import time
+
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -25,6 +27,10 @@ class GradientReducer:
         collective: The ranks to average over.
         bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
             per parameter.
+
+    Attributes:
+        waited_seconds: How long ``finish`` has waited for all-reduces so far. Engines whose waits only queue work on
+            the device, as HCCL's, show little here.
     """
 
     def __init__(self, parameters, collective: Collective, bucket_cap_mb: float | None = None):
@@ -34,6 +40,7 @@ class GradientReducer:
         self._seen = []
         self._order_is_known = False
         self._live = False
+        self.waited_seconds = 0.0
         # Backward meets the parameters roughly last to first; the first step tells the true order.
         self._build_buckets(range(len(self._parameters) - 1, -1, -1))
         self._hooks = [
@@ -59,7 +66,10 @@ class GradientReducer:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
         for bucket, indices in zip(self._buckets, self._plan):
-            for index, gradient in zip(indices, bucket.gradients()):
+            began = time.perf_counter()
+            gradients = bucket.gradients()
+            self.waited_seconds += time.perf_counter() - began
+            for index, gradient in zip(indices, gradients):
                 self._parameters[index].grad = gradient
         if not self._order_is_known:
             self._learn_order()

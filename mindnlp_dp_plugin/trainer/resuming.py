@@ -1,7 +1,6 @@
 """Go on where a checkpoint was saved: with the row after the last one trained, to the last bit."""
 
 import json
-import logging
 import math
 import sys
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.logging import get_logger
 from mindnlp_dp_plugin.trainer import checkpoints
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
-from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.replicas import check_parameters, make_replicas
 from mindnlp_dp_plugin.trainer import random_streams
+from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
+from mindnlp_dp_plugin.trainer.tensorboard import TensorBoardCallback
 
 
 class TrainingSession:
@@ -27,6 +29,7 @@ class TrainingSession:
     Attributes:
         resumption: The same.
         pending_loss: What the Trainer has summed since it last logged; the Trainer's own tensor.
+        meter: What training takes, from ``begin`` on.
     """
 
     def __init__(
@@ -82,7 +85,10 @@ class TrainingSession:
         parameters = [p for _, p in self._trainer.model.named_parameters() if id(p) in trained]
         self._reducer = GradientReducer(parameters, self._collective, self._config.bucket_cap_mb)
         self._guard_optimizer()
-        self._trainer.callback_handler.callbacks.insert(0, self._bookkeeper)
+        self.meter = Meter(self._collective, self._reducer)
+        for callback in self._trackers():
+            callback.follow(self.meter, self._config)
+        self._trainer.callback_handler.callbacks[:0] = [self._bookkeeper, self.meter]
 
     def prepare(self) -> None:
         """Before forward: begin its random stream. Start all-reduces from backward, if the optimizer steps after it."""
@@ -109,6 +115,15 @@ class TrainingSession:
             self._reducer.close()
             self._trainer.optimizer.step = self._unguarded_step
             self._trainer.callback_handler.callbacks.remove(self._bookkeeper)
+            self._trainer.callback_handler.callbacks.remove(self.meter)
+            for callback in self._trackers():
+                callback.close()
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of an optimizer step over all ranks."""
+        accumulation = self._trainer.args.gradient_accumulation_steps
+        return self._dataset.get_batch_size() * accumulation * self._collective.world_size
 
     def progress(self) -> dict[str, Any]:
         """What a checkpoint holds beside model, optimizer and scheduler. To be called on all ranks."""
@@ -167,6 +182,10 @@ class TrainingSession:
         record = self.resumption.record if self.resumption else {"epoch_end_is_done": False}
         return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
 
+    def _trackers(self):
+        callbacks = self._trainer.callback_handler.callbacks
+        return [callback for callback in callbacks if isinstance(callback, TensorBoardCallback)]
+
     def _callbacks_with_patience(self):
         callbacks = self._trainer.callback_handler.callbacks
         return [callback for callback in callbacks if hasattr(callback, "early_stopping_patience_counter")]
@@ -195,9 +214,16 @@ class TrainingSession:
             self._gradients_are_averaged = False
             made = self._before.micro_steps + self._micro_steps
             self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, made)
-            return self._unguarded_step(*args, **kwargs)
+            result = self._unguarded_step(*args, **kwargs)
+            self._check_replicas()
+            return result
 
         optimizer.step = step
+
+    def _check_replicas(self):
+        step, every = self._trainer.state.global_step + 1, self._config.check_replicas_every
+        if every and step % every == 0:
+            check_parameters(self._trainer.model, self._collective, step)
 
 
 def _describe_length(dataset):

@@ -13,7 +13,7 @@ from mindnlp.engine.utils import get_last_checkpoint
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
-from mindnlp_dp_plugin.trainer import checkpoints, random_streams
+from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
@@ -37,6 +37,10 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     try:
         with TemporaryDirectory() as told, random_streams.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
+        if session.meter.num_steps:
+            summary = session.meter.summary(session.global_batch)
+            if measuring.is_wanted(self.args):
+                print(summary)
         current().barrier()
         return output
     finally:
@@ -78,6 +82,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
     if self.control.should_log or self.control.should_training_stop:
         losses = current().all_gather_object(tr_loss.item())
         mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
+        self.data_parallel_session.meter.gather_waits()
     self.data_parallel_session.pending_loss = tr_loss
     return stock(self, tr_loss, *args, **kwargs)
 
