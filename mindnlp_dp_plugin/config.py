@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
+AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -22,6 +23,11 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over
+            micro-steps, as MindNLP does; one process with N times the batch. ``"micro_steps"``: also divided by their
+            number, as the Hugging Face Trainer does; one process with N times the batch times the accumulation, and
+            none. ``"samples"``, ``"tokens"``: each rank's micro-step weighs as many rows, or labels that are not -100,
+            as it has; the same one process, for losses that are means over those, with uneven batches too.
 
     Raises:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
@@ -30,6 +36,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    average_over: str = "ranks"
 
     def __post_init__(self):
         if self.backend not in BACKENDS:
@@ -42,6 +49,10 @@ class DataParallelConfig:
             )
         if not isinstance(self.cpu_tuning, bool):
             raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+        if self.average_over not in AVERAGES:
+            raise DataParallelError(
+                f"average_over={self.average_over!r} is not known: choose one of {', '.join(AVERAGES)}."
+            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -54,7 +65,12 @@ class DataParallelConfig:
             DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
         """
         environ = os.environ if environ is None else environ
-        parsers = {"backend": str, "bucket_cap_mb": float, "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()]}
+        parsers = {
+            "backend": str,
+            "bucket_cap_mb": float,
+            "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "average_over": str,
+        }
         values = {}
         for field in fields(cls):
             variable = ENVIRONMENT_PREFIX + field.name.upper()

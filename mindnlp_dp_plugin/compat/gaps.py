@@ -62,6 +62,7 @@ def value_and_grad_through_public_api(function):
             if not attach_grads:
                 return values, gradients
             for parameter, gradient in zip(targets, gradients):
+                gradient = gradient.contiguous()  # LoRA's are views, which clip_grad_norm_ cannot scale in place
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
             return values
 
