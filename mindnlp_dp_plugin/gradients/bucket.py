@@ -77,7 +77,8 @@ class DeviceBucket:
         self._work.wait()
         averaged, begin = [], 0
         for parameter in self._parameters:
-            flat = self._buffer[begin : begin + parameter.size]
-            averaged.append(flat.reshape(parameter.shape).astype(self._dtype))
+            part = self._buffer[begin : begin + parameter.size].reshape(parameter.shape)
+            # Not the slice itself: MindSpore 2.7 ignores what is assigned to a view, and clipping assigns.
+            averaged.append(part.copy() if part.dtype == self._dtype else part.astype(self._dtype))
             begin += parameter.size
         return averaged

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.harness import run_ranks_successfully
@@ -43,3 +44,11 @@ def test_each_gradient_travels_once(outcomes, case):
         # The first step has buckets of its own: their order is a guess until it is known.
         assert abs(counted["num_all_reduces"] - 3 * counted["num_buckets"]) <= 2
         assert counted["num_bytes"] == 3 * counted["gradient_bytes"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
+    (ranks, _), results = outcomes
+    mean = np.mean([60000 - 1000 * rank for rank in range(ranks)])
+    for result in results:
+        assert result["near_overflow"][str(accumulate)] == [float(np.float16(mean))] * 3

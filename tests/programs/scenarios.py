@@ -19,6 +19,11 @@ class Scenario:
         """Whether the reference is one process with all rows of an optimizer step in one batch."""
         return "average_over" in dict(self.config)
 
+    @property
+    def runs_alone(self):
+        """Whether one process can take the ranks' micro-steps one after the other and step at the same rows."""
+        return self.is_weighted and self.num_batches % self.accumulation == 0
+
 
 SCENARIOS = {
     "bert_adamw": Scenario(),

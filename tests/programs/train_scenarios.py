@@ -138,9 +138,10 @@ def build_rows(scenario, num_ranks):
         words = generator.integers(4, SIZES["vocab_size"], SEQUENCE_LENGTH).astype(np.int32)
         labels = np.int32(generator.integers(3))
         if has_token_labels:
-            # The number of ranks' residue classes count differently: rank 0's rows have one label, rank 1's two, ...
+            # Rank 0's rows have other numbers of labels than rank 1's, and those of one micro-step than those of the next.
+            rank, micro_step = row % num_ranks, row // (BATCH_SIZE * num_ranks)
             labels = generator.integers(3, size=SEQUENCE_LENGTH).astype(np.int32)
-            labels[1 + row % num_ranks :] = -100
+            labels[1 + (rank + 2 * micro_step) % 5 :] = -100
             if scenario.change == "batch_without_tokens" and row < BATCH_SIZE * num_ranks and row % num_ranks == 0:
                 labels[:] = -100
         rows.append((words, labels))
@@ -280,9 +281,8 @@ def run(name, scenario, output, num_ranks):
         train(here, scenario, output, num_ranks, dataset, scenario.accumulation, config)
     elif scenario.is_weighted:
         train(f"{name}.rank0", scenario, output, num_ranks, StepByStep(scenario, num_ranks), 1, {})
-        dataset = build_dataset(scenario, num_ranks, BATCH_SIZE)
-        if scenario.num_batches % scenario.accumulation == 0:
-            accumulation = scenario.accumulation * num_ranks
+        if scenario.runs_alone:
+            dataset, accumulation = build_dataset(scenario, num_ranks, BATCH_SIZE), scenario.accumulation * num_ranks
             train(f"{name}.alone", scenario, output, num_ranks, dataset, accumulation, config)
     else:
         dataset = build_dataset(scenario, num_ranks, BATCH_SIZE * num_ranks)

@@ -9,8 +9,14 @@ from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.launch.cpu import tune_mindspore
 from mindnlp_dp_plugin.trainer.averages import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast():
+    tune_mindspore()
 
 
 @pytest.fixture
