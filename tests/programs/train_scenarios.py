@@ -138,7 +138,7 @@ def build_rows(scenario, num_ranks):
         words = generator.integers(4, SIZES["vocab_size"], SEQUENCE_LENGTH).astype(np.int32)
         labels = np.int32(generator.integers(3))
         if has_token_labels:
-            # Rank 0's rows have other numbers of labels than rank 1's, and those of one micro-step than those of the next.
+            # Rows of other ranks and other micro-steps have other numbers of labels.
             rank, micro_step = row % num_ranks, row // (BATCH_SIZE * num_ranks)
             labels = generator.integers(3, size=SEQUENCE_LENGTH).astype(np.int32)
             labels[1 + (rank + 2 * micro_step) % 5 :] = -100
