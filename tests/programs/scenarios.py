@@ -22,7 +22,7 @@ class Scenario:
     @property
     def runs_alone(self):
         """Whether one process can take the ranks' micro-steps one after the other and step at the same rows."""
-        return self.is_weighted and self.num_batches % self.accumulation == 0
+        return self.is_weighted and self.num_batches % self.accumulation == 0 and self.change != "float16"
 
 
 SCENARIOS = {

@@ -124,6 +124,10 @@ def build_model(scenario, num_ranks):
         model = get_peft_model(model, LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.0))
     if scenario.change == "float16":
         model = model.to(dtype=mindspore.float16)
+        if (
+            mindnlp_dp_plugin.get_world_size() == 1
+        ):  # one process with all rows would lose gradients of a row to float16's smallest numbers
+            model = model.to(dtype=mindspore.float32)
     if scenario.change == "half_precision_weights":
         model = WithHalfPrecisionWeights(model)
     return model
