@@ -1,5 +1,7 @@
 """What a batch counts, and another average than MindNLP's in one process: there, too, the hooks are in."""
 
+import mindnlp_dp_plugin as dp  # isort: skip
+
 import mindspore
 import numpy as np
 import pytest
@@ -8,7 +10,6 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.launch.cpu import tune_mindspore
 from mindnlp_dp_plugin.trainer.averages import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
