@@ -20,6 +20,7 @@ def make_replicas(model, collective: Collective) -> None:
     state = _state(model)
     _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
     for _, tensor in state:
+        tensor.assign_value(tensor.copy())  # on rank 0, too: it might be a view, or share its memory with another
         collective.broadcast(tensor, src=0)
 
 

@@ -42,6 +42,41 @@ def parameter_without_gradient(parameter):
 
 
 @patch(
+    module="mindnlp.core.nn.parameter",
+    bridges="LoRA with modules_to_save: a deep copy of a parameter shares its memory, and is trained with it",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.nn.Parameter.__deepcopy__ copies",
+)
+def deep_copies_of_parameters(parameter):
+    stock = parameter.Parameter.__deepcopy__
+
+    def deepcopy(self, memo):
+        copied = stock(self, memo)
+        copied.assign_value(self.copy())
+        return copied
+
+    parameter.Parameter.__deepcopy__ = deepcopy
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="masked language models: the output's bias is left a view of itself, which no optimizer can write to",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel._tie_or_clone_weights assigns no slice to the bias",
+)
+def tied_output_bias(modeling_utils):
+    stock = modeling_utils.PreTrainedModel._tie_or_clone_weights
+
+    def tie_or_clone_weights(self, output_embeddings, input_embeddings):
+        stock(self, output_embeddings, input_embeddings)
+        bias = getattr(output_embeddings, "bias", None)
+        if bias is not None:
+            bias.assign_value(bias.copy())
+
+    modeling_utils.PreTrainedModel._tie_or_clone_weights = tie_or_clone_weights
+
+
+@patch(
     module="mindnlp.core.autograd.function",
     bridges="value_and_grad: 'Can not find top cell for backward', as it drives MindSpore's executor by private calls",
     needed_from="2.9",
@@ -62,6 +97,7 @@ def value_and_grad_through_public_api(function):
             if not attach_grads:
                 return values, gradients
             for parameter, gradient in zip(targets, gradients):
+                gradient = gradient.contiguous()  # LoRA's are views, which clip_grad_norm_ cannot scale in place
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
             return values
 

@@ -15,12 +15,14 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
 from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
 from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
-    """Look a checkpoint over before anything is read from it."""
+    """Look arguments and a checkpoint over before anything is read."""
+    refuse_mixed_precision(self.args)
     if resume_from_checkpoint is True:
         resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True  # MindNLP says that there is none
     if isinstance(resume_from_checkpoint, (str, os.PathLike)):
@@ -60,7 +62,10 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 def training_step(stock, self, model, inputs):
     """Backward starts the all-reduces of the gradients it has made."""
-    self.data_parallel_session.prepare()
+    session = self.data_parallel_session
+    session.prepare(inputs)
+    if session.average:
+        return session.average.train(lambda: stock(self, model, inputs), model)
     return stock(self, model, inputs)
 
 

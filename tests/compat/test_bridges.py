@@ -58,6 +58,19 @@ USES = {
     ),
     "new_full_on_cpu": ("mindspore.Tensor([1.0]).new_full((2, 3), -100)", "support Ascend only"),
     "inputs_for_metrics": ("from mindnlp.engine import Trainer; Trainer._prepare_input", "_prepare_input"),
+    "deep_copies_of_parameters": (
+        "import copy\nfrom mindnlp.core import nn, ops\n"
+        "a = nn.Parameter(ops.ones(2)); b = copy.deepcopy(a); ops.assign(b, ops.zeros(2))\n"
+        "assert a.asnumpy().sum() == 2, 'shared'",
+        "shared",
+    ),
+    "tied_output_bias": (
+        "from mindnlp.core import ops\nfrom mindnlp.transformers import BertConfig, BertForMaskedLM\n"
+        "sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)\n"
+        "bias = BertForMaskedLM(BertConfig(vocab_size=8, **sizes)).cls.predictions.decoder.bias\n"
+        "ops.assign(bias, ops.ones(8)); assert bias.asnumpy().sum() == 8, 'a view'",
+        "view",
+    ),
     "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
 }
 
