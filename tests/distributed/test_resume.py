@@ -86,17 +86,22 @@ def run_killed(output, seed):
     return run_ranks("killed.py", output, seed, NUM_KILLS, ranks=2, backend="mpi", log_dir=output / "logs")
 
 
-def said(output, whole, ranks):
-    run_ranks_successfully(
-        "resume_mistakes.py", output, whole, ranks=ranks, backend="mpi", log_dir=output / "logs", timeout=120
-    )
-    of_ranks = [json.loads((output / f"said.rank{rank}.json").read_text()) for rank in range(ranks)]
+@pytest.fixture
+def said(stopped_and_resumed, num_ranks, tmp_path):
+    """What each of ``num_ranks`` ranks is told when it tries to resume from the checkpoints of two."""
+    arguments = ("resume_mistakes.py", tmp_path, stopped_and_resumed / "two_epochs")
+    run_ranks_successfully(*arguments, ranks=num_ranks, backend="mpi", log_dir=tmp_path / "logs", timeout=120)
+    of_ranks = [json.loads((tmp_path / f"said.rank{rank}.json").read_text()) for rank in range(num_ranks)]
     assert all(words == of_ranks[0] for words in of_ranks)
     return of_ranks[0]
 
 
-def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_resumed, tmp_path):
-    words = said(tmp_path, stopped_and_resumed / "two_epochs", ranks=2)
+once = pytest.mark.parametrize("stopped_and_resumed", ["mpi"], indirect=True)
+
+
+@once
+@pytest.mark.parametrize("num_ranks", [2])
+def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_path):
     problems = {
         "missing_weights": "model.safetensors is missing",
         "half_an_optimizer": "optimizer.ckpt has ",
@@ -106,9 +111,9 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_
         "nothing": "there is no such folder",
     }
     for name, problem in problems.items():
-        assert f"{name}/checkpoint-8': {problem}" in words[name]
-        assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in words[name]
-    assert words["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
+        assert f"{name}/checkpoint-8': {problem}" in said[name]
+        assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in said[name]
+    assert said["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
     changes = {
         "other_batch_size": "batch size was 4 and is 5",
         "other_accumulation": "gradient_accumulation_steps was 1 and is 2",
@@ -116,11 +121,20 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_
         "other_rows": "number of rows was 48 and is 40",
     }
     for name, change in changes.items():
-        assert f"{change}. It was saved in the middle of epoch 0" in words[name]
+        assert f"{change}. It was saved in the middle of epoch 0" in said[name]
 
 
-def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(stopped_and_resumed, tmp_path):
-    words = said(tmp_path, stopped_and_resumed / "two_epochs", ranks=3)
-    assert "world_size was 2 and is 3" in words["middle_of_an_epoch"]
+@once
+@pytest.mark.parametrize("num_ranks", [3])
+def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
+    assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]
     # 48 rows on 3 ranks in batches of 4: the epoch that was left takes 4 steps.
-    assert words["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
+    assert said["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
+
+
+@once
+@pytest.mark.parametrize("num_ranks", [1])
+def test_an_adapter_of_two_ranks_is_resumed_by_one_process(said, stopped_and_resumed):
+    # Both runs end by loading the same best adapter, one from the middle on.
+    of_two = json.loads((stopped_and_resumed / "adapter.json").read_text())[0]
+    assert said["alone"] == of_two["whole"]["parameters"]

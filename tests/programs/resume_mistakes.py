@@ -2,7 +2,8 @@
 
     python resume_mistakes.py OUTPUT WHOLE
 
-WHOLE is a folder with the checkpoints of ``two_epochs`` of resume_scenarios.py.
+WHOLE is the folder with the checkpoints of ``two_epochs`` of resume_scenarios.py. What is tried depends on the
+number of ranks; those of resume_scenarios.py were two.
 """
 
 import json
@@ -70,6 +71,9 @@ def main():
         said["about_to_be_replaced"] = about_to_be_replaced()
         said |= {name: damaged(name, damage) for name, damage in DAMAGES.items()}
         said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
+    elif dp.get_world_size() == 1:
+        adapter = WHOLE.parent / "adapter" / "checkpoint-4"
+        said["alone"] = train(OUTPUT / "alone", resume=str(adapter), **SCENARIOS["adapter"])["parameters"]
     else:
         said["middle_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-8"))
         said["end_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-6"))

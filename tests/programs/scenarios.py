@@ -28,6 +28,7 @@ SCENARIOS = {
     "used_by_one_rank": Scenario(change="used_by_one_rank"),
     "used_by_one_rank_accumulated": Scenario(change="used_by_one_rank", accumulation=4),
     "tied_weights": Scenario(change="tied_weights"),
+    "lora": Scenario(change="lora", num_steps=8),
     "bucket_per_parameter": Scenario(config=(("bucket_cap_mb", 0),), num_steps=4),
     "many_buckets": Scenario(config=(("bucket_cap_mb", 0.01),)),
 }

@@ -14,29 +14,26 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
 from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
     BertConfig,
     BertForSequenceClassification,
     RobertaConfig,
     RobertaForSequenceClassification,
 )
-from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin
 from tests.programs.scenarios import SCENARIOS
+from tests.programs.tiny import SIZES, seed_everything, tiny_dataset
 
 BATCH_SIZE = 8
-SEQUENCE_LENGTH = 12
-SIZES = dict(
-    vocab_size=96,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
+NUM_LABELS = 3
+CONFIG = dict(
     max_position_embeddings=32,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
-    num_labels=3,
+    num_labels=NUM_LABELS,
+    **SIZES,
 )
 
 
@@ -46,8 +43,8 @@ class WithExtraParameters(nn.Module):
     def __init__(self, classifier, change, num_ranks):
         super().__init__()
         self.classifier = classifier
-        self.extra = nn.Parameter(ops.zeros(SIZES["num_labels"]))
-        self.mixer = nn.Linear(SIZES["num_labels"], SIZES["num_labels"])
+        self.extra = nn.Parameter(ops.zeros(NUM_LABELS))
+        self.mixer = nn.Linear(NUM_LABELS, NUM_LABELS)
         self.mixer_again = self.mixer
         self.change = change
         self.num_ranks = num_ranks
@@ -66,15 +63,15 @@ class WithExtraParameters(nn.Module):
 
 
 def build_model(scenario, num_ranks):
-    seed = 3 + 10 * mindnlp_dp_plugin.get_rank()  # replicas start apart: the plugin makes them equal
-    np.random.seed(seed)
-    mindspore.set_seed(seed)
+    seed_everything(3 + 10 * mindnlp_dp_plugin.get_rank())  # replicas start apart: the plugin makes them equal
     if scenario.model == "bert":
-        model = BertForSequenceClassification(BertConfig(**SIZES))
+        model = BertForSequenceClassification(BertConfig(**CONFIG))
     else:
-        model = RobertaForSequenceClassification(RobertaConfig(pad_token_id=1, **SIZES))
+        model = RobertaForSequenceClassification(RobertaConfig(pad_token_id=1, **CONFIG))
     if scenario.change in ("unused_parameter", "used_by_one_rank", "tied_weights"):
         model = WithExtraParameters(model, scenario.change, num_ranks)
+    if scenario.change == "lora":
+        model = get_peft_model(model, LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8))
     if scenario.change == "frozen_embeddings":
         for parameter in model.bert.embeddings.parameters():
             parameter.requires_grad = False
@@ -82,13 +79,7 @@ def build_model(scenario, num_ranks):
 
 
 def build_dataset(scenario, num_ranks, batch_size):
-    generator = np.random.default_rng(7)
-    num_rows = scenario.num_batches * BATCH_SIZE * num_ranks
-    rows = [
-        (generator.integers(4, SIZES["vocab_size"], SEQUENCE_LENGTH).astype(np.int32), np.int32(generator.integers(3)))
-        for _ in range(num_rows)
-    ]
-    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
+    return tiny_dataset(scenario.num_batches * BATCH_SIZE * num_ranks, batch_size)
 
 
 class Recorder(TrainerCallback):
