@@ -44,7 +44,7 @@ def parameter_without_gradient(parameter):
 
 @patch(
     module="mindnlp.core.nn.parameter",
-    bridges="copy.deepcopy of a Parameter: the copy has the same memory, so that LoRA trains what it is to leave as it was",
+    bridges="copy.deepcopy of a Parameter: the copy has the same memory, so that LoRA trains what it sets aside",
     needed_from="2.7",
     obsolete_when="mindnlp.core.nn.Parameter copies its values in __deepcopy__",
 )
