@@ -35,7 +35,7 @@ class SharedBuffers:
     def __init__(self, model, collective: Collective):
         self._model = model
         self._collective = collective
-        self._names = _persistent_buffers(model).keys()
+        self._names = list(_persistent_buffers(model))
 
     def share(self) -> None:
         """Give every rank the buffers of rank 0. To be called on all ranks; free for a model without any."""

@@ -205,7 +205,7 @@ def adapters_in_checkpoints(trainer_base):
         return True
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        if not load_adapters(model or self.model, resume_from_checkpoint):
+        if not load_adapters(self.model if model is None else model, resume_from_checkpoint):
             stock_load(self, resume_from_checkpoint, model)
 
     def _load_best_model(self):

@@ -48,17 +48,16 @@ class Kill:
             self.entries_before -= 1
             yield
         else:
-            self.is_inside = True
-            threading.Timer(self.delay, self.strike, [step]).start()
+            timer = threading.Timer(self.delay, self.strike, [step])
+            timer.start()
             yield
-            self.is_inside = False
-            self.delay /= 2
+            timer.cancel()
+            self.delay /= 2  # it was over too soon
 
     def strike(self, step):
-        if self.is_inside:
-            where = {"phase": self.phase, "step": step, "rank": self.rank, "delay": self.delay}
-            (OUTPUT / f"kill-{self.number}.json").write_text(json.dumps(where))
-            os.kill(os.getpid(), signal.SIGKILL)
+        where = {"phase": self.phase, "step": step, "rank": self.rank, "delay": self.delay}
+        (OUTPUT / f"kill-{self.number}.json").write_text(json.dumps(where))
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Mortal(RemembersTheLast):
