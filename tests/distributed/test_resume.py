@@ -37,6 +37,7 @@ def test_resumed_from_any_checkpoint_it_ends_as_if_never_stopped(stopped_and_res
         assert sorted(ends) == sorted(f"checkpoint-{step}" for step in saved_at)
         for name, end in ends.items():
             assert end.pop("loss") == pytest.approx(whole["loss"], abs=1e-6), name
+            assert end.pop("dropped") in (whole["dropped"], None), name  # nothing is dropped when no step is left
             assert end == {key: whole[key] for key in end}, name
 
 
