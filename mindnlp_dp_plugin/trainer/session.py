@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
-from mindnlp_dp_plugin.replicas import check_parameters, make_replicas
+from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.trainer import random_streams
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
 from mindnlp_dp_plugin.trainer.measuring import Meter
@@ -50,6 +50,7 @@ class TrainingSession:
         self._host_random = None
         self._bookkeeper = Bookkeeper(self)
         self._user_max_steps = trainer.args.max_steps
+        self._user_accumulation = trainer.args.gradient_accumulation_steps
         self._gradients_are_averaged = False
         self._reducer = None
         self.average = None
@@ -84,6 +85,7 @@ class TrainingSession:
     def begin(self) -> None:
         """Make the replicas equal and put the reducer on them. To be called on all ranks, right before the loop."""
         make_replicas(self._trainer.model, self._collective)
+        self._buffers = SharedBuffers(self._trainer.model, self._collective)
         trained = {id(p) for group in self._trainer.optimizer.param_groups for p in group["params"]}
         parameters = [p for _, p in self._trainer.model.named_parameters() if id(p) in trained]
         self._reducer = GradientReducer(parameters, self._collective, self._config.bucket_cap_mb)
@@ -111,7 +113,10 @@ class TrainingSession:
             self._reducer.prepare(self.average and self.average.sum_counts())
 
     def synchronize(self) -> None:
-        """After backward: average the gradients, if the optimizer steps now. To be called on all ranks."""
+        """After backward: average the gradients, if the optimizer steps now, and share buffers that forward changed.
+
+        To be called on all ranks.
+        """
         if self.average:
             self.average.end_backward()
         self._micro_steps += 1
@@ -121,10 +126,12 @@ class TrainingSession:
             self._reducer.finish()
             if self.average:
                 self.average.settle()
+        self._buffers.share()
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
         self._trainer.args.max_steps = self._user_max_steps
+        self._trainer.args.gradient_accumulation_steps = self._user_accumulation
         if self.average:
             self.average.close()
         if self._reducer is not None:
