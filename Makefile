@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test install lint clean
+.PHONY: demo test docs docs-check install lint clean
 
 install: $(VENV)/installed
 
@@ -19,6 +19,12 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+docs-check: install   ## every command and piece of Python that README and docs show
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check
+
+docs: install   ## the pages in docs/ as a site, in build/site
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 lint: install
 	$(BIN)/ruff check --fix .

@@ -53,7 +53,7 @@ class Collective(ABC):
         """
 
     @abstractmethod
-    def broadcast(self, tensor, src: int = 0) -> None:
+    def broadcast(self, tensor: Any, src: int = 0) -> None:
         """Overwrite ``tensor`` with the values it has on rank ``src``. To be called on all ranks, in the same order.
 
         Args:
