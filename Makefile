@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults soak install lint clean
+.PHONY: demo test faults soak docs docs-check install lint clean
 
 install: $(VENV)/installed
 
@@ -25,6 +25,12 @@ faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, 
 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
+
+docs-check: install   ## every command and piece of Python that README and docs show
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check
+
+docs: install   ## the pages in docs/ as a site, in build/site
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 lint: install
 	$(BIN)/ruff check --fix .

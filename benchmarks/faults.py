@@ -113,7 +113,7 @@ def run_job(output, engine, faults, max_steps, *, arguments=("resume",), options
         "PYTHONPATH": f"{PROGRAMS / 'early_faults'}{os.pathsep}{REPOSITORY}",
     }
     finished = run_ranks(
-        "killed.py", output, max_steps, *arguments,
+        "struck.py", output, max_steps, *arguments,
         ranks=2, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env, options=options,
     )  # fmt: skip
     ended = time.time()

@@ -5,9 +5,12 @@ first in the script and start it with ``msrun`` or ``mpirun``. ``Trainer.train()
 N times the batch would. Started alone, the plugin changes nothing but what lets MindNLP run on a current MindSpore.
 """
 
+from importlib import import_module
+
 from mindnlp_dp_plugin.arming import install, is_armed_by_import, uninstall
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.logging import get_logger
 from mindnlp_dp_plugin.ranks import (
     all_gather_object,
     barrier,
@@ -19,13 +22,13 @@ from mindnlp_dp_plugin.ranks import (
     main_process_first,
     print_rank_0,
 )
-from mindnlp_dp_plugin.replicas import check_replicas
 from mindnlp_dp_plugin.version import __version__
 
 __all__ = [
     "DataParallelConfig",
     "DataParallelError",
     "DistributedSampler",
+    "TensorBoardCallback",
     "__version__",
     "all_gather_object",
     "barrier",
@@ -33,6 +36,7 @@ __all__ = [
     "check_replicas",
     "gather_for_metrics",
     "get_local_rank",
+    "get_logger",
     "get_rank",
     "get_world_size",
     "install",
@@ -44,16 +48,19 @@ __all__ = [
 ]
 
 
+# Names that need MindSpore or NumPy come when asked for, so that the command line starts without them.
+_HOMES = {
+    "DistributedSampler": "data",
+    "TensorBoardCallback": "trainer.tensorboard",
+    "check_replicas": "replicas",
+    "gather_for_metrics": "gathering",
+    "shard": "data",
+}
+
+
 def __getattr__(name):
-    """Names that need MindSpore come when asked for, so that the command line starts without it."""
-    if name in ("DistributedSampler", "shard"):
-        from mindnlp_dp_plugin import data
-
-        return getattr(data, name)
-    if name == "gather_for_metrics":
-        from mindnlp_dp_plugin.gathering import gather_for_metrics
-
-        return gather_for_metrics
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

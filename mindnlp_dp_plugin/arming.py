@@ -55,6 +55,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
+    if group.world_size > 1 or config.average_over != "ranks":
         _hook_when_imported(group, config)
 
 

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
+AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -24,6 +25,14 @@ class DataParallelConfig:
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
         timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
+        trace: File for a trace of a few steps of all ranks (see ``tracing``); none is made if None.
+        check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
+            the job ends if they differ. 0 never does.
+        average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over
+            micro-steps, as MindNLP does; one process with N times the batch. ``"micro_steps"``: also divided by their
+            number, as the Hugging Face Trainer does; one process with N times the batch times the accumulation, and
+            none. ``"samples"``, ``"tokens"``: each rank's micro-step weighs as many rows, or labels that are not -100,
+            as it has; the same one process, for losses that are means over those, with uneven batches too.
 
     Raises:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
@@ -33,6 +42,9 @@ class DataParallelConfig:
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
     timeout: float = 1800
+    trace: str | None = None
+    check_replicas_every: int = 0
+    average_over: str = "ranks"
 
     def __post_init__(self):
         if self.backend not in BACKENDS:
@@ -50,6 +62,15 @@ class DataParallelConfig:
             raise DataParallelError(
                 f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0."
             )
+        every = self.check_replicas_every
+        if isinstance(every, bool) or not isinstance(every, int) or every < 0:
+            raise DataParallelError(
+                f"check_replicas_every={every!r} is not a number of optimizer steps: give 1 or more, or 0 for never."
+            )
+        if self.average_over not in AVERAGES:
+            raise DataParallelError(
+                f"average_over={self.average_over!r} is not known: choose one of {', '.join(AVERAGES)}."
+            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -62,8 +83,16 @@ class DataParallelConfig:
             DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
         """
         environ = os.environ if environ is None else environ
-        parsers = {"backend": str, "bucket_cap_mb": float, "timeout": float}
-        parsers["cpu_tuning"] = lambda text: SWITCH_WORDS[text.lower()]
+        parsers = {
+            "backend": str,
+            "bucket_cap_mb": float,
+            "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "timeout": float,
+            "trace": str,
+            "check_replicas_every": int,
+            "average_over": str,
+        }
+        numbers = {float: "a number", int: "a whole number"}
         values = {}
         for field in fields(cls):
             variable = ENVIRONMENT_PREFIX + field.name.upper()
@@ -71,6 +100,6 @@ class DataParallelConfig:
                 try:
                     values[field.name] = parsers[field.name](text)
                 except (KeyError, ValueError):
-                    kind = "a number" if parsers[field.name] is float else f"one of {', '.join(SWITCH_WORDS)}"
+                    kind = numbers.get(parsers[field.name], f"one of {', '.join(SWITCH_WORDS)}")
                     raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
         return cls(**values)

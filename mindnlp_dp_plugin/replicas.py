@@ -1,6 +1,9 @@
 """Replicas are copies: made equal before training, and checked on request."""
 
-import hashlib
+from typing import Any
+
+import numpy as np
+import xxhash
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -19,10 +22,34 @@ def make_replicas(model, collective: Collective) -> None:
     state = _state(model)
     _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
     for _, tensor in state:
+        tensor.assign_value(tensor.copy())  # on rank 0, too: it might be a view, or share its memory with another
         collective.broadcast(tensor, src=0)
 
 
-def check_replicas(model, collective: Collective | None = None) -> None:
+class SharedBuffers:
+    """Persistent buffers, such as running statistics, that every rank's own rows change: rank 0's are everybody's.
+
+    torch's DistributedDataParallel does so, too, before each forward (``broadcast_buffers``).
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
+        collective: The ranks that hold copies.
+    """
+
+    def __init__(self, model, collective: Collective):
+        self._model = model
+        self._collective = collective
+        self._names = list(_persistent_buffers(model))
+
+    def share(self) -> None:
+        """Give every rank the buffers of rank 0. To be called on all ranks; free for a model without any."""
+        if self._names:
+            buffers = dict(self._model.named_buffers())  # a forward may put others in the place of these
+            for name in self._names:
+                self._collective.broadcast(buffers[name], src=0)
+
+
+def check_replicas(model: Any, collective: Collective | None = None) -> None:
     """Raise unless all ranks hold the same parameters and buffers, to the last bit. To be called on all ranks.
 
     Args:
@@ -32,27 +59,52 @@ def check_replicas(model, collective: Collective | None = None) -> None:
     Raises:
         DataParallelError: Naming the first tensor that differs from rank 0's, and the ranks on which it does.
     """
-    collective = collective or current()
-    names, digests = zip(*((name, _digest(tensor)) for name, tensor in _state(model)))
+    _compare(_state(model), collective or current(), "Replicas differ")
+
+
+def check_parameters(model, collective: Collective, step: int) -> None:
+    """``check_replicas`` in the middle of training, without the buffers: each rank keeps statistics of its own rows.
+
+    To be called on all ranks. One digest for all parameters is compared; only if it differs, one for each.
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``.
+        collective: The ranks to compare.
+        step: The optimizer step that was just made, for the message.
+
+    Raises:
+        DataParallelError: Naming the first parameter that differs from rank 0's, and the ranks on which it does.
+    """
+    _compare(list(model.named_parameters()), collective, f"Replicas differ after step {step}")
+
+
+def _compare(state, collective, verdict):
+    digests = [_digest(tensor) for _, tensor in state]
+    if len(set(collective.all_gather_object(xxhash.xxh3_64_intdigest(np.array(digests, np.uint64))))) == 1:
+        return
     everyone = collective.all_gather_object(digests)
-    for name, of_ranks in zip(names, zip(*everyone)):
+    for (name, _), of_ranks in zip(state, zip(*everyone)):
         odd = [rank for rank, digest in enumerate(of_ranks) if digest != of_ranks[0]]
         if odd:
             raise DataParallelError(
-                f"Replicas differ: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
+                f"{verdict}: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
                 "changed it on some ranks only: look for code that depends on the rank, or on unseeded randomness."
             )
 
 
 def _state(model):
     """Parameters and persistent buffers by name, each tensor once."""
+    return [*model.named_parameters(), *_persistent_buffers(model).items()]
+
+
+def _persistent_buffers(model):
     persistent = model.state_dict().keys()
-    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name in persistent]
-    return list(model.named_parameters()) + buffers
+    return {name: buffer for name, buffer in model.named_buffers() if name in persistent}
 
 
 def _digest(tensor):
-    return hashlib.blake2b(tensor.asnumpy().tobytes(), digest_size=8).digest()
+    """64 bits of its bytes, which on CPU are not copied."""
+    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(tensor.asnumpy()).view(np.uint8))
 
 
 def _compare_structure(mine, collective):

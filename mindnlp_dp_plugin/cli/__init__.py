@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from mindnlp_dp_plugin.cli.doctor import doctor
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -17,6 +18,7 @@ def commands():
 
 
 commands.add_command(run)
+commands.add_command(doctor)
 
 
 def main() -> None:

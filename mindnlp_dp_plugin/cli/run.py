@@ -40,12 +40,25 @@ from mindnlp_dp_plugin.launch.logs import default_log_dir
     show_default=True,
     help="How often all ranks start again, from the newest checkpoint of this run, after one has failed.",
 )
+@click.option("--trace", is_flag=True, help="Leave a trace of a few steps, trace.json, among the logs.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be started.")
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
-    nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, max_restarts, dry_run, as_module, script, args
+    nproc,
+    nnodes,
+    node_rank,
+    master_addr,
+    master_port,
+    backend,
+    log_dir,
+    max_restarts,
+    trace,
+    dry_run,
+    as_module,
+    script,
+    args,
 ):
     """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
 
@@ -61,7 +74,7 @@ def run(
             "together. Start each host again by hand, with trainer.train(resume_from_checkpoint=True)."
         )
     address, port = require_master(nnodes, node_rank, master_addr, master_port)
-    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port)
+    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port, trace)
     if dry_run:
         for process in plan(job):
             click.echo(describe(process))

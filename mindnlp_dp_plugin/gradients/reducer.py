@@ -6,6 +6,9 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
+import time
+from collections.abc import Callable
+
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -25,6 +28,10 @@ class GradientReducer:
         collective: The ranks to average over.
         bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
             per parameter.
+
+    Attributes:
+        waited_seconds: How long ``finish`` has waited for all-reduces so far. Engines whose waits only queue work on
+            the device, as HCCL's, show little here.
     """
 
     def __init__(self, parameters, collective: Collective, bucket_cap_mb: float | None = None):
@@ -34,6 +41,8 @@ class GradientReducer:
         self._seen = []
         self._order_is_known = False
         self._live = False
+        self.waited_seconds = 0.0
+        self._ask_share = None
         # Backward meets the parameters roughly last to first; the first step tells the true order.
         self._build_buckets(range(len(self._parameters) - 1, -1, -1))
         self._hooks = [
@@ -46,9 +55,15 @@ class GradientReducer:
         """How many all-reduces a synchronised step takes."""
         return len(self._buckets)
 
-    def prepare(self) -> None:
-        """From now until ``finish()``, gradients go into their buckets as backward makes them."""
+    def prepare(self, share: Callable[[], float] | None = None) -> None:
+        """From now until ``finish()``, gradients go into their buckets as backward makes them.
+
+        Args:
+            share: Tells what this rank's gradients are multiplied by before they are summed; asked when the first one
+                is there. 1/world_size, which makes the sum a mean, if None.
+        """
         self._live = True
+        self._ask_share = share
 
     def finish(self) -> None:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
@@ -59,11 +74,15 @@ class GradientReducer:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
         for bucket, indices in zip(self._buckets, self._plan):
-            for index, gradient in zip(indices, bucket.gradients()):
+            began = time.perf_counter()
+            gradients = bucket.gradients()
+            self.waited_seconds += time.perf_counter() - began
+            for index, gradient in zip(indices, gradients):
                 self._parameters[index].grad = gradient
         if not self._order_is_known:
             self._learn_order()
         self._reset()
+        self._ask_share = None
 
     def close(self) -> None:
         """Take the hooks off the parameters."""
@@ -87,7 +106,9 @@ class GradientReducer:
 
     def _fill(self, index, gradient, accumulated):
         bucket_index, slot = self._place[index]
-        self._buckets[bucket_index].put(slot, gradient, accumulated)
+        if not self._seen:
+            self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
+        self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
         self._filled[index] = True
         self._missing[bucket_index] -= 1
         self._seen.append(index)

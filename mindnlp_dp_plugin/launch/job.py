@@ -1,6 +1,7 @@
 """What to start: a job as the user asked for it, made sure of, and the processes it consists of on this host."""
 
 import importlib.machinery
+import importlib.util
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ class Job:
         node_rank: Which of them this is.
         master_addr: IP address of host 0.
         master_port: Port of the scheduler there.
+        trace: Whether a trace of a few steps is left in the log directory.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         board: The private folder for what the ranks show and share, in memory; it goes with the job.
@@ -42,6 +44,7 @@ class Job:
     node_rank: int = 0
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
+    trace: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     board: Path = Path("/dev/shm")
@@ -99,7 +102,8 @@ def require_script(command: list[str]) -> None:
             raise DataParallelError(f"script {command[0]!r} does not exist: check the path (modules need -m).")
     else:
         package = command[1].partition(".")[0]
-        if importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:
+        here = importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
+        if here is None and importlib.util.find_spec(package) is None:
             raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
 
 

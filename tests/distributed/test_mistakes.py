@@ -11,6 +11,7 @@ MISTAKES = {
     "other_length": "rank 0 has 64 rows in 4 steps; rank 1 has 63 rows in 4 steps",
     "too_few_rows": "train_dataset has 15 rows in 0 steps",
     "forgotten_average": "must call self.update_gradient_by_distributed_type(model)",
+    "planted_in_training": "Replicas differ after step 4: bert.pooler.dense.weight on rank(s) 1 is not what",
     "planted_divergence": "bert.pooler.dense.weight on rank(s) 1 is not what rank 0 holds",
 }
 
@@ -44,7 +45,14 @@ def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
     [
         ("MINDNLP_DP_BUCKET_CAP_MB", "much", "MINDNLP_DP_BUCKET_CAP_MB='much' is not understood: give a number"),
         ("MINDNLP_DP_BUCKET_CAP_MB", "-1", "bucket_cap_mb=-1.0 is not a size in MB"),
+        ("MINDNLP_DP_AVERAGE_OVER", "rows", "average_over='rows' is not known: choose one of ranks, micro_steps, "),
         ("MINDNLP_DP_CPU_TUNING", "perhaps", "MINDNLP_DP_CPU_TUNING='perhaps' is not understood: give one of 1, true"),
+        (
+            "MINDNLP_DP_CHECK_REPLICAS_EVERY",
+            "2.5",
+            "_CHECK_REPLICAS_EVERY='2.5' is not understood: give a whole number",
+        ),
+        ("MINDNLP_DP_CHECK_REPLICAS_EVERY", "-1", "check_replicas_every=-1 is not a number of optimizer steps"),
     ],
 )
 def test_a_wrong_setting_is_named_before_anything_starts(tmp_path, variable, value, named):

@@ -1,5 +1,6 @@
 """The bucketed reducer gives the naive reducer's gradients, with one all-reduce a bucket."""
 
+import numpy as np
 import pytest
 
 CASES = [
@@ -36,3 +37,11 @@ def test_each_gradient_travels_once(outcomes, case):
         # The first step has buckets of its own: their order is a guess until it is known.
         assert abs(counted["num_all_reduces"] - 3 * counted["num_buckets"]) <= 2
         assert counted["num_bytes"] == 3 * counted["gradient_bytes"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
+    (ranks, _), results = outcomes
+    mean = np.mean([np.float16(60000 - 1000 * rank) for rank in range(ranks)], dtype=np.float64)
+    for result in results:
+        assert result["near_overflow"][str(accumulate)] == [float(np.float16(mean))] * 3

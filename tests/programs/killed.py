@@ -1,68 +1,87 @@
-"""Train, evaluating and saving on the way, while faults strike (see ``faults.py``).
+"""Train, evaluating and saving on the way, and end one rank by SIGKILL; started again, go on, and be killed elsewhere.
 
-    python killed.py OUTPUT MAX_STEPS [resume]
+    python killed.py OUTPUT SEED NUM_KILLS
 
-With ``resume`` it resumes by hand where an earlier run was killed. ``OUTPUT/end.rank<r>.json`` tells what a run that
-came to its end ended with.
+The first NUM_KILLS starts are killed, each at a moment drawn from SEED: while a rank makes a step, saves or evaluates.
+``OUTPUT/kill-<n>.json`` tells where the n-th struck. A phase that was over too soon is no hit: the next one of its kind
+is aimed at. The last start comes to its end, trains once more without a stop, and leaves what both ended with in
+``OUTPUT/end.rank<r>.json``.
 """
 
-import hashlib
 import json
+import os
+import random
+import signal
 import sys
+import threading
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import mindspore
-from mindnlp.engine import Trainer, TrainingArguments
+from mindnlp.engine import TrainingArguments
 from mindnlp.engine.utils import get_last_checkpoint
 
 import mindnlp_dp_plugin as dp
-from mindnlp_dp_plugin import collectives
-from tests.programs.faults import RESTART, comes_to
-from tests.programs.resume_scenarios import shuffled
+from tests.programs.resume_scenarios import RemembersTheLast, digest_of, shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
-OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
+OUTPUT, SEED, NUM_KILLS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+LONGEST_DELAY = {"step": 0.04, "save": 0.012, "evaluation": 0.02}  # seconds, about as long as each takes
 
 
-class Mortal(Trainer):
+class Kill:
+    """The moment: how often the rank enters the phase until then, and how long it is in it."""
+
+    def __init__(self, number):
+        phases = sorted(LONGEST_DELAY) * (NUM_KILLS // len(LONGEST_DELAY) + 1)
+        random.Random(SEED).shuffle(phases)
+        chance = random.Random(SEED + number)
+        self.number, self.phase, self.rank = number, phases[number], chance.randrange(dp.get_world_size())
+        self.entries_before = chance.randrange(2)
+        self.delay = chance.uniform(0, LONGEST_DELAY[self.phase])
+
+    @contextmanager
+    def threatens(self, phase, step):
+        if (phase, dp.get_rank()) != (self.phase, self.rank):
+            yield
+        elif self.entries_before:
+            self.entries_before -= 1
+            yield
+        else:
+            timer = threading.Timer(self.delay, self.strike, [step])
+            timer.start()
+            yield
+            timer.cancel()
+            self.delay /= 2  # it was over too soon
+
+    def strike(self, step):
+        where = {"phase": self.phase, "step": step, "rank": self.rank, "delay": self.delay}
+        (OUTPUT / f"kill-{self.number}.json").write_text(json.dumps(where))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mortal(RemembersTheLast):
+    def _in_danger(self, phase):
+        return self.kill.threatens(phase, self.state.global_step) if self.kill else nullcontext()
+
     def training_step(self, *arguments):
-        comes_to("backward", self.state.global_step)
-        return super().training_step(*arguments)
+        with self._in_danger("step"):
+            return super().training_step(*arguments)
 
     def _save_checkpoint(self, *arguments, **keywords):
-        comes_to("save", self.state.global_step)
-        super()._save_checkpoint(*arguments, **keywords)
+        with self._in_danger("save"):
+            super()._save_checkpoint(*arguments, **keywords)
 
     def evaluate(self, *arguments, **keywords):
-        comes_to("evaluation", self.state.global_step)
-        return super().evaluate(*arguments, **keywords)
-
-    def _load_best_model(self):
-        self.digest_of_last = digest_of(self.model)
-        super()._load_best_model()
+        with self._in_danger("evaluation"):
+            return super().evaluate(*arguments, **keywords)
 
 
-def digest_of(model):
-    return hashlib.sha256(b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())).hexdigest()
-
-
-def announce(group, name, step):
-    """Let a collective of the group be a moment, too."""
-    collective = getattr(group, name)
-
-    def announced(*arguments, **keywords):
-        comes_to(name, step())
-        return collective(*arguments, **keywords)
-
-    setattr(group, name, announced)
-
-
-def main():
-    folder = OUTPUT / "trainer"
+def train(folder, kill):
     folder.mkdir(exist_ok=True)
     arguments = TrainingArguments(
         output_dir=str(folder),
-        max_steps=MAX_STEPS,
+        max_steps=20,
         gradient_accumulation_steps=2,
         evaluation_strategy="steps",
         eval_steps=1,
@@ -75,23 +94,27 @@ def main():
         logging_steps=2,
         disable_tqdm=True,
     )
-    by_hand = "resume" in sys.argv and get_last_checkpoint(folder) is not None
-    model = tiny_model(seed=4 if by_hand or RESTART != "0" and get_last_checkpoint(folder) else 3)
+    is_resumed = get_last_checkpoint(folder) is not None
+    model = tiny_model(seed=4 if is_resumed else 3)
     trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
-    group = collectives.current()
-    announce(group, "broadcast", lambda: 0)
-    announce(group, "all_reduce", lambda: trainer.state.global_step)
-    trainer.train(resume_from_checkpoint=by_hand)
+    trainer.kill = kill
+    trainer.train(resume_from_checkpoint=is_resumed)
     dp.check_replicas(model)
-    ended_with = {
+    return {
         "last": trainer.digest_of_last,
         "best": digest_of(model),
         "best_checkpoint": Path(trainer.state.best_model_checkpoint).name,
         "log": [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry],
         "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
+        "left": sorted(path.name for path in folder.iterdir()),
     }
-    (OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(ended_with))
-    comes_to("exit")
+
+
+def main():
+    number = len(list(OUTPUT.glob("kill-*.json")))
+    ends = {"killed": train(OUTPUT / "killed", Kill(number) if number < NUM_KILLS else None)}
+    ends["never_killed"] = train(OUTPUT / "never_killed", kill=None)
+    (OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(ends))
 
 
 main()

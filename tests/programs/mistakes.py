@@ -58,18 +58,34 @@ def raises_on_rank_1():
     tiny_trainer(OUTPUT, callbacks=[Raise()]).train()
 
 
+def plant(model):
+    """Change one weight on rank 1, by as little as can be."""
+    weight = model.bert.pooler.dense.weight
+    if RANK == 1:
+        values = weight.asnumpy().copy()
+        values[3, 4] = np.nextafter(values[3, 4], np.float32(9))
+        ops.assign(weight, mindspore.Tensor(values))
+
+
 def planted_divergence():
     class Plant(TrainerCallback):
         def on_train_end(self, args, state, control, model=None, **kwargs):
-            weight = model.bert.pooler.dense.weight
-            if RANK == 1:
-                values = weight.asnumpy().copy()
-                values[3, 4] = np.nextafter(values[3, 4], np.float32(9))
-                ops.assign(weight, mindspore.Tensor(values))
+            plant(model)
 
     trainer = tiny_trainer(OUTPUT, callbacks=[Plant()])
     trainer.train()
     dp.check_replicas(trainer.model)
+
+
+def planted_in_training():
+    class Plant(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            if state.global_step == 3:
+                plant(model)
+
+    dp.install(dp.DataParallelConfig(check_replicas_every=2))
+    # At a rate of 0 the optimizer leaves the weights alone: what differs is what was planted.
+    tiny_trainer(OUTPUT, callbacks=[Plant()], max_steps=9, learning_rate=0.0).train()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from mindnlp.core.autograd import value_and_grad
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
+from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer, WeightedMean
 from mindnlp_dp_plugin.replicas import make_replicas
 
 GROUP = collectives.current()
@@ -106,6 +106,22 @@ def run(model_type, cap_mb, accumulate, prepare):
     }
 
 
+def run_near_overflow(accumulate):
+    """float16 gradients whose sum over ranks, or over micro-steps, no float16 can hold: the mean of them."""
+    parameter = nn.Parameter(ops.zeros(3).astype(mindspore.float16))
+    reducer, mean = GradientReducer([parameter], GROUP), WeightedMean([parameter], GROUP, accumulate, False)
+    slope = mindspore.Tensor(60000 - 1000 * GROUP.rank, mindspore.float16)
+    step = value_and_grad(lambda weight: (parameter * slope * weight).astype(mindspore.float32).sum(), (parameter,))
+    for micro_step in range(accumulate):
+        weight = mindspore.Tensor(mean.weigh(1), mindspore.float16)
+        if micro_step == accumulate - 1:
+            reducer.prepare(mean.sum_counts())
+        step(weight)
+    reducer.finish()
+    reducer.close()
+    return parameter.grad.asnumpy().tolist()
+
+
 CASES = {
     "one_bucket": (Bert, 25, 1, True),
     "many_buckets": (Bert, 0.01, 1, True),
@@ -119,4 +135,6 @@ CASES = {
 
 def run_cases():
     """For each case, how far the two are apart in each step, and what was sent."""
-    return {name: run(*case) for name, case in CASES.items()}
+    outcome = {name: run(*case) for name, case in CASES.items()}
+    outcome["near_overflow"] = {accumulate: run_near_overflow(accumulate) for accumulate in (1, 4)}
+    return outcome
