@@ -104,7 +104,7 @@ class WatchedWork(Work):
         self._noted = noted
 
     def progress(self):
-        self._work.progress()
+        return self._work.progress()
 
     def wait(self):
         self._wait(self._noted, self._work.wait)
