@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -89,7 +90,8 @@ def kill(home, number, chance):
         fault = f"{moment}:{step}:{rank}:{way}:{delay:.5f}"
         before = traces()
         finished, seconds = run_job(output, engine, fault, newest + STEPS_PER_JOB)
-        if (output / "struck_0").exists():
+        # At the exit an exception may come when the script has ended, and nobody minds.
+        if (output / "struck_0").exists() and (finished.returncode or moment != "exit"):
             break
     problems = []
     if finished.returncode != EXIT_CODES[way]:
@@ -138,11 +140,23 @@ def unusable(folder):
 
 
 def traces():
-    """What jobs may leave in shared memory and in the folder for temporary files."""
-    left = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
-    return left | {
-        str(path) for pattern in ("ompi.*", "prte.*", "pmix*") for path in Path(tempfile.gettempdir()).glob(pattern)
-    }
+    """What jobs may leave in shared memory and in the folder for temporary files, and that nobody uses."""
+    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-*")
+    sessions = (Path(tempfile.gettempdir()).glob(pattern) for pattern in patterns)
+    found = {str(path) for paths in (Path("/dev/shm").iterdir(), *sessions) for path in paths}
+    return {path for path in found if not is_used(path)}
+
+
+def is_used(path):
+    """Whether a process has it in memory, or made it and lives: other jobs on this machine are none of ours."""
+    maker = path.rpartition(".")[2]
+    if maker.isdigit() and psutil.pid_exists(int(maker)):
+        return True
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            if path in maps.read_text():
+                return True
+    return False
 
 
 def processes_of(home):

@@ -62,7 +62,10 @@ class Watched(Collective):
     def all_reduce(self, buffer):
         self._number += 1
         noted = (self._number, ALL_REDUCE, buffer.size)
-        return WatchedWork(self._wait(noted, self._engine.all_reduce, buffer), self._wait, noted)
+        start = self._engine.all_reduce
+        # MPI starts without waiting. On CPU MindSpore's operators run when called, so there starting may be the wait.
+        work = start(buffer) if self.on_host else self._wait(noted, start, buffer)
+        return WatchedWork(work, self._wait, noted)
 
     def broadcast(self, tensor, src=0):
         self._number += 1
