@@ -202,10 +202,8 @@ def how_it_ended(output):
 
 def summary(kills, interrupted):
     struck = [kill for kill in kills if kill["seconds"] is not None]
-    lines = [
-        f"{len(struck)} of {len(kills)} kills struck; {sum(not kill['problems'] for kill in kills)} clean ends.",
-        "",
-    ]
+    num_clean = sum(not kill["problems"] for kill in kills)
+    lines = [f"{len(struck)} of {len(kills)} kills struck; {num_clean} clean ends.\n"]
     lines += ["| moment | engine | kills | clean | median s | longest s |", "| --- | --- | --- | --- | --- | --- |"]
     for (moment, engine), number in Counter((kill["fault"].split(":")[0], kill["engine"]) for kill in struck).items():
         of_kind = [kill for kill in struck if (kill["fault"].split(":")[0], kill["engine"]) == (moment, engine)]
