@@ -10,6 +10,8 @@ from pathlib import Path
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import ports
 
+COMMAND_LINE = "MINDNLP_DP_COMMAND"  # tells a script what the user typed
+
 
 @dataclass(frozen=True)
 class Job:
