@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import datasets
+from sklearn.model_selection import train_test_split
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.columns import Columns, find_columns
@@ -133,8 +134,6 @@ def _split_off_dev(train, label_names, seed):
             f"class {label_names[number]!r} has one row only, and there is no dev split: add rows of it, or give a "
             "folder with train and dev files."
         )
-    typed = train.cast_column("label", datasets.ClassLabel(names=label_names))
     size = max(len(label_names), round(DEV_SHARE * len(train)))
-    halves = typed.train_test_split(test_size=size, stratify_by_column="label", seed=seed)
-    plain = {name: half.cast_column("label", datasets.Value("int64")) for name, half in halves.items()}
-    return {"rest": plain["train"], "dev": plain["test"]}
+    rest, dev = train_test_split(range(len(train)), test_size=size, stratify=train["label"], random_state=seed)
+    return {"rest": train.select(rest), "dev": train.select(dev)}
