@@ -66,8 +66,9 @@ def merge_lora(model):
     plain = model.get_base_model()
     for name, module in list(plain.named_modules()):
         if isinstance(module, LoraLayer):
-            module.merge()
             trained = module.get_base_layer()
+            for adapter in module.active_adapters:
+                trained.weight.assign_value(trained.weight + module.get_delta_weight(adapter))
         elif isinstance(module, ModulesToSaveWrapper):
             trained = module.modules_to_save[module.active_adapter]
         else:
