@@ -74,7 +74,7 @@ class _BadLine(ValueError):
 
 def _read_csv(path, **options):
     # All as text and nothing as missing: labels such as 01 or None stay what they are.
-    frame = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", **options)
+    frame = pandas.read_csv(path, dtype=str, keep_default_na=False, **options)
     return _from_columns({str(name): frame[name].tolist() for name in frame.columns})
 
 

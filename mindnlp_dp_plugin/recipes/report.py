@@ -83,7 +83,7 @@ def _draw_curves(curves):
         if tag == "train/loss" and "eval/loss" in curves:
             axes.plot(*zip(*curves["eval/loss"]), "o", label="dev")
             axes.legend()
-        axes.set(title=title, xlabel="optimizer step")
+        axes.set(title=title, xlabel="optimizer step", ylim=(0, None))
         axes.grid(alpha=0.3)
     return _svg(figure)
 

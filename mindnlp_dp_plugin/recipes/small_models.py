@@ -1,9 +1,11 @@
 """Models small enough to train from nothing on a CPU, with a tokenizer learnt from the texts they are to read."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = 4000
 SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 
@@ -54,7 +56,7 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
 
 
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
-    """The same with a BERT, and a WordPiece tokenizer that takes each Chinese character for a word, as BERT's does.
+    """The same with a BERT, and a WordPiece vocabulary of frequent words and of single characters for all others.
 
     To be called on one rank.
 
@@ -65,15 +67,10 @@ def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, m
         max_length: The longest text in tokens.
     """
     from mindnlp.transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
-    from tokenizers import BertWordPieceTokenizer
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    pieces = BertWordPieceTokenizer(lowercase=True)
-    pieces.train_from_iterator(
-        texts, vocab_size=VOCABULARY, limit_alphabet=VOCABULARY // 2, min_frequency=2, show_progress=False
-    )
-    pieces.save_model(str(folder))
+    (folder / "vocab.txt").write_text("\n".join(_word_pieces(texts)) + "\n", encoding="utf-8")
     tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
     tokenizer.save_pretrained(str(folder))
     config = BertConfig(
@@ -84,6 +81,19 @@ def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, m
         **SIZE,
     )
     BertForSequenceClassification(config).save_pretrained(str(folder))
+
+
+def _word_pieces(texts):
+    """The vocabulary, the same for the same texts, which that of ``tokenizers``' own WordPiece trainer is not."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    characters = Counter(character for word in words for character in word)
+    kept = [character for character, _ in characters.most_common(VOCABULARY // 2)]
+    pieces = [*BERT_SPECIAL_TOKENS, *kept, *(f"##{character}" for character in kept if character.isalnum())]
+    whole = [word for word, count in words.most_common() if count > 1 and len(word) > 1]
+    return pieces + whole[: max(0, VOCABULARY - len(pieces))]
 
 
 SAVERS = {"roberta": save_small_roberta, "bert": save_small_bert}

@@ -67,10 +67,12 @@ def test_bert_on_a_csv_of_ones_own_then_resumed(tmp_path):
     run_example(tmp_path, "bert_imdb", *options, "--epochs", 1, backend="mccl")
     results = check_run_folder(tmp_path / "out", ["dev"])
     assert json.loads((tmp_path / "out" / "model" / "config.json").read_text())["model_type"] == "bert"
-    first = results["history"]
+    first, tokenizer = results["history"], tmp_path / "out" / "model" / "tokenizer.json"
+    learnt = tokenizer.read_text()
     run_example(tmp_path, "bert_imdb", *options, "--epochs", 3, "--resume")
     history = check_run_folder(tmp_path / "out", ["dev"])["history"]
     assert history[: len(first) - 1] == first[:-1], "the first epoch is not trained again"
+    assert tokenizer.read_text() == learnt, "the embeddings of the checkpoint belong to this vocabulary"
     assert [entry["epoch"] for entry in history if "eval_accuracy" in entry] == [1, 2, 3]
 
 

@@ -15,7 +15,8 @@ WEIGHTS, TOKENIZER = "model.safetensors", "vocab.txt"
 def refused(tmp_path, monkeypatch, capfd):
     """The one line with which a recipe is refused."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
     def refused(*options, recipe="classification", nproc=2):
         words = ["mindnlp-dp", "recipe", recipe, "--nproc", nproc, "--log-dir", "logs", *options]

@@ -69,6 +69,9 @@ def test_small_models_read_english_and_chinese(tmp_path, save):
 
     texts = generate_reviews(200)["text"] + CHINESE
     save(tmp_path, texts, num_labels=3)
+    save(tmp_path / "again", texts, num_labels=3)
+    vocabularies = [(folder / "tokenizer.json").read_text() for folder in (tmp_path, tmp_path / "again")]
+    assert vocabularies[0] == vocabularies[1], "a resumed run makes it once more"
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path))
     for text in (texts[0], CHINESE[0]):
         tokens = tokenizer(text)["input_ids"]
