@@ -7,7 +7,7 @@ N times the batch would. Started alone, the plugin changes nothing but what lets
 
 from importlib import import_module
 
-from mindnlp_dp_plugin.arming import install, is_rank_or_alone, uninstall
+from mindnlp_dp_plugin.arming import install, is_armed_by_import, uninstall
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.logging import get_logger
@@ -64,5 +64,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if is_rank_or_alone():
+if is_armed_by_import():
     install()

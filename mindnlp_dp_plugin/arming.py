@@ -8,7 +8,7 @@ import wrapt
 
 from mindnlp_dp_plugin import collectives, compat
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.launch.identity import detect
+from mindnlp_dp_plugin.launch.identity import Identity, detect
 from mindnlp_dp_plugin.patching import Replacements
 
 STOCK_SWITCH = "MULTI_NPU"
@@ -21,18 +21,16 @@ _replacements = Replacements()
 _on_trainer_import = None
 
 
-def is_rank_or_alone() -> bool:
-    """Whether importing the package is to arm this process.
-
-    Not the command line, not a rank that has yet to be pinned, and not a child process of a rank.
-    """
+def is_armed_by_import() -> bool:
+    """Whether importing the package arms this process: not the command line, nor a rank that has yet to be pinned."""
     is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
-    is_child = os.environ.get(JOINED, str(os.getpid())) != str(os.getpid())
-    return not (is_command or is_child or DEFERRED in os.environ)
+    return not (is_command or DEFERRED in os.environ)
 
 
 def install(config: DataParallelConfig | None = None) -> None:
     """Join the other ranks and hook MindNLP's Trainer, now or when it is imported. To be called on all ranks.
+
+    A child process of a rank, which inherits its environment, is alone.
 
     Importing ``mindnlp_dp_plugin`` calls it once; call it again to train by another configuration. On Ascend it must
     come before the first tensor.
@@ -45,7 +43,8 @@ def install(config: DataParallelConfig | None = None) -> None:
     """
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
-    identity = detect()
+    is_child_of_rank = os.environ.get(JOINED, str(os.getpid())) != str(os.getpid())
+    identity = Identity() if is_child_of_rank else detect()
     if identity.is_scheduler:
         _serve_as_scheduler()
     compat.check_mindnlp()
@@ -56,6 +55,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
+    if group.world_size > 1 or config.average_over != "ranks":
         _hook_when_imported(group, config)
 
 

@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
+AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -24,6 +25,11 @@ class DataParallelConfig:
             Never done on Ascend.
         check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
             the job ends if they differ. 0 never does.
+        average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over
+            micro-steps, as MindNLP does; one process with N times the batch. ``"micro_steps"``: also divided by their
+            number, as the Hugging Face Trainer does; one process with N times the batch times the accumulation, and
+            none. ``"samples"``, ``"tokens"``: each rank's micro-step weighs as many rows, or labels that are not -100,
+            as it has; the same one process, for losses that are means over those, with uneven batches too.
 
     Raises:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
@@ -33,6 +39,7 @@ class DataParallelConfig:
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
     check_replicas_every: int = 0
+    average_over: str = "ranks"
 
     def __post_init__(self):
         if self.backend not in BACKENDS:
@@ -49,6 +56,10 @@ class DataParallelConfig:
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise DataParallelError(
                 f"check_replicas_every={every!r} is not a number of optimizer steps: give 1 or more, or 0 for never."
+            )
+        if self.average_over not in AVERAGES:
+            raise DataParallelError(
+                f"average_over={self.average_over!r} is not known: choose one of {', '.join(AVERAGES)}."
             )
 
     @classmethod
@@ -67,6 +78,7 @@ class DataParallelConfig:
             "bucket_cap_mb": float,
             "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
             "check_replicas_every": int,
+            "average_over": str,
         }
         numbers = {float: "a number", int: "a whole number"}
         values = {}

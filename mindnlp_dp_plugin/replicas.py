@@ -20,7 +20,31 @@ def make_replicas(model, collective: Collective) -> None:
     state = _state(model)
     _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
     for _, tensor in state:
+        tensor.assign_value(tensor.copy())  # on rank 0, too: it might be a view, or share its memory with another
         collective.broadcast(tensor, src=0)
+
+
+class SharedBuffers:
+    """Persistent buffers, such as running statistics, that every rank's own rows change: rank 0's are everybody's.
+
+    torch's DistributedDataParallel does so, too, before each forward (``broadcast_buffers``).
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
+        collective: The ranks that hold copies.
+    """
+
+    def __init__(self, model, collective: Collective):
+        self._model = model
+        self._collective = collective
+        self._names = list(_persistent_buffers(model))
+
+    def share(self) -> None:
+        """Give every rank the buffers of rank 0. To be called on all ranks; free for a model without any."""
+        if self._names:
+            buffers = dict(self._model.named_buffers())  # a forward may put others in the place of these
+            for name in self._names:
+                self._collective.broadcast(buffers[name], src=0)
 
 
 def check_replicas(model, collective: Collective | None = None) -> None:
@@ -68,9 +92,12 @@ def _compare(state, collective, verdict):
 
 def _state(model):
     """Parameters and persistent buffers by name, each tensor once."""
+    return [*model.named_parameters(), *_persistent_buffers(model).items()]
+
+
+def _persistent_buffers(model):
     persistent = model.state_dict().keys()
-    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name in persistent]
-    return list(model.named_parameters()) + buffers
+    return {name: buffer for name, buffer in model.named_buffers() if name in persistent}
 
 
 def _digest(tensor):

@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 def run(command, timeout=300, env=None, cwd=None):
     """Run a command to its end and return the finished process; its whole process tree is gone afterwards.
 
-    Its standard input is empty, and of the variables of a job around the tests it sees none.
+    Its standard input is empty.
     """
     process = subprocess.Popen(
         [str(word) for word in command],

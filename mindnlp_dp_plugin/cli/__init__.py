@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from mindnlp_dp_plugin.cli.doctor import doctor
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -21,6 +22,7 @@ def commands():
 
 
 commands.add_command(run)
+commands.add_command(doctor)
 commands.add_command(recipe)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import types
+from pathlib import Path
 
 from mindnlp_dp_plugin.compat.patch import patch
 
@@ -39,6 +40,41 @@ def empty_through_constructor(creation):
 )
 def parameter_without_gradient(parameter):
     parameter.Parameter.grad = None
+
+
+@patch(
+    module="mindnlp.core.nn.parameter",
+    bridges="LoRA with modules_to_save: a deep copy of a parameter shares its memory, and is trained with it",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.nn.Parameter.__deepcopy__ copies",
+)
+def deep_copies_of_parameters(parameter):
+    stock = parameter.Parameter.__deepcopy__
+
+    def deepcopy(self, memo):
+        copied = stock(self, memo)
+        copied.assign_value(self.copy())
+        return copied
+
+    parameter.Parameter.__deepcopy__ = deepcopy
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="masked language models: the output's bias is left a view of itself, which no optimizer can write to",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel._tie_or_clone_weights assigns no slice to the bias",
+)
+def tied_output_bias(modeling_utils):
+    stock = modeling_utils.PreTrainedModel._tie_or_clone_weights
+
+    def tie_or_clone_weights(self, output_embeddings, input_embeddings):
+        stock(self, output_embeddings, input_embeddings)
+        bias = getattr(output_embeddings, "bias", None)
+        if bias is not None:
+            bias.assign_value(bias.copy())
+
+    modeling_utils.PreTrainedModel._tie_or_clone_weights = tie_or_clone_weights
 
 
 @patch(
@@ -133,3 +169,72 @@ def new_full_on_cpu(mindspore):
 )
 def inputs_for_metrics(trainer_base):
     trainer_base.Trainer._prepare_input = lambda self, data: data
+
+
+@patch(
+    module="mindnlp.core.nn.utils",
+    bridges="training LoRA: clip_grad_norm_ assigns to gradients in place, which MindSpore refuses where one is a view",
+    needed_from="2.8",
+    obsolete_when="MindSpore's Assign takes a view, or hands out gradients that are none",
+)
+def clipping_of_views(utils):
+    stock = utils.clip_grad_norm_
+
+    def clip_grad_norm_(parameters, *args, **kwargs):
+        parameters = list(parameters)
+        for parameter in parameters:
+            if parameter.grad is not None and not parameter.grad.is_contiguous():
+                parameter.grad = parameter.grad.contiguous()
+        return stock(parameters, *args, **kwargs)
+
+    utils.clip_grad_norm_ = clip_grad_norm_
+
+
+@patch(
+    module="mindnlp.peft.utils.save_and_load",
+    bridges="PeftModel.save_pretrained: it writes str(dtype) into the file, and load_checkpoint no longer knows that",
+    needed_from="2.7",
+    obsolete_when="mindnlp.peft saves adapters through mindspore.save_checkpoint",
+)
+def dtypes_of_saved_adapters(save_and_load):
+    from mindspore.train.serialization import tensor_to_ms_type
+
+    stock = save_and_load.get_data_list
+    names = {str(dtype): name for name, dtype in tensor_to_ms_type.items()}
+
+    def get_data_list(param_dict):
+        return {key: [shape, names[dtype], values] for key, (shape, dtype, values) in stock(param_dict).items()}
+
+    save_and_load.get_data_list = get_data_list
+
+
+@patch(
+    module="mindnlp.engine.trainer.base",
+    bridges="resuming from an adapter: the Trainer looks for adapter_model.bin, mindnlp.peft writes adapter_model.ckpt",
+    needed_from="2.7",
+    obsolete_when="mindnlp.engine.Trainer loads what PeftModel.save_pretrained wrote",
+)
+def adapters_in_checkpoints(trainer_base):
+    from mindnlp.peft import PeftModel
+    from mindnlp.peft.utils import WEIGHTS_NAME
+
+    trainer = trainer_base.Trainer
+    stock_load, stock_load_best = trainer._load_from_checkpoint, trainer._load_best_model
+
+    def load_adapters(model, folder):
+        """Whether there were any."""
+        if not (isinstance(model, PeftModel) and any(Path(folder).rglob(WEIGHTS_NAME))):
+            return False
+        for name in model.peft_config:
+            model.load_adapter(str(folder if name == "default" else Path(folder, name)), name, is_trainable=True)
+        return True
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        if not load_adapters(self.model if model is None else model, resume_from_checkpoint):
+            stock_load(self, resume_from_checkpoint, model)
+
+    def _load_best_model(self):
+        if not load_adapters(self.model, self.state.best_model_checkpoint):
+            stock_load_best(self)
+
+    trainer._load_from_checkpoint, trainer._load_best_model = _load_from_checkpoint, _load_best_model

@@ -1,6 +1,7 @@
-"""Averaging gradients over the ranks: buckets, the reducer that overlaps with backward, and its slow oracle."""
+"""Averaging gradients over the ranks: buckets, the reducer that overlaps with backward, its slow oracle, weights."""
 
 from mindnlp_dp_plugin.gradients.naive import NaiveReducer
 from mindnlp_dp_plugin.gradients.reducer import GradientReducer
+from mindnlp_dp_plugin.gradients.weighting import WeightedMean
 
-__all__ = ["GradientReducer", "NaiveReducer"]
+__all__ = ["GradientReducer", "NaiveReducer", "WeightedMean"]

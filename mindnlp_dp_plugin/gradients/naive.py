@@ -24,7 +24,7 @@ class NaiveReducer:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
         for parameter in self._parameters:
             bucket = self._bucket_type([parameter], self._collective)
-            bucket.put(0, parameter.grad, None)
+            bucket.put(0, parameter.grad, None, 1 / self._collective.world_size)
             bucket.start().wait()
             parameter.grad = bucket.gradients()[0]
 

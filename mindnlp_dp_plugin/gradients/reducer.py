@@ -7,6 +7,7 @@ order on every rank, whatever order gradients appear in, so all ranks always sta
 """
 
 import time
+from collections.abc import Callable
 
 import mindspore
 
@@ -41,6 +42,7 @@ class GradientReducer:
         self._order_is_known = False
         self._live = False
         self.waited_seconds = 0.0
+        self._ask_share = None
         # Backward meets the parameters roughly last to first; the first step tells the true order.
         self._build_buckets(range(len(self._parameters) - 1, -1, -1))
         self._hooks = [
@@ -53,9 +55,15 @@ class GradientReducer:
         """How many all-reduces a synchronised step takes."""
         return len(self._buckets)
 
-    def prepare(self) -> None:
-        """From now until ``finish()``, gradients go into their buckets as backward makes them."""
+    def prepare(self, share: Callable[[], float] | None = None) -> None:
+        """From now until ``finish()``, gradients go into their buckets as backward makes them.
+
+        Args:
+            share: Tells what this rank's gradients are multiplied by before they are summed; asked when the first one
+                is there. 1/world_size, which makes the sum a mean, if None.
+        """
         self._live = True
+        self._ask_share = share
 
     def finish(self) -> None:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
@@ -74,6 +82,7 @@ class GradientReducer:
         if not self._order_is_known:
             self._learn_order()
         self._reset()
+        self._ask_share = None
 
     def close(self) -> None:
         """Take the hooks off the parameters."""
@@ -97,7 +106,9 @@ class GradientReducer:
 
     def _fill(self, index, gradient, accumulated):
         bucket_index, slot = self._place[index]
-        self._buckets[bucket_index].put(slot, gradient, accumulated)
+        if not self._seen:
+            self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
+        self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
         self._filled[index] = True
         self._missing[bucket_index] -= 1
         self._seen.append(index)

@@ -1,6 +1,7 @@
 """What to start: a job as the user asked for it, made sure of, and the processes it consists of on this host."""
 
 import importlib.machinery
+import importlib.util
 import os
 import signal
 import sys
@@ -85,7 +86,8 @@ def require_script(command: list[str]) -> None:
             raise DataParallelError(f"script {command[0]!r} does not exist: check the path (modules need -m).")
     else:
         package = command[1].partition(".")[0]
-        if importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:
+        here = importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
+        if here is None and importlib.util.find_spec(package) is None:
             raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
 
 

@@ -8,7 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from mindnlp_dp_plugin.arming import DEFERRED
+from mindnlp_dp_plugin.arming import DEFERRED, JOINED
 from mindnlp_dp_plugin.launch import cpu
 from mindnlp_dp_plugin.launch.failures import format_error, write_record
 from mindnlp_dp_plugin.launch.hardware import allowed_cores
@@ -45,7 +45,8 @@ def arm(identity) -> None:
     tuned = cpu.is_wanted(os.environ)
     if tuned:
         cpu.pin(identity, allowed_cores(), os.environ)
-    os.environ.pop(DEFERRED, None)
+    for inherited in (DEFERRED, JOINED):
+        os.environ.pop(inherited, None)
     import mindnlp_dp_plugin
 
     mindnlp_dp_plugin.install()

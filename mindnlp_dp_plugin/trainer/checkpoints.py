@@ -1,7 +1,8 @@
 """Checkpoint folders: written whole or not at all, and looked over before they are read.
 
 A checkpoint is written under ``incomplete-...`` beside its final name, brought to the disk, then renamed; it leaves by
-the same way. So whatever is called ``checkpoint-N`` is whole, whenever the job was killed.
+the same way. So whatever is called ``checkpoint-N`` is whole, whenever the job was killed. One that another of the same
+step replaces is called ``replaced-...`` until the other has its name.
 """
 
 import json
@@ -17,6 +18,7 @@ RECORD = "data_parallel.json"
 STATE = "trainer_state.json"
 FORMAT = 1
 INCOMPLETE = "incomplete-"
+REPLACED = "replaced-"
 
 
 def scratch_folder(home: str | Path) -> Path:
@@ -24,8 +26,19 @@ def scratch_folder(home: str | Path) -> Path:
     return Path(home, INCOMPLETE + "checkpoint")
 
 
+def recover(home: str | Path) -> None:
+    """Give checkpoints their names back that were about to be replaced when the job was killed."""
+    for replaced in Path(home).glob(REPLACED + "*"):
+        target = replaced.with_name(replaced.name.removeprefix(REPLACED))
+        if target.exists():
+            remove(replaced)
+        else:
+            replaced.rename(target)
+
+
 def clear_leftovers(home: str | Path) -> None:
     """Remove what interrupted saves and removals left in ``home``."""
+    recover(home)
     for leftover in Path(home).glob(INCOMPLETE + "*"):
         shutil.rmtree(leftover)
 
@@ -46,7 +59,7 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
         _bring_to_disk(path)
     target = Path(home, written.name)
     if target.exists():
-        remove(target)
+        target.rename(target.with_name(REPLACED + target.name))
     written.rename(target)
     clear_leftovers(home)
     _bring_to_disk(target.parent)

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import mindspore
 import numpy as np
 from mindnlp.core.autograd import no_grad
 from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
@@ -11,6 +10,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, deal_for_evaluation
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gathering import concatenate, to_numpy
+from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
 
 
 class ScoredBatch(NamedTuple):
@@ -62,8 +62,9 @@ def evaluate_together(
 def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -> list[ScoredBatch]:
     """This rank's batches, on the host."""
     args, model = trainer.args, trainer.model
-    if not trainer.is_in_train and (args.fp16_full_eval or args.bf16_full_eval):
-        model = model.to(dtype=mindspore.float16 if args.fp16_full_eval else mindspore.bfloat16)
+    dtype = None if trainer.is_in_train else dtype_of_evaluation(args)
+    if dtype is not None:
+        model = model.to(dtype=dtype)
     model.set_train(False)
     trainer.callback_handler.eval_dataset = share
 

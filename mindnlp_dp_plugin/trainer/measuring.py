@@ -83,7 +83,7 @@ class Meter(Stopwatch):
         Args:
             global_batch: Rows of an optimizer step over all ranks.
         """
-        seconds = self.seconds
+        seconds = self._left_training - self._zero  # what came after the last step is no training
         self.gather_waits()
         memory = self._collective.all_gather_object(peak_memory())
         world_size, num_steps = self._collective.world_size, self.num_steps
@@ -108,5 +108,6 @@ def peak_memory() -> int:
 
 
 def is_wanted(args) -> bool:
-    """Whether the summary is to be shown: on rank 0, unless ``log_level`` is above warning."""
-    return args.process_index == 0 and args.get_process_log_level() <= logging.WARNING
+    """Whether this process is to show the summary: rank 0 of several, unless ``log_level`` is above warning."""
+    leads = args.world_size > 1 and args.process_index == 0
+    return leads and args.get_process_log_level() <= logging.WARNING

@@ -12,10 +12,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.logging import get_logger
 from mindnlp_dp_plugin.trainer import checkpoints
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ class Resumption:
             dataset: This rank's share of the training data.
             settings: What decides which rows make a step; as ``settings_of`` returns it.
             args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
-                ends with the epoch it would have ended with.
+                ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
+                ``gradient_accumulation_steps`` is set so that training steps where it would have.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint.
@@ -73,12 +71,9 @@ class Resumption:
         if changed and args.max_steps <= 0:
             epochs_left = max(args.num_train_epochs - self.position.epoch, 0)
             args.max_steps = self.state["global_step"] + math.ceil(epochs_left * _updates_per_epoch(dataset, args))
-        if 1 < args.gradient_accumulation_steps >= (dataset.num_steps or math.inf):
-            logger.warning(
-                "An epoch of %d steps is no longer than gradient_accumulation_steps=%d: the resumed run may step at "
-                "other rows than one that was never stopped.",
-                dataset.num_steps,
-                args.gradient_accumulation_steps,
+        if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
+            args.gradient_accumulation_steps = AccumulationGoesOn(
+                args.gradient_accumulation_steps, self.position, dataset.num_steps
             )
         dataset.start_at(self.position.epoch, self.position.micro_steps_in_epoch)
 
@@ -103,6 +98,31 @@ class Resumption:
             f"of epoch {self.position.epoch}, whose rows were dealt out by them. Take the old settings, or resume from "
             f"a checkpoint saved at the end of an epoch{offered}."
         )
+
+
+class AccumulationGoesOn(int):
+    """``gradient_accumulation_steps`` of a resumed run whose epochs are no longer than the accumulation.
+
+    MindNLP's loop steps when ``count % gradient_accumulation_steps`` is 0, with a count that begins at 0 again when it
+    resumes, and at the end of such an epoch, which it does not recognise where it begins in the middle. Here the
+    remainder is that of the count since training first began, and 0 at the end of the epoch that was begun.
+
+    Args:
+        accumulation: The number of micro-steps.
+        position: Where the checkpoint stands.
+        num_steps: Micro-steps of an epoch, no more than ``accumulation``.
+    """
+
+    def __new__(cls, accumulation: int, position: Position, num_steps: int):
+        """As of an int."""
+        self = super().__new__(cls, accumulation)
+        self._made = position.micro_steps
+        self._epoch_ends_after = num_steps - position.micro_steps_in_epoch
+        return self
+
+    def __rmod__(self, count):
+        """``count % self``"""
+        return 0 if count == self._epoch_ends_after else (self._made + count) % int(self)
 
 
 class Bookkeeper(TrainerCallback):

@@ -10,8 +10,9 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
-from mindnlp_dp_plugin.replicas import check_parameters, make_replicas
+from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.trainer import random_streams
+from mindnlp_dp_plugin.trainer.averages import CountedAverage
 from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
 from mindnlp_dp_plugin.trainer.tensorboard import TensorBoardCallback
@@ -30,6 +31,7 @@ class TrainingSession:
         resumption: The same.
         pending_loss: What the Trainer has summed since it last logged; the Trainer's own tensor.
         meter: What training takes, from ``begin`` on.
+        average: The mean to train by, if another than that over the ranks; None otherwise.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class TrainingSession:
         self._host_random = None
         self._bookkeeper = Bookkeeper(self)
         self._user_max_steps = trainer.args.max_steps
+        self._user_accumulation = trainer.args.gradient_accumulation_steps
         self._gradients_are_averaged = False
         self._reducer = None
+        self.average = None
 
     def shard_train_dataset(self) -> ShardedDataset:
         """This rank's share of the training data. To be called on all ranks.
@@ -81,36 +85,55 @@ class TrainingSession:
     def begin(self) -> None:
         """Make the replicas equal and put the reducer on them. To be called on all ranks, right before the loop."""
         make_replicas(self._trainer.model, self._collective)
+        self._buffers = SharedBuffers(self._trainer.model, self._collective)
         trained = {id(p) for group in self._trainer.optimizer.param_groups for p in group["params"]}
         parameters = [p for _, p in self._trainer.model.named_parameters() if id(p) in trained]
         self._reducer = GradientReducer(parameters, self._collective, self._config.bucket_cap_mb)
+        if self._config.average_over != "ranks":
+            self.average = CountedAverage(self._trainer, parameters, self._collective, self._config.average_over)
         self._guard_optimizer()
         self.meter = Meter(self._collective, self._reducer)
         for callback in self._trackers():
             callback.follow(self.meter, self._config)
         self._trainer.callback_handler.callbacks[:0] = [self._bookkeeper, self.meter]
 
-    def prepare(self) -> None:
-        """Before forward: begin its random stream. Start all-reduces from backward, if the optimizer steps after it."""
+    def prepare(self, inputs) -> None:
+        """Before forward: begin its random stream. Start all-reduces from backward, if the optimizer steps after it.
+
+        To be called on all ranks.
+        """
         if self._host_random is not None:
             random_streams.restore_host_state(self._host_random)
             self._host_random = None
         made = self._before.micro_steps + self._micro_steps
         random_streams.seed_operators(self._trainer.args.seed, self._collective.rank, made)
+        if self.average:
+            self.average.take_in(inputs)
         if self._optimizer_steps_after(self._micro_steps + 1):
-            self._reducer.prepare()
+            self._reducer.prepare(self.average and self.average.sum_counts())
 
     def synchronize(self) -> None:
-        """After backward: average the gradients, if the optimizer steps now. To be called on all ranks."""
+        """After backward: average the gradients, if the optimizer steps now, and share buffers that forward changed.
+
+        To be called on all ranks.
+        """
+        if self.average:
+            self.average.end_backward()
         self._micro_steps += 1
         self._micro_steps_in_epoch += 1
         self._gradients_are_averaged = self._optimizer_steps_after(self._micro_steps)
         if self._gradients_are_averaged:
             self._reducer.finish()
+            if self.average:
+                self.average.settle()
+        self._buffers.share()
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
         self._trainer.args.max_steps = self._user_max_steps
+        self._trainer.args.gradient_accumulation_steps = self._user_accumulation
+        if self.average:
+            self.average.close()
         if self._reducer is not None:
             self._reducer.close()
             self._trainer.optimizer.step = self._unguarded_step
@@ -212,6 +235,8 @@ class TrainingSession:
                     "apart. An overridden training_step must call self.update_gradient_by_distributed_type(model)."
                 )
             self._gradients_are_averaged = False
+            if self.average:
+                self.average.reset()
             made = self._before.micro_steps + self._micro_steps
             self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, made)
             result = self._unguarded_step(*args, **kwargs)

@@ -9,18 +9,25 @@ from tempfile import TemporaryDirectory
 
 import mindspore
 from mindnlp.engine.utils import get_last_checkpoint
+from mindnlp.peft import PeftModel
 
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
 from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
 from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
-    """Look a checkpoint over before anything is read from it."""
+    """Look arguments and a checkpoint over before anything is read."""
+    refuse_mixed_precision(self.args)
+    current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
+    if self.args.should_save:
+        checkpoints.recover(self.args.output_dir)
+    current().barrier()
     if resume_from_checkpoint is True:
         resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True  # MindNLP says that there is none
     if isinstance(resume_from_checkpoint, (str, os.PathLike)):
@@ -60,7 +67,10 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 def training_step(stock, self, model, inputs):
     """Backward starts the all-reduces of the gradients it has made."""
-    self.data_parallel_session.prepare()
+    session = self.data_parallel_session
+    session.prepare(inputs)
+    if session.average:
+        return session.average.train(lambda: stock(self, model, inputs), model)
     return stock(self, model, inputs)
 
 
@@ -109,6 +119,16 @@ def _save_checkpoint(stock, self, model, metrics=None):
     current().barrier()
 
 
+def _save(stock, self, output_dir=None, state_dict=None):
+    """Adapters are saved alone, without the model they adapt; of any other model buffers, too, not only parameters."""
+    if not isinstance(self.model, PeftModel):
+        return stock(self, output_dir, self.model.state_dict() if state_dict is None else state_dict)
+    output_dir = self.args.output_dir if output_dir is None else output_dir
+    self.model.save_pretrained(output_dir)
+    if self.tokenizer is not None:
+        self.tokenizer.save_pretrained(output_dir)
+
+
 def _load_best_model(stock, self):
     """Read it when it is written."""
     current().barrier()
@@ -136,6 +156,7 @@ TRAINER_METHODS = (
     num_examples,
     _maybe_log_save_evaluate,
     _save_checkpoint,
+    _save,
     _load_best_model,
     evaluation_loop,
 )

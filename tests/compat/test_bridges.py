@@ -47,6 +47,12 @@ def without(name, code):
     )
 
 
+ADAPTER = """
+import tempfile
+from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from tests.programs.tiny import tiny_model, tiny_trainer
+model = get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.SEQ_CLS))
+"""
 USES = {
     "stub_tensor_module": ("pass", "_stub_tensor"),
     "empty_through_constructor": ("from mindnlp.core import ops; ops.empty(2, 3)", "pyboost_empty"),
@@ -58,7 +64,36 @@ USES = {
     ),
     "new_full_on_cpu": ("mindspore.Tensor([1.0]).new_full((2, 3), -100)", "support Ascend only"),
     "inputs_for_metrics": ("from mindnlp.engine import Trainer; Trainer._prepare_input", "_prepare_input"),
+    "deep_copies_of_parameters": (
+        "import copy\nfrom mindnlp.core import nn, ops\n"
+        "a = nn.Parameter(ops.ones(2)); b = copy.deepcopy(a); ops.assign(b, ops.zeros(2))\n"
+        "assert a.asnumpy().sum() == 2, 'shared'",
+        "shared",
+    ),
+    "tied_output_bias": (
+        "from mindnlp.core import ops\nfrom mindnlp.transformers import BertConfig, BertForMaskedLM\n"
+        "sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)\n"
+        "bias = BertForMaskedLM(BertConfig(vocab_size=8, **sizes)).cls.predictions.decoder.bias\n"
+        "ops.assign(bias, ops.ones(8)); assert bias.asnumpy().sum() == 8, 'a view'",
+        "view",
+    ),
     "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
+    "clipping_of_views": (
+        "from mindnlp.core import nn, ops\n"
+        "w = nn.Parameter(ops.ones(2, 3)); w.grad = ops.ones(3, 2).swapaxes(0, 1); nn.utils.clip_grad_norm_([w], 1.0)\n"
+        "assert abs(float(w.grad[0, 0]) - 6**-0.5) < 1e-6",
+        "view",
+    ),
+    "dtypes_of_saved_adapters": (
+        f"{ADAPTER}\nwith tempfile.TemporaryDirectory() as folder:\n"
+        "    model.save_pretrained(folder); PeftModel.from_pretrained(tiny_model(), folder)",
+        "failed to load the checkpoint",
+    ),
+    "adapters_in_checkpoints": (
+        f"{ADAPTER}\nwith tempfile.TemporaryDirectory() as folder:\n"
+        "    model.save_pretrained(folder); tiny_trainer(folder, model)._load_from_checkpoint(folder)",
+        "Can't find a valid checkpoint",
+    ),
 }
 
 
@@ -69,7 +104,11 @@ def test_what_each_patch_bridges_breaks_without_it(name):
         pytest.skip(f"MindSpore {MINDSPORE} has no such gap")
     broken = without(name, code)
     assert broken.returncode != 0 and complaint in broken.stderr
-    assert without("none of them", code).returncode == 0
+
+
+def test_with_all_patches_nothing_breaks():
+    everything = without("none of them", "\n".join(code for code, _ in USES.values()))
+    assert everything.returncode == 0, everything.stderr
 
 
 @pytest.mark.parametrize("name, code, warning", [

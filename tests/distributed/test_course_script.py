@@ -1,6 +1,7 @@
 """The course's own script trains on N ranks, under every launcher, with no more than an import added."""
 
 import csv
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -28,8 +29,17 @@ def local_files(tmp_path_factory):
     return [folder / "model", folder / "train.csv", folder / "test.csv"]
 
 
-def check_one_training(folder, rank_logs, num_ranks):
-    """Ranks trained together: each epoch has 1/N of the steps, and rank 0 alone logged and saved."""
+@pytest.fixture(scope="module")
+def trained_before():
+    """By number of ranks, a digest of the model that an earlier test's launcher and engine led to."""
+    return {}
+
+
+def check_one_training(folder, rank_logs, num_ranks, trained_before):
+    """Ranks trained together: each epoch has 1/N of the steps, and rank 0 alone logged and saved.
+
+    Whatever the launcher and the engine, one seed gives one model, to the last bit.
+    """
     steps = -(-NUM_ROWS // (BATCH_SIZE * num_ranks))
     checkpoints = sorted(path.name for path in folder.glob("checkpoint-*"))
     assert checkpoints == sorted(f"checkpoint-{steps * epoch}" for epoch in range(1, NUM_EPOCHS + 1))
@@ -39,21 +49,24 @@ def check_one_training(folder, rank_logs, num_ranks):
     bars = [f"/{steps * NUM_EPOCHS} [" in log for log in rank_logs]
     assert logged == [NUM_EPOCHS + 1] + [0] * (num_ranks - 1)
     assert bars == [True] + [False] * (num_ranks - 1)
+    last = folder / f"checkpoint-{steps * NUM_EPOCHS}" / "model.safetensors"
+    digest = hashlib.sha256(last.read_bytes()).hexdigest()
+    assert trained_before.setdefault(num_ranks, digest) == digest
 
 
 @pytest.mark.parametrize("num_ranks, backend, exported", [(2, "mpi", EXPORTED), (3, "mccl", EXPORTED), (2, "auto", {})])
-def test_unmodified_under_mindnlp_dp_run(local_files, tmp_path, num_ranks, backend, exported):
+def test_unmodified_under_mindnlp_dp_run(local_files, trained_before, tmp_path, num_ranks, backend, exported):
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", num_ranks, "--backend", backend]
     script = [PROGRAMS / "course_roberta.py", *local_files]
     finished = run([*command, "--log-dir", tmp_path / "logs", *script], env=exported, cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     logs = [(tmp_path / "logs" / f"rank_{rank}.log").read_text() for rank in range(num_ranks)]
-    check_one_training(tmp_path, logs, num_ranks)
+    check_one_training(tmp_path, logs, num_ranks, trained_before)
     assert "start training" in finished.stdout and finished.stdout.count("'train_runtime'") == 1
 
 
 @pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), (3, {})])
-def test_with_one_import_under_plain_msrun(local_files, tmp_path, num_ranks, exported):
+def test_with_one_import_under_plain_msrun(local_files, trained_before, tmp_path, num_ranks, exported):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
     msrun = Path(sys.executable).with_name("msrun")
@@ -61,10 +74,10 @@ def test_with_one_import_under_plain_msrun(local_files, tmp_path, num_ranks, exp
     finished = run([msrun, *options, "--join=True", "--log_dir=logs", script, *local_files], env=exported, cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     logs = [(tmp_path / "logs" / f"worker_{rank}.log").read_text() for rank in range(num_ranks)]
-    check_one_training(tmp_path, logs, num_ranks)
+    check_one_training(tmp_path, logs, num_ranks, trained_before)
 
 
-def test_with_one_import_under_plain_mpirun(local_files, tmp_path):
+def test_with_one_import_under_plain_mpirun(local_files, trained_before, tmp_path):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
     mpirun = Path(sys.executable).with_name("mpirun")
@@ -73,4 +86,4 @@ def test_with_one_import_under_plain_mpirun(local_files, tmp_path):
     finished = run([mpirun, *options, sys.executable, script, *local_files], env=EXPORTED, cwd=tmp_path)
     logs = [(tmp_path / f"rank_{rank}.log").read_text() for rank in range(2)]
     assert finished.returncode == 0, finished.stderr + "".join(logs)
-    check_one_training(tmp_path, logs, 2)
+    check_one_training(tmp_path, logs, 2, trained_before)

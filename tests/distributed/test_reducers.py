@@ -1,10 +1,7 @@
 """The bucketed reducer gives the naive reducer's gradients, with one all-reduce a bucket."""
 
-import json
-
+import numpy as np
 import pytest
-
-from tests.harness import run_ranks_successfully
 
 CASES = [
     "one_bucket",
@@ -18,11 +15,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module", params=[(2, "mpi"), (3, "mpi"), (2, "mccl"), (3, "mccl")], ids=str)
-def outcomes(request, tmp_path_factory):
-    ranks, backend = request.param
-    output = tmp_path_factory.mktemp("reducers")
-    run_ranks_successfully("reducers.py", output, ranks=ranks, backend=backend, log_dir=output / "logs")
-    return request.param, [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
+def outcomes(request, engine_outcomes):
+    return request.param, [outcome["reducers"] for outcome in engine_outcomes(*request.param)]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -43,3 +37,11 @@ def test_each_gradient_travels_once(outcomes, case):
         # The first step has buckets of its own: their order is a guess until it is known.
         assert abs(counted["num_all_reduces"] - 3 * counted["num_buckets"]) <= 2
         assert counted["num_bytes"] == 3 * counted["gradient_bytes"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
+    (ranks, _), results = outcomes
+    mean = np.mean([60000 - 1000 * rank for rank in range(ranks)])
+    for result in results:
+        assert result["near_overflow"][str(accumulate)] == [float(np.float16(mean))] * 3

@@ -1,6 +1,7 @@
 """A run that was stopped, or killed, and resumed ends as one that never stopped: to the last bit."""
 
 import json
+import random
 
 import pytest
 
@@ -25,6 +26,8 @@ def stopped_and_resumed(request, tmp_path_factory):
         "by_batch": [2, 4, 6],
         "host_random": [1, 2, 3],
         "stops_early": [1, 2, 3, 4],
+        "short_epochs": [1, 2, 3, 4, 5, 6],
+        "running_mean": [2, 4],
         "sgd": [2, 4],
     }.items(),
 )
@@ -34,46 +37,72 @@ def test_resumed_from_any_checkpoint_it_ends_as_if_never_stopped(stopped_and_res
         assert sorted(ends) == sorted(f"checkpoint-{step}" for step in saved_at)
         for name, end in ends.items():
             assert end.pop("loss") == pytest.approx(whole["loss"], abs=1e-6), name
+            assert end.pop("dropped") in (whole["dropped"], None), name  # nothing is dropped when no step is left
             assert end == {key: whole[key] for key in end}, name
 
 
-def test_killed_anywhere_and_started_again_it_ends_as_if_never_killed(tmp_path):
-    never, again = tmp_path / "never", tmp_path / "again"
-    run_killed(never, "nowhere", 0, 0, 0)
-    # (where, at which step, which rank, how many seconds after it came there); a save takes about 10 ms.
-    kills = [("step", 0, 1, 0.01), ("save", 2, 0, 0.003), ("save", 4, 0, 0.007), ("evaluation", 6, 1, 0.005)]
-    kills += [("save", 7, 1, 0.002), ("step", 9, 0, 0.02)]
-    for kill in kills:
-        finished = run_killed(again, *kill)
-        assert finished.returncode == 137, f"{kill}: {finished.stdout}\n{finished.stderr}"
-        for folder in (again / "trainer").glob("checkpoint-*"):
+def test_adapters_are_saved_alone_and_resumed(stopped_and_resumed):
+    for ends in json.loads((stopped_and_resumed / "adapter.json").read_text()):
+        whole = ends.pop("whole")
+        assert whole["last_parameters"] != whole["parameters"], "the last is the best: nothing was loaded at the end"
+        assert len(ends) == 3 and "checkpoint-5" in ends, "rotation keeps three"
+        for name, end in ends.items():
+            assert {**end, "loss": whole["loss"]} == whole, name
+            files = {path.name for path in (stopped_and_resumed / "adapter" / name).iterdir()}
+            assert {"adapter_config.json", "adapter_model.ckpt"} < files and "model.safetensors" not in files
+
+
+def test_dropout_differs_between_ranks_and_another_seed_gives_another_run(stopped_and_resumed):
+    def ended(scenario):
+        return [ends["whole"] for ends in json.loads((stopped_and_resumed / f"{scenario}.json").read_text())]
+
+    first, second = ended("host_random")
+    assert first["dropped"] != second["dropped"]
+    assert ended("another_seed")[0]["parameters"] != ended("two_epochs")[0]["parameters"]
+
+
+NUM_KILLS = 10
+
+
+def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(tmp_path):
+    seed = random.randrange(2**32)
+    for num_kills in range(1, NUM_KILLS + 1):
+        finished = run_killed(tmp_path, seed)
+        kills = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("kill-*.json"))]
+        told = f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
+        assert (finished.returncode, len(kills)) == (137, num_kills), told
+        for folder in (tmp_path / "killed").glob("checkpoint-*"):
             checkpoints.read_record(folder)
-    assert run_killed(again, "nowhere", 0, 0, 0).returncode == 0
+    finished = run_killed(tmp_path, seed)
+    assert finished.returncode == 0, f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
 
-    expected = [json.loads((never / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
-    assert [json.loads((again / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
-    assert expected[0] == expected[1]
-    assert expected[0]["last"] != expected[0]["best"]
-    left = sorted(folder.name for folder in (again / "trainer").iterdir())
-    assert left == sorted([expected[0]["best_checkpoint"], "checkpoint-12"]), "rotation keeps two, the best among them"
-
-
-def run_killed(output, *kill):
-    output.mkdir(exist_ok=True)
-    return run_ranks("killed.py", output, *kill, ranks=2, backend="mpi", log_dir=output / "logs")
+    ends = [json.loads((tmp_path / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
+    for end in ends:
+        assert end["killed"] == end["never_killed"] == ends[0]["never_killed"], f"seed {seed}, kills {kills}"
+        assert end["killed"]["last"] != end["killed"]["best"]
+        assert end["killed"]["left"] == sorted([end["killed"]["best_checkpoint"], "checkpoint-20"])
 
 
-def said(output, whole, ranks):
-    run_ranks_successfully(
-        "resume_mistakes.py", output, whole, ranks=ranks, backend="mpi", log_dir=output / "logs", timeout=120
-    )
-    of_ranks = [json.loads((output / f"said.rank{rank}.json").read_text()) for rank in range(ranks)]
+def run_killed(output, seed):
+    return run_ranks("killed.py", output, seed, NUM_KILLS, ranks=2, backend="mpi", log_dir=output / "logs")
+
+
+@pytest.fixture
+def said(stopped_and_resumed, num_ranks, tmp_path):
+    """What each of ``num_ranks`` ranks is told when it tries to resume from the checkpoints of two."""
+    arguments = ("resume_mistakes.py", tmp_path, stopped_and_resumed / "two_epochs")
+    run_ranks_successfully(*arguments, ranks=num_ranks, backend="mpi", log_dir=tmp_path / "logs", timeout=120)
+    of_ranks = [json.loads((tmp_path / f"said.rank{rank}.json").read_text()) for rank in range(num_ranks)]
     assert all(words == of_ranks[0] for words in of_ranks)
     return of_ranks[0]
 
 
-def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_resumed, tmp_path):
-    words = said(tmp_path, stopped_and_resumed / "two_epochs", ranks=2)
+once = pytest.mark.parametrize("stopped_and_resumed", ["mpi"], indirect=True)
+
+
+@once
+@pytest.mark.parametrize("num_ranks", [2])
+def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_path):
     problems = {
         "missing_weights": "model.safetensors is missing",
         "half_an_optimizer": "optimizer.ckpt has ",
@@ -83,8 +112,9 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_
         "nothing": "there is no such folder",
     }
     for name, problem in problems.items():
-        assert f"{name}/checkpoint-8': {problem}" in words[name]
-        assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in words[name]
+        assert f"{name}/checkpoint-8': {problem}" in said[name]
+        assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in said[name]
+    assert said["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
     changes = {
         "other_batch_size": "batch size was 4 and is 5",
         "other_accumulation": "gradient_accumulation_steps was 1 and is 2",
@@ -92,11 +122,20 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(stopped_and_
         "other_rows": "number of rows was 48 and is 40",
     }
     for name, change in changes.items():
-        assert f"{change}. It was saved in the middle of epoch 0" in words[name]
+        assert f"{change}. It was saved in the middle of epoch 0" in said[name]
 
 
-def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(stopped_and_resumed, tmp_path):
-    words = said(tmp_path, stopped_and_resumed / "two_epochs", ranks=3)
-    assert "world_size was 2 and is 3" in words["middle_of_an_epoch"]
+@once
+@pytest.mark.parametrize("num_ranks", [3])
+def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
+    assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]
     # 48 rows on 3 ranks in batches of 4: the epoch that was left takes 4 steps.
-    assert words["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
+    assert said["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
+
+
+@once
+@pytest.mark.parametrize("num_ranks", [1])
+def test_an_adapter_of_two_ranks_is_resumed_by_one_process(said, stopped_and_resumed):
+    # Both runs end by loading the same best adapter, one from the middle on.
+    of_two = json.loads((stopped_and_resumed / "adapter.json").read_text())[0]
+    assert said["alone"] == of_two["whole"]["parameters"]

@@ -1,15 +1,10 @@
-"""The contract of ``Collective``, checked on every rank of a running job.
+"""The contract of ``Collective``, checked on every rank of a running job: a part of ``engines.py``."""
 
-    python collectives_contract.py OUTPUT [primitives]
-
-Leaves ``OUTPUT/rank<r>.json``: for each check, null or the traceback with which it failed on that rank.
-"""
-
-import json
 import multiprocessing
 import sys
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import mindspore
@@ -18,12 +13,6 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 
-if "primitives" in sys.argv and dp.get_world_size() > 1:  # what MindSpore 2.3 and 2.4 would get, on the same cluster
-    from mindnlp_dp_plugin.collectives import primitives, process_group
-
-    joined = process_group.current()
-    process_group._group = primitives.PrimitiveCollective()
-    process_group._group.local_rank, process_group._group.local_world_size = joined.rank, joined.world_size
 GROUP = collectives.current()
 SUM_OF_RANKS = sum(range(GROUP.world_size))
 CHECKS = {}
@@ -149,10 +138,16 @@ def main_process_first_lets_rank_0_work_alone():
     dp.barrier()
 
 
+def what_a_child_sees():
+    from mindnlp.engine import Trainer  # needs the bridges
+
+    return dp.get_world_size(), hasattr(Trainer, "data_parallel_config")
+
+
 @check
-def children_of_a_rank_are_no_ranks():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(dp.get_world_size) == 1
+def children_of_a_rank_are_alone():
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(what_a_child_sees).result() == (1, False)
 
 
 @check
@@ -163,7 +158,10 @@ def mindspore_communication_answers():
     assert get_rank() == GROUP.rank and get_group_size() == GROUP.world_size
 
 
-if __name__ == "__main__":
+def run_checks(group):
+    """For each check, None or the traceback with which it failed on this rank."""
+    global GROUP
+    GROUP = group
     outcome = {}
     for name, function in CHECKS.items():
         try:
@@ -173,4 +171,4 @@ if __name__ == "__main__":
             outcome[name] = traceback.format_exc()
         failed = [rank for rank, failure in enumerate(GROUP.all_gather_object(outcome[name])) if failure]
         dp.print_rank_0(name, "failed on" if failed else "ok", *failed)
-    (Path(sys.argv[1]) / f"rank{GROUP.rank}.json").write_text(json.dumps(outcome))
+    return outcome

@@ -23,21 +23,14 @@ from mindspore.common.api import _pynative_executor
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives, metrics
+from tests.programs.tiny import SIZES, seed_everything
 
 OUTPUT = Path(sys.argv[1])
 EMULATED_RANKS = int(sys.argv[2])
 RANK, ALONE = dp.get_rank(), dp.get_world_size() == 1
 BATCH_SIZE = 8
 SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")
-CONFIG = BertConfig(
-    vocab_size=96,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=32,
-    num_labels=2,
-)
+CONFIG = BertConfig(max_position_embeddings=32, num_labels=2, **SIZES)
 ACCURACY, F1 = metrics.load("accuracy"), metrics.load("f1")
 SCENARIOS = {}
 
@@ -97,9 +90,7 @@ class PlainTrainer(Trainer):
 
 
 def build(model=BertForSequenceClassification, trainer=PlainTrainer, arguments=None, **options):
-    seed = 3 + 10 * RANK  # replicas start apart: one process is to be compared with rank 0
-    np.random.seed(seed)
-    mindspore.set_seed(seed)
+    seed_everything(3 + 10 * RANK)  # replicas start apart: one process is to be compared with rank 0
     network = model() if model is TupleClassifier else model(CONFIG)
     defaults = dict(
         output_dir=str(OUTPUT / "trainer"), per_device_eval_batch_size=BATCH_SIZE, disable_tqdm=True, logging_steps=1

@@ -1,15 +1,7 @@
-"""The bucketed reducer beside the naive one, on every rank of a running job.
-
-    python reducers.py OUTPUT
-
-Leaves ``OUTPUT/rank<r>.json``: for each case, how far the two are apart in each step, and what was sent.
-"""
+"""The bucketed reducer beside the naive one, on every rank of a running job: a part of ``engines.py``."""
 
 import gc
 import hashlib
-import json
-import sys
-from pathlib import Path
 
 import mindspore
 import numpy as np
@@ -17,9 +9,8 @@ from mindnlp.core import nn, ops
 from mindnlp.core.autograd import value_and_grad
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
-import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
+from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer, WeightedMean
 from mindnlp_dp_plugin.replicas import make_replicas
 
 GROUP = collectives.current()
@@ -115,6 +106,22 @@ def run(model_type, cap_mb, accumulate, prepare):
     }
 
 
+def run_near_overflow(accumulate):
+    """float16 gradients whose sum over ranks, or over micro-steps, no float16 can hold: the mean of them."""
+    parameter = nn.Parameter(ops.zeros(3).astype(mindspore.float16))
+    reducer, mean = GradientReducer([parameter], GROUP), WeightedMean([parameter], GROUP, accumulate, False)
+    slope = mindspore.Tensor(60000 - 1000 * GROUP.rank, mindspore.float16)
+    step = value_and_grad(lambda weight: (parameter * slope * weight).astype(mindspore.float32).sum(), (parameter,))
+    for micro_step in range(accumulate):
+        weight = mindspore.Tensor(mean.weigh(1), mindspore.float16)
+        if micro_step == accumulate - 1:
+            reducer.prepare(mean.sum_counts())
+        step(weight)
+    reducer.finish()
+    reducer.close()
+    return parameter.grad.asnumpy().tolist()
+
+
 CASES = {
     "one_bucket": (Bert, 25, 1, True),
     "many_buckets": (Bert, 0.01, 1, True),
@@ -125,6 +132,9 @@ CASES = {
     "mixed_dtypes_accumulated_per_parameter": (MixedDtypes, 0, 2, True),
 }
 
-if __name__ == "__main__":
+
+def run_cases():
+    """For each case, how far the two are apart in each step, and what was sent."""
     outcome = {name: run(*case) for name, case in CASES.items()}
-    (Path(sys.argv[1]) / f"rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
+    outcome["near_overflow"] = {accumulate: run_near_overflow(accumulate) for accumulate in (1, 4)}
+    return outcome

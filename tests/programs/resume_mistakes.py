@@ -2,7 +2,8 @@
 
     python resume_mistakes.py OUTPUT WHOLE
 
-WHOLE is a folder with the checkpoints of ``two_epochs`` of resume_scenarios.py.
+WHOLE is the folder with the checkpoints of ``two_epochs`` of resume_scenarios.py. What is tried depends on the
+number of ranks; those of resume_scenarios.py were two.
 """
 
 import json
@@ -37,9 +38,9 @@ CHANGES = {
 }
 
 
-def said_on(resume, **changes):
+def said_on(resume, output=OUTPUT / "resumed", **changes):
     try:
-        end = train(OUTPUT / "resumed", resume=resume, **{**SCENARIO, **changes})
+        end = train(output, resume=resume, **{**SCENARIO, **changes})
         return f"ended at step {end['step']}, epoch {end['epoch']}"
     except dp.DataParallelError as error:
         return str(error)
@@ -54,11 +55,25 @@ def damaged(name, damage):
     return said_on(str(folder / "checkpoint-8"))
 
 
+def about_to_be_replaced():
+    """Killed when the only checkpoint had given up its name and the one to replace it had not yet got it."""
+    folder = OUTPUT / "about_to_be_replaced"
+    if dp.is_main_process():
+        shutil.copytree(WHOLE / "checkpoint-6", folder / "replaced-checkpoint-6")
+        shutil.copytree(WHOLE / "checkpoint-6", folder / "incomplete-checkpoint" / "checkpoint-6")
+    dp.barrier()
+    return said_on(True, output=folder)
+
+
 def main():
     said = {}
     if dp.get_world_size() == 2:
+        said["about_to_be_replaced"] = about_to_be_replaced()
         said |= {name: damaged(name, damage) for name, damage in DAMAGES.items()}
         said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
+    elif dp.get_world_size() == 1:
+        adapter = WHOLE.parent / "adapter" / "checkpoint-4"
+        said["alone"] = train(OUTPUT / "alone", resume=str(adapter), **SCENARIOS["adapter"])["parameters"]
     else:
         said["middle_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-8"))
         said["end_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-6"))

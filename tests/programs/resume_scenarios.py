@@ -15,17 +15,16 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn
 from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
-from mindspore.dataset import GeneratorDataset
+from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
 
 import mindnlp_dp_plugin as dp
-from tests.programs.tiny import tiny_dataset, tiny_model
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
 
-OUTPUT = Path(sys.argv[1])
 ROWS_PER_BATCH = 4
 
 
 class DropsLayersOnTheHost(nn.Module):
-    """A classifier whose forward draws from NumPy and Python, as LayerDrop does."""
+    """A classifier whose forward draws from NumPy and Python, as LayerDrop does; it notes what dropout left out."""
 
     def __init__(self):
         super().__init__()
@@ -33,16 +32,30 @@ class DropsLayersOnTheHost(nn.Module):
 
     def forward(self, input_ids, labels):
         outputs = self.classifier(input_ids=input_ids, labels=labels)
+        self.dropped = np.flatnonzero(mindspore.ops.dropout(mindspore.ops.ones(64)).asnumpy() == 0).tolist()
         return {"loss": outputs.loss * (1 + np.random.rand() + random.random()), "logits": outputs.logits}
 
 
+class NormalizesBatches(nn.Module):
+    """A classifier with running statistics, which its forward reads, too: each rank has seen other rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.classifier = tiny_model()
+        self.normalize = nn.BatchNorm1d(3)
+
+    def forward(self, input_ids, labels):
+        logits = self.normalize(self.classifier(input_ids=input_ids).logits) + self.normalize.running_mean
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def adapted_model():
+    lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.1)
+    return get_peft_model(tiny_model(), lora)
+
+
 def shuffled_rows(num_micro_steps):
-    chance = np.random.default_rng(7)
-    rows = [
-        (chance.integers(4, 96, 12).astype(np.int32), np.int32(chance.integers(3)))
-        for _ in range(num_micro_steps * ROWS_PER_BATCH * 2)
-    ]
-    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=True)
+    return tiny_rows(num_micro_steps * ROWS_PER_BATCH * 2, shuffle=True)
 
 
 def shuffled(num_micro_steps):
@@ -56,6 +69,9 @@ def filtered(num_micro_steps):
 
 
 SCENARIOS = {
+    "another_seed": dict(
+        num_train_epochs=2, save_strategy="no", max_grad_norm=0.1, dataset=lambda: shuffled(6), seed=7
+    ),
     "two_epochs": dict(num_train_epochs=2, save_steps=2, max_grad_norm=0.1, dataset=lambda: shuffled(6)),
     # 10 micro-steps an epoch: the third step of an accumulation of 4 spans two epochs.
     "accumulated": dict(max_steps=5, gradient_accumulation_steps=4, dataset=lambda: shuffled(10)),
@@ -81,17 +97,50 @@ SCENARIOS = {
         dataset=lambda: shuffled(3),
         patience=3,
     ),
+    # 3 micro-steps an epoch: steps at the end of each, and where 4 have come together.
+    "short_epochs": dict(max_steps=6, gradient_accumulation_steps=4, dataset=lambda: shuffled(3)),
+    "running_mean": dict(max_steps=5, save_steps=2, dataset=lambda: shuffled(3), model=NormalizesBatches),
+    "adapter": dict(
+        max_steps=5,
+        learning_rate=0.03,
+        evaluation_strategy="steps",
+        eval_steps=1,
+        save_total_limit=3,
+        load_best_model_at_end=True,
+        metric_for_best_model="loss",
+        greater_is_better=True,  # so that the best is not the last
+        dataset=lambda: shuffled(3),
+        model=adapted_model,
+    ),
     "sgd": dict(max_steps=4, save_steps=2, dataset=lambda: shuffled(5), optim="sgd", learning_rate=0.1),
 }
 
 
+def digest_of(model):
+    return hashlib.sha256(b"".join(tensor.asnumpy().tobytes() for tensor in model.state_dict().values())).hexdigest()
+
+
+class RemembersTheLast(Trainer):
+    digest_of_last = None
+
+    def _load_best_model(self):
+        self.digest_of_last = digest_of(self.model)
+        super()._load_best_model()
+
+
+def predicts_the_same_when_loaded(model, folder):
+    """Whether an adapter that was saved in ``folder``, put on the model it adapts, makes ``model`` of it."""
+    loaded, ids = PeftModel.from_pretrained(tiny_model(), folder), mindspore.ops.ones((2, 12), mindspore.int32)
+    logits = [each.set_train(False)(input_ids=ids).logits.asnumpy() for each in (model, loaded)]
+    return np.array_equal(*logits)
+
+
 def ended_with(trainer, result):
-    digest = hashlib.sha256()
-    for parameter in trainer.model.parameters():
-        digest.update(parameter.asnumpy().tobytes())
     state = trainer.state
     return {
-        "parameters": digest.hexdigest(),
+        "parameters": digest_of(trainer.model),
+        "last_parameters": trainer.digest_of_last,
+        "dropped": getattr(trainer.model, "dropped", None),
         "step": state.global_step,
         "epoch": state.epoch,
         "loss": result.training_loss,
@@ -106,7 +155,7 @@ def train(output, dataset, model=tiny_model, resume=None, patience=None, **chang
     if resume:  # nothing of what is in memory may matter
         mindspore.set_seed(100 + dp.get_rank())
         network = model()
-    trainer = Trainer(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
+    trainer = RemembersTheLast(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
     if patience:
         trainer.add_callback(EarlyStoppingCallback(patience))
     np.random.seed(17 + dp.get_rank())
@@ -116,19 +165,23 @@ def train(output, dataset, model=tiny_model, resume=None, patience=None, **chang
         random.seed(99)
     result = trainer.train(resume_from_checkpoint=resume)
     dp.check_replicas(trainer.model)
+    if isinstance(network, PeftModel) and dp.get_world_size() > 1:  # alone, MindNLP saves the whole model
+        trainer.save_model(f"{output}_adapter")
+        dp.barrier()
+        assert predicts_the_same_when_loaded(network, f"{output}_adapter")
     return ended_with(trainer, result)
 
 
-def run(name, scenario):
-    whole = OUTPUT / name
+def run(output, name, scenario):
+    whole = output / name
     ends = {"whole": train(whole, **scenario)}
     for folder in sorted(whole.glob("*"), key=lambda folder: int(folder.name.split("-")[1])):
-        ends[folder.name] = train(OUTPUT / f"{name}_resumed", resume=str(folder), **scenario)
+        ends[folder.name] = train(output / f"{name}_resumed", resume=str(folder), **scenario)
     of_ranks = dp.all_gather_object(ends)
     if dp.is_main_process():
-        (OUTPUT / f"{name}.json").write_text(json.dumps(of_ranks))
+        (output / f"{name}.json").write_text(json.dumps(of_ranks))
 
 
 if __name__ == "__main__":
     for name in sys.argv[2:] or SCENARIOS:
-        run(name, SCENARIOS[name])
+        run(Path(sys.argv[1]), name, SCENARIOS[name])

@@ -1,0 +1,85 @@
+"""Two ranks, started by the plugin's own launcher, sum numbers over each engine that is here."""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.doctor.settings import wanted_backend
+from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.hardware import has_ascend
+
+LIMIT_S = 60
+GRACE_S = 10
+PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
+
+
+def to_try() -> list[str]:
+    """The engines that could carry a job on this host; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
+    if wanted_backend() != "auto":
+        return [wanted_backend()]
+    if has_ascend():
+        return ["hccl"]
+    return list(dict.fromkeys([backends.choose("auto", num_nodes=1), "mccl"]))
+
+
+def name_of(backend: str) -> str:
+    """What the check of an engine is called."""
+    return f"all-reduce over {backend}"
+
+
+def all_reduce(backend: str) -> Finding:
+    """A real all-reduce between two ranks, checked and timed.
+
+    A failure, if it is the engine ``mindnlp-dp run`` would choose; a warning, if it would take another.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "result.json")
+        trouble = _run(backend, Path(folder, "logs"), result)
+        if trouble is None:
+            return _describe(name_of(backend), json.loads(result.read_text()))
+    if backend == to_try()[0]:
+        others = " or ".join(other for other in to_try() if other != backend)
+        way_out = f"--backend {others}, if that one works; else mend this" if others else "mend this, then try again"
+        return failure(name_of(backend), trouble, way_out)
+    return warning(name_of(backend), trouble, f"use --backend {to_try()[0]}, as mindnlp-dp run does by itself")
+
+
+def _run(backend, log_dir, result) -> str | None:
+    """Runs the ranks; returns what went wrong, if anything."""
+    launcher = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "2", "--backend", backend]
+    command = [*launcher, "--log-dir", log_dir, PROGRAM, result]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        _, said = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return f"no result within {LIMIT_S} s: two ranks start, but do not meet, or hang"
+    return None if process.returncode == 0 else _cause(said.decode(errors="replace"))
+
+
+def _end(process) -> None:
+    """The launcher ends its ranks when it is told to stop; if it does not, they end with it."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.communicate(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def _cause(said) -> str:
+    """The launcher's line that names the failure, and the last line of the traceback or log below it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("mindnlp-dp:")]
+    details = [line for line in lines if not line.startswith("mindnlp-dp:") and line.strip("-")]
+    return ": ".join([*own[:1], *details[-1:]]).removeprefix("mindnlp-dp: ")
+
+
+def _describe(name, speeds) -> Finding:
+    """The speed for each size of message."""
+    shown = (f"{size}: {speed:.{0 if speed >= 10 else 1}f} MB/s" for size, speed in speeds.items())
+    return ok(name, ", ".join(shown), mb_per_s=speeds)

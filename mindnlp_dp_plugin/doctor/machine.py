@@ -1,0 +1,138 @@
+"""Cores, memory, shared memory, files and disks: enough of each for two ranks?
+
+Where a limit below is a number, it was measured; docs/doctor.md says how.
+"""
+
+import os
+import resource
+import shutil
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.launch.hardware import allowed_cores
+
+MB = 2**20
+GB = 2**30
+NUM_RANKS = 2
+
+CGROUP = Path("/sys/fs/cgroup")
+SHARED_MEMORY = Path("/dev/shm")
+RANK_BYTES = 700 * MB  # a rank that has imported MindSpore and MindNLP, before its model
+TRAINING_BYTES = 4 * GB  # BERT-base: parameters, gradients, Adam's two moments, and activations
+SEGMENT_BYTES = 16 * MB  # what each rank of Open MPI 5 wants for messages to its neighbours
+NUM_FILES_NEEDED = 48
+NUM_FILES_USUAL = 1024
+DISK_BYTES_NEEDED = 100 * MB
+DISK_BYTES_USUAL = 2 * GB
+
+
+def cores() -> Finding:
+    """How many cores the ranks may use: by affinity, and by the quota of a container."""
+    allowed, quota = len(allowed_cores()), _cpu_quota()
+    usable = allowed if quota is None else min(allowed, quota)
+    found = f"{allowed} of {os.cpu_count()} allowed" + (f", quota of {quota:g}" if quota is not None else "")
+    if usable < NUM_RANKS:
+        way_out = "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster"
+        return warning("cores", f"{found}: {NUM_RANKS} ranks would share one core", way_out)
+    return ok("cores", f"{found}; mindnlp-dp run pins each of 2 ranks to {allowed // NUM_RANKS}", usable=usable)
+
+
+def memory() -> Finding:
+    """What may still be taken, of the machine and of the container."""
+    available = psutil.virtual_memory().available
+    if (limit := _memory_left()) is not None:
+        available = min(available, limit)
+    found = f"{available / GB:.1f} GB available" + (", limited by the container" if limit == available else "")
+    way_out = "end other processes, or give the container more (docker --memory)"
+    if available < NUM_RANKS * RANK_BYTES:
+        return failure(
+            "memory", f"{found}; {NUM_RANKS} ranks need {RANK_BYTES // MB} MB each before any model", way_out
+        )
+    if available < NUM_RANKS * TRAINING_BYTES:
+        return warning("memory", f"{found}; BERT-base takes about {TRAINING_BYTES // GB} GB per rank", way_out)
+    return ok("memory", found, available_bytes=available)
+
+
+def shared_memory() -> Finding:
+    """Room in /dev/shm. Too little does not end training, but Open MPI then sends over TCP."""
+    way_out = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
+    if not os.access(SHARED_MEMORY, os.W_OK):
+        lost = "Open MPI sends over TCP instead, data sets with python_multiprocessing fail"
+        return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", way_out)
+    usage = shutil.disk_usage(SHARED_MEMORY)
+    found = f"{usage.free / MB:.0f} of {usage.total / MB:.0f} MB free in {SHARED_MEMORY}"
+    if usage.free < NUM_RANKS * SEGMENT_BYTES:
+        lost = f"below {SEGMENT_BYTES // MB} MB per rank Open MPI sends over TCP instead"
+        return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", way_out)
+    return ok("shared memory", found, free_bytes=usage.free)
+
+
+def open_files() -> Finding:
+    """How many files and sockets a process may hold."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    way_out = f"ulimit -n {NUM_FILES_USUAL}"
+    if limit < NUM_FILES_NEEDED:
+        return failure("open files", f"{limit} per process; mpirun does not start with that few", way_out)
+    if limit < NUM_FILES_USUAL:
+        return warning("open files", f"{limit} per process, few for data sets of many files", way_out)
+    return ok("open files", f"{limit} per process")
+
+
+def working_directory() -> Finding:
+    """Room for logs and checkpoints."""
+    return _disk("working directory", Path.cwd(), "change to a folder with room that you may write to")
+
+
+def temporary_folder() -> Finding:
+    """Room for what Open MPI and MindNLP put aside."""
+    try:
+        folder = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # none of the usual places can be written
+        return failure("temporary folder", error.strerror, "export TMPDIR=<a folder you may write to>")
+    return _disk("temporary folder", folder, "export TMPDIR=<a folder with room that you may write to>")
+
+
+def _disk(check, folder, way_out) -> Finding:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(4096))
+            probe.flush()
+    except OSError as error:
+        return failure(check, f"{folder} cannot be written: {error.strerror}", way_out)
+    free = shutil.disk_usage(folder).free
+    found = f"{free / GB:.1f} GB free in {folder}"
+    if free < DISK_BYTES_NEEDED:
+        return failure(check, f"only {free // MB} MB free in {folder}", way_out)
+    if free < DISK_BYTES_USUAL:
+        return warning(check, f"{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", way_out)
+    return ok(check, found)
+
+
+def _cpu_quota() -> float | None:
+    """Cores that the container's quota comes to; None if it has none."""
+    if text := _read(CGROUP / "cpu.max"):  # version 2
+        quota, period = text.split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota, period = (_read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def _memory_left() -> int | None:
+    """Bytes that the container may still take; None if it has no limit."""
+    limit, used = _read(CGROUP / "memory.max"), _read(CGROUP / "memory.current")  # version 2
+    if limit is None:
+        group = CGROUP / "memory"
+        limit, used = _read(group / "memory.limit_in_bytes"), _read(group / "memory.usage_in_bytes")
+    if limit in (None, "max") or int(limit) > psutil.virtual_memory().total:  # version 1 says "none" by a huge number
+        return None
+    return int(limit) - int(used or 0)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

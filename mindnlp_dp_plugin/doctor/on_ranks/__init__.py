@@ -1,0 +1,1 @@
+"""Programs that the doctor starts as ranks. A folder of their own, as a script's folder leads its import path."""

@@ -1,0 +1,49 @@
+"""How findings are shown: a table for people, which a log without colours keeps readable, or JSON for machines."""
+
+import json
+
+from rich.box import ASCII2
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mindnlp_dp_plugin.doctor.finding import Finding, Level
+
+STYLE = {Level.OK: "green", Level.WARNING: "bold yellow", Level.FAILURE: "bold red"}
+WIDTH_OF_A_LOG = 120
+
+
+def is_healthy(findings: list[Finding]) -> bool:
+    """Whether training would run: nothing failed."""
+    return all(finding.level is not Level.FAILURE for finding in findings)
+
+
+def as_json(findings: list[Finding]) -> str:
+    """``{"healthy": ..., "findings": [...]}``"""
+    return json.dumps(
+        {"healthy": is_healthy(findings), "findings": [finding.as_dict() for finding in findings]}, indent=2
+    )
+
+
+def show(findings: list[Finding]) -> None:
+    """Prints the table, and one line that sums it up."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH_OF_A_LOG)
+    table = Table(box=ASCII2, show_lines=True)
+    for column in ("check", "", "found, and the way out"):
+        table.add_column(column, overflow="fold")
+    for finding in findings:
+        way_out = f"\n-> {finding.way_out}" if finding.way_out else ""
+        level = Text(finding.level.value, style=STYLE[finding.level])
+        table.add_row(Text(finding.check), level, Text(finding.found + way_out))
+    console.print(table)
+    console.print(_summary(findings), highlight=False)
+
+
+def _summary(findings) -> str:
+    failures, warnings = (
+        sum(finding.level is level for finding in findings) for level in (Level.FAILURE, Level.WARNING)
+    )
+    verdict = "Two ranks train here" if failures == 0 else "Training would fail here"
+    return f"{verdict}: {len(findings)} checks, failures: {failures}, warnings: {warnings}."

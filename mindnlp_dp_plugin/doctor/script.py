@@ -1,0 +1,84 @@
+"""What a training script says that goes wrong on several ranks. It is read, never run."""
+
+import ast
+from pathlib import Path
+
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.launch.hardware import has_ascend
+
+# MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
+FOREIGN_MODES = {"semi_auto_parallel", "auto_parallel", "hybrid_parallel"}
+DRAWS = {
+    *("random", "randint", "randrange", "rand", "randn", "choice", "choices", "sample", "shuffle", "permutation"),
+    *("uniform", "normal", "standard_normal", "binomial", "integers", "default_rng"),
+}
+SEEDS = {"seed", "set_seed", "manual_seed"}
+
+
+def read_script(path: Path) -> Finding:
+    """Looks for parallel modes that PyNative does not know, random numbers without a seed, and a late plugin."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError) as error:
+        return failure(
+            "script", f"{path} cannot be read as Python: {error}", "mend it; python -m py_compile shows where"
+        )
+    if found := _foreign_mode(tree):
+        way_out = "delete that call: each rank holds the whole model, and the plugin averages the gradients"
+        level = failure if has_ascend() else warning  # measured: MindSpore 2.10 on CPU ignores it
+        return level("script", f"{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", way_out)
+    if found := _unseeded_draw(tree):
+        way_out = "seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)"
+        return warning("script", f"{path}, {found}: masks, splits and orders differ between the ranks", way_out)
+    if found := _late_plugin(tree):
+        way_out = "make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there"
+        return warning("script", f"{path}, {found}", way_out)
+    return ok("script", f"{path}: nothing found that differs between ranks")
+
+
+def _calls(tree):
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _name(function) -> str:
+    return ast.unparse(function).rpartition(".")[2]
+
+
+def _foreign_mode(tree) -> str | None:
+    for call in _calls(tree):
+        for keyword in call.keywords:
+            mode = ast.unparse(keyword.value).rpartition(".")[2].strip("'\"").lower()
+            if (
+                _name(call.func) == "set_auto_parallel_context"
+                and keyword.arg == "parallel_mode"
+                and mode in FOREIGN_MODES
+            ):
+                return f"line {call.lineno}, parallel_mode {mode}"
+    return None
+
+
+def _unseeded_draw(tree) -> str | None:
+    """The first draw from the generators of random or numpy, if the script seeds nothing and gives no seed."""
+    calls = sorted(_calls(tree), key=lambda call: call.lineno)
+    if any(_name(call.func) in SEEDS for call in calls):
+        return None
+    for call in calls:
+        words = ast.unparse(call.func).split(".")
+        is_generator = words[0] in ("random", "np", "numpy") and (words[0] == "random" or "random" in words[1:-1])
+        takes_a_seed = words[-1] == "default_rng" and (call.args or call.keywords)
+        if len(words) > 1 and is_generator and words[-1] in DRAWS and not takes_a_seed:
+            return f"line {call.lineno}, {'.'.join(words)} without a seed"
+    return None
+
+
+def _late_plugin(tree) -> str | None:
+    """Where MindSpore or MindNLP are imported before the plugin, if the plugin is imported at all."""
+    lines = {}
+    for node in tree.body:
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for module in modules:
+            lines.setdefault(module.partition(".")[0], node.lineno)
+    plugin = lines.get("mindnlp_dp_plugin")
+    earlier = [name for name in ("mindspore", "mindnlp") if plugin and lines.get(name, plugin) < plugin]
+    return f"line {lines[earlier[0]]}, {earlier[0]} is imported before mindnlp_dp_plugin" if earlier else None

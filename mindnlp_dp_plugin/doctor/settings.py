@@ -1,0 +1,53 @@
+"""What the environment says, rightly or as a leftover."""
+
+import os
+from dataclasses import fields
+
+from mindnlp_dp_plugin.arming import STOCK_SWITCH
+from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.identity import VARIABLES, detect
+
+
+def plugin_settings() -> Finding:
+    """Whether the variables of the plugin hold values it takes, and are variables it knows."""
+    try:
+        config = DataParallelConfig.from_env()
+    except DataParallelError as error:
+        return failure("settings", str(error), "export a value it takes, or unset the variable")
+    known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
+    unknown = sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
+    if unknown:
+        found = f"{', '.join(unknown)}: no settings of the plugin"
+        return warning("settings", found, f"unset, or correct the spelling: there are {', '.join(sorted(known))}")
+    return ok("settings", str(config).partition("(")[2].rstrip(")"))
+
+
+def wanted_backend() -> str:
+    """The engine that the environment asks for; ``auto`` where its settings cannot be read."""
+    try:
+        return DataParallelConfig.from_env().backend
+    except DataParallelError:
+        return "auto"
+
+
+def multi_npu() -> Finding:
+    """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
+    if os.environ.get(STOCK_SWITCH) != "true":
+        return ok(STOCK_SWITCH, "not exported, which is right")
+    found = "exported: without the plugin, ranks start from different weights and data sets cannot be split"
+    return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin sets it aside where it is armed first")
+
+
+def variables_of_a_job() -> Finding:
+    """Whether a job or a launcher left variables in this shell by which a plain ``python`` takes itself for a rank."""
+    left = [name for name in VARIABLES if name in os.environ]
+    try:
+        takes_itself_for = detect().launcher
+    except DataParallelError as error:
+        takes_itself_for = str(error)
+    if takes_itself_for == "none":
+        return ok("variables of a job", "none left over")
+    found = f"{', '.join(left)} exported in this shell: a plain python waits for other ranks ({takes_itself_for})"
+    return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run does not heed them")

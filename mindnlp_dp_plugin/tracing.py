@@ -1,0 +1,120 @@
+"""What each rank did when, over a few steps: a file for Perfetto (ui.perfetto.dev) and Chrome's ``chrome://tracing``.
+
+Two lanes per rank. On the lane ``step`` one phase follows another: data, forward, backward, waiting for gradients,
+clip, optimizer. On the lane ``all-reduce`` are the buckets on their way.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from mindnlp_dp_plugin.collectives import Collective, Work
+
+STEP_LANE, ALL_REDUCE_LANE = "step", "all-reduce"
+
+
+class Trace:
+    """Spans of time on this rank. To be made on all ranks at once: a barrier is where their clocks are set to zero.
+
+    Args:
+        collective: The ranks whose traces are merged.
+    """
+
+    def __init__(self, collective: Collective):
+        self._collective = collective
+        self._events = []
+        self._phase = None
+        collective.barrier()
+        self._zero = time.perf_counter()
+
+    def now(self) -> float:
+        """Seconds since the ranks' common zero."""
+        return time.perf_counter() - self._zero
+
+    def begin_phase(self, name: str) -> None:
+        """On the lane ``step``, end what was going on and begin ``name``."""
+        now = self.now()
+        if self._phase:
+            self.add(STEP_LANE, *self._phase, now)
+        self._phase = (name, now)
+
+    def add(self, lane: str, name: str, begin: float, end: float, **details) -> None:
+        """Note a span that is over; ``begin`` and ``end`` are in seconds, as ``now`` gives them."""
+        self._events.append(
+            {
+                "name": name,
+                "ph": "X",
+                "pid": self._collective.rank,
+                "tid": lane,
+                "ts": begin * 1e6,
+                "dur": (end - begin) * 1e6,
+                "args": details,
+            }
+        )
+
+    def write(self, path: Path) -> None:
+        """Write one file with the spans of all ranks. To be called on all ranks; rank 0 writes.
+
+        The form is Chrome's Trace Event Format: complete events, in microseconds.
+        """
+        everyone = self._collective.all_gather_object(self._events)
+        if self._collective.rank == 0:
+            names = [
+                {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
+                for rank in range(self._collective.world_size)
+            ]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"traceEvents": names + [event for events in everyone for event in events]}))
+
+
+class TracedCollective:
+    """A ``Collective`` whose all-reduces are noted in a trace while there is one.
+
+    Args:
+        collective: Who carries them out.
+    """
+
+    def __init__(self, collective: Collective):
+        self._collective = collective
+        self._under_way = []
+        self.trace = None
+
+    def __getattr__(self, name):
+        return getattr(self._collective, name)
+
+    def all_reduce(self, buffer) -> Work:
+        """As the collective's own."""
+        work = self._collective.all_reduce(buffer)
+        if self.trace is None:
+            return work
+        traced = TracedWork(work, self.trace, buffer.size * buffer.itemsize, self._under_way)
+        self._under_way.append(traced)
+        return traced
+
+
+class TracedWork(Work):
+    """An all-reduce that notes when it was started, and when it was seen to be done."""
+
+    def __init__(self, work: Work, trace: Trace, num_bytes: int, under_way: list):
+        self._work, self._trace, self._num_bytes, self._under_way = work, trace, num_bytes, under_way
+        self._begin = trace.now()
+
+    def progress(self):
+        """Look at all that are under way: engines complete earlier ones while a later one is asked."""
+        for traced in list(self._under_way):
+            if traced._work.progress():
+                traced._note_end()
+        return self not in self._under_way
+
+    def wait(self):
+        """Wait, then note the end."""
+        self._work.wait()
+        self._note_end()
+
+    def _note_end(self):
+        if self in self._under_way:
+            self._under_way.remove(self)
+            megabytes = self._num_bytes / 2**20
+            self._trace.add(
+                ALL_REDUCE_LANE, f"{megabytes:.2f} MB", self._begin, self._trace.now(), bytes=self._num_bytes
+            )

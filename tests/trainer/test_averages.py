@@ -1,0 +1,158 @@
+"""What a batch counts, and another average than MindNLP's in one process: there, too, the hooks are in."""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import mindspore
+import numpy as np
+import pytest
+from mindnlp.engine import Trainer, TrainerCallback
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
+from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
+from mindspore.dataset import GeneratorDataset
+
+from mindnlp_dp_plugin.launch.cpu import tune_mindspore
+from mindnlp_dp_plugin.trainer.averages import count_samples, count_tokens
+from tests.programs.tiny import tiny_model, tiny_trainer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast():
+    tune_mindspore()
+
+
+@pytest.fixture
+def average_over():
+    """Hook the Trainer of this process; afterwards it is MindNLP's own again."""
+    yield lambda name: dp.install(dp.DataParallelConfig(average_over=name))
+    dp.install(dp.DataParallelConfig())
+
+
+def tiny_gpt():
+    return GPT2LMHeadModel(GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=1, n_head=1))
+
+
+def batch(**columns):
+    return {name: mindspore.Tensor(np.array(values, np.int32)) for name, values in columns.items()}
+
+
+def test_tokens_are_the_labels_that_are_not_minus_100():
+    assert count_tokens(tiny_model(), batch(labels=[[-100, 3, -100], [0, -100, 1]])) == 3
+    assert count_tokens(tiny_model(), batch(labels=[1, -100, 2])) == 2
+
+
+def test_a_causal_language_model_never_predicts_the_first_token():
+    lora = get_peft_model(tiny_gpt(), LoraConfig(task_type=TaskType.CAUSAL_LM, r=2, target_modules=["c_attn"]))
+    for model in (tiny_gpt(), lora):
+        assert count_tokens(model, batch(labels=[[5, 3, -100], [0, -100, 1]])) == 2
+
+
+def test_samples_are_rows():
+    assert count_samples(None, batch(input_ids=np.ones((5, 7)))) == 5
+
+
+@pytest.mark.parametrize(
+    "count, inputs, named",
+    [
+        (count_tokens, {"input_ids": 1, "targets": 2}, r"\(input_ids, targets\) is no 'labels'"),
+        (count_samples, {"scale": mindspore.Tensor(1.0)}, r"\(scale\) has any"),
+    ],
+)
+def test_what_cannot_be_counted_is_named(count, inputs, named):
+    with pytest.raises(dp.DataParallelError, match=named):
+        count(tiny_model(), inputs)
+
+
+def parameters(trainer):
+    return np.concatenate([parameter.asnumpy().ravel() for parameter in trainer.model.parameters()])
+
+
+def labelled(rows_without_labels):
+    chance = np.random.default_rng(7)
+    rows = [
+        (chance.integers(4, 96, 12).astype(np.int32), np.int32(-100 if row in rows_without_labels else row % 3))
+        for row in range(48)
+    ]
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(8)
+
+
+def test_steps_without_a_single_token_change_nothing_and_are_no_nan(tmp_path, average_over):
+    average_over("tokens")
+    trainer = tiny_trainer(tmp_path, dataset=labelled(range(16)), max_steps=2, optim="sgd", logging_steps=1)
+    before = parameters(trainer)
+    result = trainer.train()
+    np.testing.assert_array_equal(parameters(trainer), before)
+    assert result.training_loss == 0.0
+
+
+def test_evaluation_checkpoints_and_resuming_in_one_process(tmp_path, average_over):
+    average_over("tokens")
+    options = dict(
+        max_steps=3,
+        gradient_accumulation_steps=2,
+        evaluation_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=2,
+        logging_steps=1,
+    )
+
+    def run(resume=None):
+        trainer = tiny_trainer(tmp_path, model=tiny_model(), dataset=labelled({0, 1, 2, 20}), **options)
+        trainer.eval_dataset = labelled({3})
+        result = trainer.train(resume_from_checkpoint=resume)
+        return parameters(trainer), result.training_loss, trainer.evaluate()["eval_loss"]
+
+    whole = run()
+    resumed = run(str(tmp_path / "checkpoint-2"))
+    np.testing.assert_array_equal(resumed[0], whole[0])
+    assert resumed[1:] == whole[1:]
+
+    dp.uninstall()
+    trainer = tiny_trainer(tmp_path, dataset=labelled({3}))
+    weights = iter(np.split(whole[0], np.cumsum([p.size for p in trainer.model.parameters()])[:-1]))
+    for parameter in trainer.model.parameters():
+        parameter.assign_value(mindspore.Tensor(next(weights).reshape(parameter.shape)))
+    assert trainer.evaluate(labelled({3}))["eval_loss"] == whole[2], "evaluation must not be weighted"
+
+
+def test_the_loss_of_the_trainer_is_left_as_it_was(tmp_path, average_over):
+    average_over("samples")
+    trainer = tiny_trainer(tmp_path, max_steps=1, gradient_accumulation_steps=4)
+    inputs = next(labelled(()).create_dict_iterator())
+    trainer.model.set_train(False)
+    before = trainer.compute_loss(trainer.model, dict(inputs)).item()
+    trainer.args.learning_rate = 0.0
+    trainer.train()
+    trainer.model.set_train(False)
+    assert trainer.compute_loss(trainer.model, dict(inputs)).item() == before
+
+
+def test_a_training_step_that_hides_its_batch_is_named(tmp_path, average_over):
+    class OwnStep(Trainer):
+        def training_step(self, model, inputs):
+            loss = model(**inputs).loss
+            self.update_gradient_by_distributed_type(model)
+            return loss
+
+    average_over("samples")
+    with pytest.raises(dp.DataParallelError, match=r"must call super\(\).training_step"):
+        tiny_trainer(tmp_path, trainer_type=OwnStep).train()
+
+
+@pytest.mark.parametrize("argument, dtype", [("fp16", "float16"), ("bf16", "bfloat16")])
+def test_arguments_that_mindnlp_ignores_are_refused_before_training(tmp_path, average_over, argument, dtype):
+    class Began(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            pytest.fail("training began")
+
+    average_over("samples")
+    with pytest.raises(dp.DataParallelError, match=f"{argument}=True is ignored.*ms_dtype=mindspore.{dtype}"):
+        tiny_trainer(tmp_path, callbacks=[Began()], **{argument: True}).train()
+
+
+def test_evaluation_in_bfloat16_is_refused_where_there_is_none(tmp_path, average_over):
+    average_over("samples")
+    with pytest.raises(
+        dp.DataParallelError, match="bf16_full_eval=True: MindSpore has no operators for bfloat16 on CPU"
+    ):
+        tiny_trainer(tmp_path, bf16_full_eval=True).evaluate(labelled(()))
