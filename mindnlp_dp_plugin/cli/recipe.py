@@ -22,12 +22,12 @@ def recipe():
     """A ready training: from texts with labels to a model and a report."""
 
 
-def add_recipe(name: str, summary: str, defaults: ClassificationOptions) -> None:
+def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generates_data: bool = True) -> None:
     """Makes ``mindnlp-dp recipe <name>``."""
 
     def run(nproc, backend, log_dir, **values):
         options = replace(defaults, **values)
-        if name == "classification" and options.dataset is None:
+        if options.dataset is None and not generates_data:
             raise click.UsageError("Missing option '--dataset'.")
         DataParallelConfig.from_env()
         engine = backends.choose(backend, num_nodes=1)
@@ -66,4 +66,9 @@ add_recipe(
     _left_in("roberta_imdb_output"),
 )
 add_recipe("bert-imdb", "The same with BERT.", _left_in("bert_imdb_output", small_model="bert"))
-add_recipe("classification", "Any texts with labels; two classes or many.", _left_in("classification_output"))
+add_recipe(
+    "classification",
+    "Any texts with labels; two classes or many.",
+    _left_in("classification_output"),
+    generates_data=False,
+)
