@@ -78,6 +78,7 @@ def test_small_models_read_english_and_chinese(tmp_path, save):
         assert len(tokens) <= len(text.split()) * 2 + len(CHINESE[0]) and tokenizer.unk_token_id not in tokens
         words = tokenizer.decode(tokens, skip_special_tokens=True)
         assert words.replace(" ", "").lower() == text.replace(" ", "").lower()
+    assert len(tokens) >= len(CHINESE[0]), "characters stand alone"
     model = AutoModelForSequenceClassification.from_pretrained(str(tmp_path))
     assert model.config.num_labels == 3 and model(mindspore.Tensor([tokens])).logits.shape == (1, 3)
 

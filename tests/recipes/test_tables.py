@@ -129,12 +129,15 @@ def test_empty_rows_are_counted_and_dropped(tmp_path):
         (["Premise", "Hypothesis", "Label"], ["Premise", "Hypothesis"], "Label"),
         (["sentence1", "sentence2", "verdict"], ["sentence1", "sentence2"], "verdict"),
         (["spam_or_not", "message"], ["message"], "spam_or_not"),
-        (["stars", "title", "content"], ["content"], "stars"),
+        (["stars", "notes", "content"], ["content"], "stars"),
+        (["kind", "notes", "words"], ["notes"], "kind"),
     ],
 )
 def test_columns_are_found(columns, texts, label):
     def cell(name, row):
-        return f"{name} number {row} of many" if name in (*texts, "title") else row % 2 if name == label else row
+        if name in (*texts, "notes", "words"):
+            return f"{name} number {row} of {'very ' * 9 * (name == 'notes')}many"
+        return row % 2 if name == label else row
 
     table = datasets.Dataset.from_dict({name: [cell(name, row) for row in range(60)] for name in columns})
     assert find_columns(table) == (tuple(texts), label)
