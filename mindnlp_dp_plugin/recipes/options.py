@@ -14,7 +14,10 @@ def _option(default, help, **click_settings):
 class ClassificationOptions:
     """How to train a classifier of texts. Each field is an option of that name on the command line."""
 
-    dataset: str | None = _option(None, "File (csv, tsv, json, jsonl, parquet, txt), folder, or name in the hub.")
+    dataset: str | None = _option(
+        None,
+        "File (csv, tsv, json, jsonl, parquet, txt), folder, or name in the hub.",
+    )
     text_column: tuple[str, ...] = _option(
         (), "Column with the text; give it twice for pairs of texts. Otherwise found.", multiple=True
     )

@@ -1,6 +1,7 @@
 """The page a run leaves: scores, plots, command, versions, and how to use the model; one file, nothing beside it."""
 
 import io
+import warnings
 from html import escape
 from pathlib import Path
 
@@ -107,6 +108,8 @@ def _draw_confusion(matrix, label_names):
 
 def _svg(figure):
     drawn = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text: the browser has the fonts for any label
+    # Text as text: the browser has the fonts for any label, which matplotlib may not have.
+    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]
