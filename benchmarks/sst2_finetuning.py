@@ -73,6 +73,7 @@ def draw(runs, path):
             curves.plot(*zip(*run["loss"]), color=colour, alpha=0.7, label=None if number else label)
         for axes, name in ((accuracy, "dev_accuracy"), (seconds, "train_seconds")):
             axes.plot([label] * len(mine), [run[name] for run in mine], "o", color=colour)
+            axes.margins(x=0.5)
     curves.set(title="training loss, each seed", xlabel="optimizer step")
     curves.legend()
     accuracy.set(title="accuracy on dev")
