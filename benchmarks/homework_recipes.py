@@ -70,9 +70,8 @@ def main():
         }.items():
             found[task] = describe(run_recipe(2, home / f"{task}_output", **options), options)
             print(json.dumps(found[task], ensure_ascii=False), flush=True)
-    results_file("homework", ".json").write_text(
-        json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    content = {"command": f"python benchmarks/homework_recipes.py --data {arguments.data}", "ranks": 2, "tasks": found}
+    results_file("homework", ".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
