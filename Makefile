@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test recipes sst2 minilm install lint clean
+.PHONY: demo test docs docs-check recipes sst2 minilm install lint clean
 
 install: $(VENV)/installed
 
@@ -21,6 +21,12 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+docs-check: install   ## every command and piece of Python that README and docs show
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check
+
+docs: install   ## the pages in docs/ as a site, in build/site
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 recipes: minilm   ## the homework recipe on three real data sets, 2 ranks, about ten minutes
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/homework_recipes.py --data $(DATA)

@@ -23,6 +23,7 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        trace: File for a trace of a few steps of all ranks (see ``tracing``); none is made if None.
         check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
             the job ends if they differ. 0 never does.
         average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over
@@ -38,6 +39,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    trace: str | None = None
     check_replicas_every: int = 0
     average_over: str = "ranks"
 
@@ -77,6 +79,7 @@ class DataParallelConfig:
             "backend": str,
             "bucket_cap_mb": float,
             "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "trace": str,
             "check_replicas_every": int,
             "average_over": str,
         }

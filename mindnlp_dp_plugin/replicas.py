@@ -1,5 +1,7 @@
 """Replicas are copies: made equal before training, and checked on request."""
 
+from typing import Any
+
 import numpy as np
 import xxhash
 
@@ -47,7 +49,7 @@ class SharedBuffers:
                 self._collective.broadcast(buffers[name], src=0)
 
 
-def check_replicas(model, collective: Collective | None = None) -> None:
+def check_replicas(model: Any, collective: Collective | None = None) -> None:
     """Raise unless all ranks hold the same parameters and buffers, to the last bit. To be called on all ranks.
 
     Args:

@@ -32,11 +32,12 @@ from mindnlp_dp_plugin.launch.logs import default_log_dir
     show_default="mindnlp_dp_logs/<time>",
     help="One log per rank.",
 )
+@click.option("--trace", is_flag=True, help="Leave a trace of a few steps, trace.json, among the logs.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be started.")
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, dry_run, as_module, script, args):
+def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, trace, dry_run, as_module, script, args):
     """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
 
     Rank 0's output is shown; every rank's is in the log directory. If a rank fails, all are ended and the one that
@@ -46,7 +47,7 @@ def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, dr
     require_script(command)
     DataParallelConfig.from_env()
     address, port = require_master(nnodes, node_rank, master_addr, master_port)
-    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port)
+    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port, trace)
     if dry_run:
         for process in plan(job):
             click.echo(describe(process))

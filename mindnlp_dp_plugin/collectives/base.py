@@ -7,8 +7,13 @@ from typing import Any
 class Work:
     """A collective under way. This base is the work that was done before it was returned."""
 
-    def progress(self) -> None:
-        """Give the engine a chance to move data. Never waits."""
+    def progress(self) -> bool:
+        """Give the engine a chance to move data. Never waits.
+
+        Returns:
+            Whether the collective is known to be done.
+        """
+        return True
 
     def wait(self) -> None:
         """Return when the collective is done on this rank and its buffer may be read."""
@@ -48,7 +53,7 @@ class Collective(ABC):
         """
 
     @abstractmethod
-    def broadcast(self, tensor, src: int = 0) -> None:
+    def broadcast(self, tensor: Any, src: int = 0) -> None:
         """Overwrite ``tensor`` with the values it has on rank ``src``. To be called on all ranks, in the same order.
 
         Args:

@@ -17,6 +17,9 @@ class MindSporeWork(Work):
     def __init__(self, handle):
         self._handle = handle
 
+    def progress(self):
+        return False  # it moves by itself, and does not tell
+
     def wait(self):
         self._handle.wait()
 

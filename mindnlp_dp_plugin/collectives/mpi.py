@@ -14,7 +14,7 @@ class MpiWork(Work):
         self._request = request
 
     def progress(self):
-        self._request.Test()
+        return self._request.Test()
 
     def wait(self):
         self._request.Wait()

@@ -27,6 +27,7 @@ class Job:
         node_rank: Which of them this is.
         master_addr: IP address of host 0.
         master_port: Port of the scheduler there.
+        trace: Whether a trace of a few steps is left in the log directory.
     """
 
     command: list[str]
@@ -37,6 +38,7 @@ class Job:
     node_rank: int = 0
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
+    trace: bool = False
 
     @property
     def world_size(self) -> int:

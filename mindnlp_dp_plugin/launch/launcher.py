@@ -35,6 +35,8 @@ def plan(job: Job) -> list[Process]:
         "MINDNLP_DP_BACKEND": job.backend,
         DEFERRED: "1",
     }
+    if job.trace:
+        common["MINDNLP_DP_TRACE"] = str(job.log_dir.absolute() / "trace.json")
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 

@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.trainer.averages import CountedAverage
 from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
 from mindnlp_dp_plugin.trainer.tensorboard import TensorBoardCallback
+from mindnlp_dp_plugin.trainer.tracing import StepTracer
 
 
 class TrainingSession:
@@ -54,6 +55,7 @@ class TrainingSession:
         self._gradients_are_averaged = False
         self._reducer = None
         self.average = None
+        self._tracer = None
 
     def shard_train_dataset(self) -> ShardedDataset:
         """This rank's share of the training data. To be called on all ranks.
@@ -88,9 +90,14 @@ class TrainingSession:
         self._buffers = SharedBuffers(self._trainer.model, self._collective)
         trained = {id(p) for group in self._trainer.optimizer.param_groups for p in group["params"]}
         parameters = [p for _, p in self._trainer.model.named_parameters() if id(p) in trained]
-        self._reducer = GradientReducer(parameters, self._collective, self._config.bucket_cap_mb)
         if self._config.average_over != "ranks":
             self.average = CountedAverage(self._trainer, parameters, self._collective, self._config.average_over)
+        carrier = self._collective
+        if self._config.trace:
+            self._tracer = StepTracer(self._trainer, self._collective, self._config.trace)
+            self._trainer.add_callback(self._tracer)
+            carrier = self._tracer.collective
+        self._reducer = GradientReducer(parameters, carrier, self._config.bucket_cap_mb)
         self._guard_optimizer()
         self.meter = Meter(self._collective, self._reducer)
         for callback in self._trackers():
@@ -111,12 +118,14 @@ class TrainingSession:
             self.average.take_in(inputs)
         if self._optimizer_steps_after(self._micro_steps + 1):
             self._reducer.prepare(self.average and self.average.sum_counts())
+        self._begin_phase("forward")
 
     def synchronize(self) -> None:
         """After backward: average the gradients, if the optimizer steps now, and share buffers that forward changed.
 
         To be called on all ranks.
         """
+        self._begin_phase("wait for gradients")
         if self.average:
             self.average.end_backward()
         self._micro_steps += 1
@@ -127,11 +136,15 @@ class TrainingSession:
             if self.average:
                 self.average.settle()
         self._buffers.share()
+        self._begin_phase("clip" if self._gradients_are_averaged else "data")
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
         self._trainer.args.max_steps = self._user_max_steps
         self._trainer.args.gradient_accumulation_steps = self._user_accumulation
+        if self._tracer:
+            self._tracer.close()
+            self._trainer.remove_callback(self._tracer)
         if self.average:
             self.average.close()
         if self._reducer is not None:
@@ -239,11 +252,17 @@ class TrainingSession:
                 self.average.reset()
             made = self._before.micro_steps + self._micro_steps
             self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, made)
+            self._begin_phase("optimizer")
             result = self._unguarded_step(*args, **kwargs)
+            self._begin_phase("data")
             self._check_replicas()
             return result
 
         optimizer.step = step
+
+    def _begin_phase(self, name):
+        if self._tracer:
+            self._tracer.begin_phase(name)
 
     def _check_replicas(self):
         step, every = self._trainer.state.global_step + 1, self._config.check_replicas_every

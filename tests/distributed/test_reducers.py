@@ -42,6 +42,6 @@ def test_each_gradient_travels_once(outcomes, case):
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
     (ranks, _), results = outcomes
-    mean = np.mean([60000 - 1000 * rank for rank in range(ranks)])
+    mean = np.mean([np.float16(60000 - 1000 * rank) for rank in range(ranks)], dtype=np.float64)
     for result in results:
         assert result["near_overflow"][str(accumulate)] == [float(np.float16(mean))] * 3

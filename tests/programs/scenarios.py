@@ -26,10 +26,10 @@ class Scenario:
 
 
 SCENARIOS = {
-    "bert_adamw": Scenario(),
-    "bert_sgd": Scenario(optimizer="sgd"),
-    "roberta_adamw": Scenario(model="roberta"),
-    "roberta_sgd": Scenario(model="roberta", optimizer="sgd"),
+    "bert_adamw": Scenario(num_steps=20),
+    "bert_sgd": Scenario(optimizer="sgd", num_steps=20),
+    "roberta_adamw": Scenario(model="roberta", num_steps=20),
+    "roberta_sgd": Scenario(model="roberta", optimizer="sgd", num_steps=20),
     # 10 batches an epoch: the third step of an accumulation of 4 spans two epochs.
     "accumulation_with_tail": Scenario(accumulation=4),
     # 3 batches an epoch: stock steps at the end of each epoch, and whenever 4 micro-steps have come together.
