@@ -1,8 +1,8 @@
 """Run every command and every piece of Python of the README and the docs, as a reader would: ``make docs-check``.
 
 Shell blocks run as they stand, in a folder that holds a ``roberta.py``; the Python of a page runs as one script, on two
-ranks, with ``model``, ``train_dataset``, ``eval_dataset``, ``predictions`` and ``labels`` at hand. A block that cannot run
-here has a comment above it, ``<!-- not run here: why -->``, which is shown.
+ranks, with ``model``, ``train_dataset``, ``eval_dataset``, ``predictions`` and ``labels`` at hand. A block that cannot
+run here has a comment above it, ``<!-- not run here: why -->``, which is shown.
 """
 
 import os
