@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test docs docs-check recipes sst2 minilm install lint clean
+.PHONY: demo test docs docs-check recipes sst2 minilm faults soak install lint clean
 
 install: $(VENV)/installed
 
@@ -21,6 +21,12 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
+
+soak: install   ## half an hour of training: memory, files and threads stay flat
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
 
 docs-check: install   ## every command and piece of Python that README and docs show
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check

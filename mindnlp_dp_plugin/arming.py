@@ -49,7 +49,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _serve_as_scheduler()
     compat.check_mindnlp()
     compat.bridge()
-    group = collectives.join(identity, config.backend)
+    group = collectives.join(identity, config)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:

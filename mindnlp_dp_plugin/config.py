@@ -1,5 +1,6 @@
 """What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -23,6 +24,7 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
         trace: File for a trace of a few steps of all ranks (see ``tracing``); none is made if None.
         check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
             the job ends if they differ. 0 never does.
@@ -39,6 +41,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    timeout: float = 1800
     trace: str | None = None
     check_replicas_every: int = 0
     average_over: str = "ranks"
@@ -54,6 +57,11 @@ class DataParallelConfig:
             )
         if not isinstance(self.cpu_tuning, bool):
             raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+        seconds = self.timeout
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            raise DataParallelError(
+                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0."
+            )
         every = self.check_replicas_every
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise DataParallelError(
@@ -79,6 +87,7 @@ class DataParallelConfig:
             "backend": str,
             "bucket_cap_mb": float,
             "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "timeout": float,
             "trace": str,
             "check_replicas_every": int,
             "average_over": str,

@@ -48,9 +48,9 @@ def kill_tree(pid):
     psutil.wait_procs(family, timeout=5)
 
 
-def run_ranks(program, *arguments, ranks, backend, log_dir, timeout=300, env=None):
+def run_ranks(program, *arguments, ranks, backend, log_dir, timeout=300, env=None, options=()):
     """Run a program of ``tests/programs`` (or a path) under ``mindnlp-dp run`` and return the finished launcher."""
-    command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", ranks, "--backend", backend]
+    command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", ranks, "--backend", backend, *options]
     return run([*command, "--log-dir", log_dir, PROGRAMS / program, *arguments], timeout, env, cwd=log_dir.parent)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mindnlp_dp_plugin.config import BACKENDS, DataParallelConfig
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
@@ -32,12 +33,33 @@ from mindnlp_dp_plugin.launch.logs import default_log_dir
     show_default="mindnlp_dp_logs/<time>",
     help="One log per rank.",
 )
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How often all ranks start again, from the newest checkpoint of this run, after one has failed.",
+)
 @click.option("--trace", is_flag=True, help="Leave a trace of a few steps, trace.json, among the logs.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be started.")
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, trace, dry_run, as_module, script, args):
+def run(
+    nproc,
+    nnodes,
+    node_rank,
+    master_addr,
+    master_port,
+    backend,
+    log_dir,
+    max_restarts,
+    trace,
+    dry_run,
+    as_module,
+    script,
+    args,
+):
     """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
 
     Rank 0's output is shown; every rank's is in the log directory. If a rank fails, all are ended and the one that
@@ -46,10 +68,15 @@ def run(nproc, nnodes, node_rank, master_addr, master_port, backend, log_dir, tr
     command = ["-m", script, *args] if as_module else [script, *args]
     require_script(command)
     DataParallelConfig.from_env()
+    if max_restarts and nnodes > 1:
+        raise DataParallelError(
+            f"--max-restarts {max_restarts} does not go with --nnodes {nnodes}: the hosts would not start again "
+            "together. Start each host again by hand, with trainer.train(resume_from_checkpoint=True)."
+        )
     address, port = require_master(nnodes, node_rank, master_addr, master_port)
     job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port, trace)
     if dry_run:
         for process in plan(job):
             click.echo(describe(process))
         return 0
-    return launch(job)
+    return launch(job, max_restarts)

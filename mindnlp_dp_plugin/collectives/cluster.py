@@ -8,7 +8,6 @@ from mindspore.communication import get_group_size, get_rank, init
 from mindspore.mint import distributed
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
-from mindnlp_dp_plugin.collectives.patience import be_patient
 
 
 class MindSporeWork(Work):
@@ -31,7 +30,6 @@ class MindSporeCollective(Collective):
     bucket_cap_mb = 25
 
     def __init__(self):
-        be_patient()
         init()
         self.rank = get_rank()
         self.world_size = get_group_size()

@@ -12,7 +12,6 @@ from mindspore import ops
 from mindspore.communication import get_group_size, get_rank, init
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
-from mindnlp_dp_plugin.collectives.patience import be_patient
 
 # The operator refuses these on CPU.
 TRAVELS_AS = {mindspore.bool_: mindspore.int32, mindspore.uint8: mindspore.int32, mindspore.bfloat16: mindspore.float32}
@@ -25,7 +24,6 @@ class PrimitiveCollective(Collective):
     bucket_cap_mb = 25
 
     def __init__(self):
-        be_patient()
         init()
         self.rank = get_rank()
         self.world_size = get_group_size()

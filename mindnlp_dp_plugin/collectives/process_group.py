@@ -1,38 +1,41 @@
 """The one group of ranks this process belongs to: joined when the plugin is armed, left when the script is done."""
 
+import os
+from pathlib import Path
+
 from mindnlp_dp_plugin.collectives.base import Collective
+from mindnlp_dp_plugin.collectives.patience import be_patient
 from mindnlp_dp_plugin.collectives.single import SingleProcess
+from mindnlp_dp_plugin.collectives.watchdog import Watchdog, Watched
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.board import BOARD, JOINING, Board, answer_for_stacks, state_path
 from mindnlp_dp_plugin.launch.identity import Identity
 
 DEVICE_OF_BACKEND = {"hccl": "Ascend", "mccl": "CPU"}
 
 _group: Collective | None = None
+_watchdog: Watchdog | None = None
 
 
-def join(identity: Identity, backend: str) -> Collective:
+def join(identity: Identity, config: DataParallelConfig) -> Collective:
     """Join the ranks that were started together with this process. To be called on all ranks, once.
 
     Args:
         identity: Who this process is, as its launcher said.
-        backend: ``"auto"``, ``"hccl"``, ``"mccl"`` or ``"mpi"``.
+        config: Its ``backend`` and ``timeout``.
 
     Returns:
-        The group. Later calls return the same one.
+        The group. Later calls return the same one; only the timeout is taken anew.
 
     Raises:
         DataParallelError: If ``backend`` does not fit the launcher, the device, or what is installed.
     """
     global _group
     if _group is None:
-        group = _engine(identity.launcher, backend)
-        if group.world_size != identity.world_size:
-            raise DataParallelError(
-                f"{identity.launcher} announced {identity.world_size} processes, but {group.world_size} joined: is "
-                "the script started with the mpirun or msrun of another environment?"
-            )
-        group.local_rank, group.local_world_size = identity.local_rank, identity.local_world_size
-        _group = group
+        _group = SingleProcess() if identity.launcher == "none" else _join_others(identity, config)
+    if _watchdog:
+        _watchdog.timeout = config.timeout
     return _group
 
 
@@ -46,19 +49,40 @@ def shutdown() -> None:
 
     A rank that leaves earlier makes a collective fail in which its peers still are.
     """
-    current().barrier()
+    if isinstance(_group, Watched):
+        _group.end()
 
 
-def _engine(launcher, backend):
-    if launcher == "none":
-        return SingleProcess()
+def _join_others(identity, config):
+    global _watchdog
+    folder = Path(os.environ[BOARD]) if BOARD in os.environ else None
+    board = Board(folder and state_path(folder, identity.rank))
+    if folder:
+        answer_for_stacks(folder, identity.rank)
+    _watchdog = Watchdog(identity, board, folder, config.timeout)
+    _watchdog.start()
+    engine_type = _engine_type(identity.launcher, config)
+    board.enter(0, JOINING)
+    engine = engine_type()
+    board.leave()
+    if engine.world_size != identity.world_size:
+        raise DataParallelError(
+            f"{identity.launcher} announced {identity.world_size} processes, but {engine.world_size} joined: is "
+            "the script started with the mpirun or msrun of another environment?"
+        )
+    group = Watched(engine, board, _watchdog)
+    group.local_rank, group.local_world_size = identity.local_rank, identity.local_world_size
+    return group
+
+
+def _engine_type(launcher, config):
     import mindspore
 
-    device = mindspore.get_context("device_target")
+    backend, device = config.backend, mindspore.get_context("device_target")
     if backend == "auto":
         backend = "mpi" if launcher == "mpirun" and device == "CPU" else "hccl" if device == "Ascend" else "mccl"
     if backend == "mpi":
-        return _mpi_engine(launcher)
+        return _mpi_engine_type(launcher)
     if device != DEVICE_OF_BACKEND[backend]:
         raise DataParallelError(
             f"backend={backend!r} needs the device {DEVICE_OF_BACKEND[backend]}, but MindSpore runs on {device}: "
@@ -66,16 +90,17 @@ def _engine(launcher, backend):
         )
     if backend == "mccl" and launcher == "mpirun":
         raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
+    be_patient(device, config.timeout)
     if hasattr(getattr(mindspore.mint, "distributed", None), "all_gather_object"):
         from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
 
-        return MindSporeCollective()
+        return MindSporeCollective
     from mindnlp_dp_plugin.collectives.primitives import PrimitiveCollective
 
-    return PrimitiveCollective()
+    return PrimitiveCollective
 
 
-def _mpi_engine(launcher):
+def _mpi_engine_type(launcher):
     if launcher != "mpirun":
         raise DataParallelError(f"backend='mpi' needs mpirun, but this process was started by {launcher}.")
     try:
@@ -84,4 +109,4 @@ def _mpi_engine(launcher):
         raise DataParallelError(
             f"backend='mpi' needs mpi4py and an MPI library ({error}): pip install 'mindnlp-dp-plugin[mpi]'."
         ) from error
-    return MpiCollective()
+    return MpiCollective

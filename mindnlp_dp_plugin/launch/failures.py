@@ -46,7 +46,10 @@ class ErrorRecord:
 
 @dataclass(frozen=True)
 class Death:
-    """A process that ended badly: its name, its rank if it is one, its status as ``subprocess`` gives it, its log."""
+    """A process that ended badly: its name, its rank if it is one, its status as ``subprocess`` gives it, its log.
+
+    Status 0 is that of a rank that left too early, or of which nobody knows how it ended.
+    """
 
     name: str
     rank: int | None
@@ -55,13 +58,16 @@ class Death:
 
     @property
     def exit_code(self) -> int:
-        """What a shell would say: 128 + number for a signal."""
-        return 128 - self.returncode if self.returncode < 0 else self.returncode
+        """What a shell would say: 128 + number for a signal. 1 for one that left with 0 while others needed it."""
+        return 128 - self.returncode if self.returncode < 0 else self.returncode or 1
 
     def __str__(self):
-        if self.returncode >= 0:
+        if self.returncode == 0:
+            return "it left before the end of its script, while the others still needed it"
+        if self.returncode > 0:
             return f"exit status {self.returncode}"
-        return f"killed by {signal.Signals(-self.returncode).name} (signal {-self.returncode})"
+        hint = ", by someone or by the kernel for want of memory" if self.returncode == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-self.returncode).name} (signal {-self.returncode}){hint}"
 
 
 def record_path(log_dir: Path, rank: int) -> Path:
@@ -91,6 +97,7 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
     )
     path = record_path(log_dir, rank)
     unfinished = path.with_suffix(".part")
+    unfinished.touch(0o600)
     unfinished.write_text(json.dumps(asdict(record)), encoding="utf-8")
     unfinished.replace(path)
     return record

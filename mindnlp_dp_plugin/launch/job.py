@@ -5,13 +5,17 @@ import importlib.util
 import os
 import signal
 import sys
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import ports
 
 COMMAND_LINE = "MINDNLP_DP_COMMAND"  # tells a script what the user typed
+# Tell a rank which run of mindnlp-dp it belongs to, and how often that has started its ranks again.
+JOB = "MINDNLP_DP_JOB"
+RESTART = "MINDNLP_DP_RESTART"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Job:
         master_addr: IP address of host 0.
         master_port: Port of the scheduler there.
         trace: Whether a trace of a few steps is left in the log directory.
+        name: What tells it from all other jobs.
+        restart: How often its ranks have been started again.
+        board: The private folder for what the ranks show and share, in memory; it goes with the job.
     """
 
     command: list[str]
@@ -39,6 +46,9 @@ class Job:
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
     trace: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    restart: int = 0
+    board: Path = Path("/dev/shm")
 
     @property
     def world_size(self) -> int:
@@ -49,6 +59,11 @@ class Job:
     def local_ranks(self) -> range:
         """The ranks of this host."""
         return range(self.node_rank * self.nproc, (self.node_rank + 1) * self.nproc)
+
+    def again(self) -> "Job":
+        """The same job, to be started once more, with logs of its own."""
+        first = self.log_dir.parent if self.restart else self.log_dir
+        return replace(self, restart=self.restart + 1, log_dir=first / f"restart_{self.restart + 1}")
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,20 @@ from dataclasses import replace
 
 from mindnlp_dp_plugin.arming import DEFERRED
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
+from mindnlp_dp_plugin.launch.board import BOARD, DONE, noted_saves, private_folder, read_state
 from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, read_records, report
-from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
-from mindnlp_dp_plugin.launch.processes import Family, start
+from mindnlp_dp_plugin.launch.processes import Family, is_running, start
 from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
 
 POLL_S = 0.03
 SCHEDULER_GRACE_S = 30
+LOOK_S = 0.25
+NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
+MAX_BACKOFF_S = 30
+DEVICE_RELEASE_S = 10  # what Ascend's driver takes to give a device back after a kill
 
 
 def plan(job: Job) -> list[Process]:
@@ -32,6 +38,9 @@ def plan(job: Job) -> list[Process]:
     common = {
         "GLOG_v": log_level,
         LOG_DIR: str(job.log_dir.absolute()),
+        BOARD: str(job.board),
+        JOB: job.name,
+        RESTART: str(job.restart),
         "MINDNLP_DP_BACKEND": job.backend,
         DEFERRED: "1",
     }
@@ -46,8 +55,12 @@ def describe(process: Process) -> str:
     return f"{process.name}: {' '.join(variables)} {shlex.join(process.argv)}"
 
 
-def launch(job: Job) -> int:
+def launch(job: Job, max_restarts: int = 0) -> int:
     """Runs a job to its end.
+
+    Args:
+        job: What to run.
+        max_restarts: How often all ranks are started again after one has failed.
 
     Returns:
         0 if all ranks succeeded; the status of the rank that failed first (128 + number for a signal); 128 + number of
@@ -56,15 +69,40 @@ def launch(job: Job) -> int:
     Raises:
         DataParallelError: The log directory cannot be used.
     """
-    prepare(job.log_dir, job.local_ranks)
     with Signals() as signals:
+        while True:
+            exit_code, last_words = run_once(job, signals)
+            sys.stderr.write(last_words)
+            if exit_code == 0 or signals.stop or job.restart == max_restarts:
+                return exit_code
+            delay = backoff(job)
+            job = job.again()
+            sys.stderr.write(f"mindnlp-dp: restart {job.restart} of {max_restarts} in {delay} s; logs: {job.log_dir}\n")
+            if not signals.sleep(delay):
+                return 128 + signals.stop
+
+
+def run_once(job: Job, signals: Signals) -> tuple[int, str]:
+    """Starts all ranks and stays until they, and all that they would leave behind, are gone.
+
+    Returns:
+        The exit status, and what to tell the user.
+    """
+    prepare(job.log_dir, job.local_ranks)
+    with private_folder() as board:
         family = Family()
         try:
-            exit_code, last_words = Watch(job, signals).until_the_end()
+            return Watch(replace(job, board=board), signals).until_the_end()
         finally:
             family.end()
-    sys.stderr.write(last_words)
-    return exit_code
+            for home in noted_saves(board):
+                clear_leftovers(home)
+
+
+def backoff(job: Job) -> int:
+    """Seconds to wait before a job that failed is started again."""
+    release = DEVICE_RELEASE_S if job.backend == "hccl" else 0
+    return min(2**job.restart, MAX_BACKOFF_S) + release
 
 
 class Watch:
@@ -75,6 +113,8 @@ class Watch:
         self._signals = signals
         self._tail = Tail(rank_log(job.log_dir, 0)) if job.node_rank == 0 else None
         self._running = [(process, start(process)) for process in plan(job)]
+        self._lost_since: dict[int, float] = {}
+        self._next_look = 0.0
 
     def until_the_end(self) -> tuple[int, str]:
         """Shows rank 0 until all ranks are done, one fails, or the launcher is told to stop.
@@ -93,11 +133,37 @@ class Watch:
             self._signals.wait(POLL_S)
 
     def _deaths(self) -> list[Death]:
-        return [
+        deaths = [
             Death(process.name, process.rank, popen.returncode, process.log)
             for process, popen in self._running
             if popen.poll()
         ]
+        return deaths or self._unnoticed_deaths()
+
+    def _unnoticed_deaths(self) -> list[Death]:
+        """Ranks that failed or left before all had come to the end of the script, unseen by mpirun or with status 0.
+
+        Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then takes memory for ever.
+        """
+        now = time.monotonic()
+        is_over = all(popen.poll() is not None for _, popen in self._running)
+        if now < self._next_look and not is_over:
+            return []
+        self._next_look = now + LOOK_S
+        lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
+        if is_over and len(lost) == self._job.nproc and not self._records():
+            return []  # they all left by os._exit(0), and nobody needed anybody
+        self._lost_since = {rank: self._lost_since.get(rank, now) for rank in lost}
+        patience = 0 if is_over else NOTICE_S
+        return [
+            Death(f"rank {rank}", rank, 0, rank_log(self._job.log_dir, rank))
+            for rank, since in self._lost_since.items()
+            if now - since >= patience
+        ]
+
+    def _is_lost(self, rank: int) -> bool:
+        state = read_state(self._job.board, rank)
+        return state is not None and state.phase != DONE and not is_running(state.pid)
 
     def _all_done(self) -> bool:
         """Whether the ranks have ended well. The scheduler follows them, five seconds later, if other hosts need it."""

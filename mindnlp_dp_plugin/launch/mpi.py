@@ -10,6 +10,7 @@ from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 # Open MPI 4 and 5, which break these lines at about 80 characters.
 KILLED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exited\s+on\s+signal\s+(\d+)")
 EXITED = re.compile(r"Process name:\s+\[\S+?,(\d+)\]\s+Exit code:\s+(\d+)")
+LEFT = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exiting\s+improperly")
 
 
 def processes(job: Job) -> list[Process]:
@@ -17,7 +18,11 @@ def processes(job: Job) -> list[Process]:
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     # Pinning is the worker's business, and more ranks than cores are fine for trying things out.
     placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
-    argv = [find_mpirun(), *as_root, *placement, "-n", str(job.nproc), *worker_argv(job.command)]
+    # One host: shared memory, which is not left behind, and no port of a rank is open to the network.
+    transport = ["--mca", "btl", "self,sm", "--mca", "btl_sm_backing_directory", str(job.board)]
+    session = ["--prtemca", "prte_tmpdir_base", str(job.board)]
+    launcher = [find_mpirun(), *as_root, *placement, *transport, *session]
+    argv = [*launcher, "-n", str(job.nproc), *worker_argv(job.command)]
     log = job.log_dir / "mpirun.log"
     return [Process("mpirun", None, argv, {}, log, on_launcher_death=signal.SIGTERM)]  # it takes its ranks with it
 
@@ -29,10 +34,13 @@ def first_to_end(last_words: str) -> tuple[int, int] | None:
         last_words: What mpirun wrote.
 
     Returns:
-        The rank and its status as ``subprocess`` gives it (negative for a signal), or None if mpirun itself failed.
+        The rank and its status as ``subprocess`` gives it (negative for a signal; 0 if it left before the others were
+        done with it), or None if mpirun itself failed.
     """
     if match := KILLED.search(last_words):
         return int(match[1]), -int(match[2])
     if match := EXITED.search(last_words):
         return int(match[1]), int(match[2])
+    if match := LEFT.search(last_words):
+        return int(match[1]), 0
     return None

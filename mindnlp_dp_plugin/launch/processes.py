@@ -25,7 +25,7 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, 
 def start(process: Process) -> subprocess.Popen:
     """Starts a process in a session of its own; it is ended if this launcher dies, even by SIGKILL."""
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    with process.log.open("wb") as log:
+    with open(process.log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         return subprocess.Popen(
             process.argv,
             env={**inherited, "PYTHONUNBUFFERED": "1", **process.environ},
@@ -63,6 +63,14 @@ class Family:
     def _living(self) -> list[psutil.Process]:
         members = psutil.Process().children(recursive=True)
         return [member for member in members if member not in self._strangers and _is_alive(member)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended yet."""
+    try:
+        return _is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import time
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -36,6 +37,13 @@ class Signals:
         """Sleeps, but no longer than to the next signal."""
         if select.select([self._wakeup], [], [], seconds)[0]:
             os.read(self._wakeup, 4096)
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleeps until the time is over, or the user says stop; returns whether it is over."""
+        deadline = time.monotonic() + seconds
+        while self.stop is None and (left := deadline - time.monotonic()) > 0:
+            self.wait(left)
+        return self.stop is None
 
     def _note(self, signum, _frame):
         if signum in STOPPING and self.stop is None:

@@ -6,6 +6,7 @@ Pins the process, arms the plugin, runs the script as ``python script args...`` 
 import os
 import runpy
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from mindnlp_dp_plugin.arming import DEFERRED, JOINED
@@ -89,8 +90,10 @@ def exit_code_of(error: BaseException) -> int:
 def end_as_failed(rank: int, error: BaseException) -> None:
     """Leaves the error record and the traceback, and ends at once: Python's own exit waits for the peers in MPI."""
     error.__traceback__ = without_runner(error.__traceback__)
-    write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
-    sys.__stderr__.write(format_error(error))  # the launcher made this and standard output unbuffered
+    with suppress(OSError):  # the disk may be full
+        write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
+    with suppress(OSError):
+        sys.__stderr__.write(format_error(error))  # the launcher made this and standard output unbuffered
     os._exit(exit_code_of(error))
 
 

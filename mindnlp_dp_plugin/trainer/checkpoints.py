@@ -9,15 +9,19 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.board import note_save
 
 RECORD = "data_parallel.json"
 STATE = "trainer_state.json"
 FORMAT = 1
 INCOMPLETE = "incomplete-"
+PRIVATE = 0o700
 REPLACED = "replaced-"
 
 
@@ -43,8 +47,22 @@ def clear_leftovers(home: str | Path) -> None:
         shutil.rmtree(leftover)
 
 
+@contextmanager
+def nothing_by_halves(home: str | Path) -> Iterator[None]:
+    """While a checkpoint is written to ``home``: its scratch folder is private, and goes if writing fails."""
+    clear_leftovers(home)
+    note_save(Path(home))
+    scratch_folder(home).mkdir(mode=PRIVATE, parents=True)
+    try:
+        yield
+    except BaseException:
+        clear_leftovers(home)
+        raise
+
+
 def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
-    """Give a folder that is written its place among the checkpoints; one of the same name goes.
+    """Give a folder that is written its place among the checkpoints, readable by its owner only; one of the same
+    name goes.
 
     Args:
         written: The folder, already under its final name, somewhere in ``home``.
@@ -55,6 +73,7 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
     sizes = {str(path.relative_to(written)): path.stat().st_size for path in files}
     record_file = written / RECORD
     record_file.write_text(json.dumps({"format": FORMAT, **record, "files": sizes}), encoding="utf-8")
+    written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
         _bring_to_disk(path)
     target = Path(home, written.name)
@@ -90,6 +109,13 @@ def read_record(folder: str | Path) -> dict[str, Any]:
         )
         raise DataParallelError(f"Cannot resume from {str(folder)!r}: {problem}; {way_out}")
     return json.loads((folder / RECORD).read_text(encoding="utf-8"))
+
+
+def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
+    """The newest whole checkpoint of a folder that comes from ``origin``: whose record holds what that holds."""
+    folders = _newest_first(Path(home)) if Path(home).is_dir() else []
+    whole = (folder for folder in folders if not _problem(folder))
+    return next((folder for folder in whole if origin.items() <= read_record(folder).items()), None)
 
 
 def at_epoch_ends(home: str | Path) -> list[Path]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer import checkpoints
+from mindnlp_dp_plugin.trainer import checkpoints, plain_pickle
 from mindnlp_dp_plugin.trainer.stand_ins import ARGUMENTS_METHODS, TRAINER_METHODS
 
 
@@ -26,6 +26,7 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
             _stand_in_for(owner, stand_in, replacements)
     # All the module uses shutil for is to remove checkpoints.
     replacements.replace(trainer_base, "shutil", SimpleNamespace(rmtree=checkpoints.remove))
+    replacements.replace(trainer_base, "load", plain_pickle.load)
     positions = {
         "world_size": group.world_size,
         "process_index": group.rank,

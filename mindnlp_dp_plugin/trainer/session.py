@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
 from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
-from mindnlp_dp_plugin.trainer import random_streams
+from mindnlp_dp_plugin.trainer import random_streams, restarts
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
 from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
@@ -173,6 +173,7 @@ class TrainingSession:
         losses, host_random = zip(*everyone)
         return {
             **vars(position),
+            **restarts.origin(),
             # Micro-steps at the end of an epoch may wait for the next one. They are made again when training resumes.
             "epoch_end_is_done": bool(num_pending),
             "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,

@@ -4,7 +4,7 @@ Line numbers of the order in which MindNLP 0.4.1 calls them are in docs/architec
 """
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 
 import mindspore
@@ -14,7 +14,7 @@ from mindnlp.peft import PeftModel
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
-from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams
+from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams, restarts
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
 from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
@@ -22,12 +22,14 @@ from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
-    """Look arguments and a checkpoint over before anything is read."""
+    """Look arguments and a checkpoint over before anything is read. After a restart of the job, take its own newest."""
     refuse_mixed_precision(self.args)
     current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
     if self.args.should_save:
         checkpoints.recover(self.args.output_dir)
     current().barrier()
+    restarts.begin_train()
+    resume_from_checkpoint = restarts.own_checkpoint(self.args.output_dir) or resume_from_checkpoint
     if resume_from_checkpoint is True:
         resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True  # MindNLP says that there is none
     if isinstance(resume_from_checkpoint, (str, os.PathLike)):
@@ -102,20 +104,19 @@ def _save_checkpoint(stock, self, model, metrics=None):
     progress = self.data_parallel_session.progress()
     home, writes = self._get_output_dir(), self.args.should_save
     scratch = checkpoints.scratch_folder(home)
-    if writes:
-        checkpoints.clear_leftovers(home)
-    self._get_output_dir = lambda: str(scratch)
-    try:
-        stock(self, model, metrics=metrics)
-    finally:
-        del self._get_output_dir
-    written = scratch / f"checkpoint-{self.state.global_step}"
-    if self.state.best_model_checkpoint == str(written):
-        self.state.best_model_checkpoint = os.path.join(home, written.name)
-    if writes:
-        self.state.save_to_json(str(written / checkpoints.STATE))
-        checkpoints.publish(written, home, progress)
-        self._rotate_checkpoints(use_mtime=False, output_dir=home)
+    with checkpoints.nothing_by_halves(home) if writes else nullcontext():
+        self._get_output_dir = lambda: str(scratch)
+        try:
+            stock(self, model, metrics=metrics)
+        finally:
+            del self._get_output_dir
+        written = scratch / f"checkpoint-{self.state.global_step}"
+        if self.state.best_model_checkpoint == str(written):
+            self.state.best_model_checkpoint = os.path.join(home, written.name)
+        if writes:
+            self.state.save_to_json(str(written / checkpoints.STATE))
+            checkpoints.publish(written, home, progress)
+            self._rotate_checkpoints(use_mtime=False, output_dir=home)
     current().barrier()
 
 

@@ -127,6 +127,25 @@ def test_dry_run_of_a_cluster_prints_a_line_per_process(runner, script):
     assert names == ["rank 2", "rank 3"]
 
 
+def test_restarts_are_for_one_host(runner, script):
+    several = ("--nproc", "1", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", "1")
+    assert "--max-restarts 3 does not go with --nnodes 2" in refused(runner, *several, "--max-restarts", "3", script)
+    assert "--max-restarts" in refused(runner, "--nproc", "1", "--max-restarts", "-1", script)
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+def test_no_shell_sees_what_is_in_the_environment_or_the_arguments(runner, backend):
+    script = runner.script("print(os.environ['GLOG_v'], sys.argv[1:])")
+    evil = "3; touch hacked; $(touch hacked) `touch hacked` '"
+    runner.environ["GLOG_v"] = evil
+    args = ("--nproc", "2", "--backend", backend, script, evil)
+    assert runner.run(*args).stdout == f"{evil} {[evil]}\n"
+    for line in runner.run(*args[:-2], "--dry-run", *args[-2:]).stdout.splitlines():
+        said = subprocess.run(["bash", "-c", f"echo {line}"], cwd=runner.folder, capture_output=True, text=True)
+        assert (said.returncode, said.stderr) == (0, "") and evil in said.stdout
+    assert not (runner.folder / "hacked").exists()
+
+
 def test_dry_run_of_one_rank_needs_no_cluster(runner, script):
     (line,) = runner.run("--nproc", "1", "--dry-run", script).stdout.splitlines()
     assert line.startswith("rank 0: ") and "MS_ROLE" not in line

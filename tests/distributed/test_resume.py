@@ -114,6 +114,8 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
     for name, problem in problems.items():
         assert f"{name}/checkpoint-8': {problem}" in said[name]
         assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in said[name]
+    assert "asks for posix.mkdir to be called" in said["code"]
+    assert not (tmp_path / "has_run").exists()
     assert said["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
     changes = {
         "other_batch_size": "batch size was 4 and is 5",

@@ -1,5 +1,6 @@
 """Starting ranks, showing rank 0, and ending everybody: with real processes on both CPU engines."""
 
+import json
 import os
 import signal
 import stat
@@ -201,13 +202,70 @@ def test_variables_of_an_outer_launcher_do_not_reach_the_ranks(runner):
     assert outcome.stdout == "0 False\n"
 
 
+LOOP = """
+import json, psutil
+import mindnlp_dp_plugin
+this = psutil.Process()
+mindnlp_dp_plugin.barrier()
+seen = {
+    'listening': [c.laddr.ip for c in this.net_connections() if c.status == psutil.CONN_LISTEN],
+    'shared': [m.path for m in this.memory_maps() if m.path.startswith('/dev/shm/')],
+    'board': os.environ['MINDNLP_DP_BOARD'],
+}
+open(os.path.join(os.environ['FOLDER'], f'seen_{rank}'), 'w').write(json.dumps(seen))
+for step in range(100000):
+    mindnlp_dp_plugin.barrier()
+"""
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_killed_amid_real_collectives_ends_the_job_at_once(runner, backend):
     runner.environ["PYTHONPATH"] = str(ROOT)
-    loop = "import mindnlp_dp_plugin\nfor step in range(100000):\n    mindnlp_dp_plugin.barrier()\n"
     kill = f"    if (step, rank) == (20, 1):\n        {FAILED}        os.kill(os.getpid(), 9)\n"
-    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(loop + kill), timeout=120)
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(LOOP + kill), timeout=120)
     assert time.time() - outcome.failed_at() < 3
     assert outcome.returncode == 137
     assert "rank 1 on " in outcome.stderr.splitlines()[0] and "SIGKILL" in outcome.stderr.splitlines()[0]
     assert not runner.left_behind()
+    for rank in range(2):
+        seen = json.loads((outcome.log_dir / f"seen_{rank}").read_text())
+        assert set(seen["listening"]) <= {"127.0.0.1"}, "on one host no rank listens to the network"
+        assert seen["shared"] and all(path.startswith(f"{seen['board']}/") for path in seen["shared"])
+        assert not os.path.exists(seen["board"]), "so nothing is left in shared memory"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_that_leaves_with_status_0_while_others_need_it_has_failed(runner, backend):
+    runner.environ["PYTHONPATH"] = str(ROOT)
+    leave = f"    if (step, rank) == (20, 1):\n        {FAILED}        os._exit(0)\n"
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(LOOP + leave), timeout=120)
+    assert time.time() - outcome.failed_at() < 3
+    assert outcome.returncode == 1
+    assert "rank 1 on " in outcome.stderr.splitlines()[0]
+    assert "left before the end of its script, while the others still needed it" in outcome.stderr.splitlines()[0]
+    assert not runner.left_behind()
+
+
+def test_a_job_started_again_keeps_the_logs_of_each_start_and_gives_up_in_the_end(runner):
+    fail = "print('start', os.environ['MINDNLP_DP_RESTART']); sys.exit(3) if rank == 1 else time.sleep(60)"
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", "--max-restarts", "2", runner.script(fail))
+    assert outcome.returncode == 3
+    assert outcome.stderr.count("rank 1 on ") == 3
+    for restart, delay in ((1, 1), (2, 2)):
+        folder = outcome.log_dir / f"restart_{restart}"
+        assert f"mindnlp-dp: restart {restart} of 2 in {delay} s; logs: {folder}\n" in outcome.stderr
+        assert (folder / "rank_1.log").read_text().startswith(f"start {restart}\n")
+    assert outcome.log(1).startswith("start 0\n")
+    assert not runner.left_behind()
+
+
+def test_a_restart_that_succeeds_ends_with_0_and_ctrl_c_ends_the_waiting(runner):
+    fail_twice = runner.script("sys.exit(int(os.environ['MINDNLP_DP_RESTART']) < 2)")
+    popen = runner.start("--nproc", "1", "--max-restarts", "5", fail_twice)
+    assert runner.finish(popen).returncode == 0
+    popen = runner.start("--nproc", "1", "--max-restarts", "9", runner.script("sys.exit(4)", "always.py"))
+    while b"in 4 s" not in (line := os.read(popen.stderr.fileno(), 65536)):
+        assert line
+    popen.send_signal(signal.SIGINT)
+    outcome = runner.finish(popen)
+    assert (outcome.returncode, outcome.seconds < 2) == (130, True)

@@ -7,8 +7,11 @@ number of ranks; those of resume_scenarios.py were two.
 """
 
 import json
+import os
+import pickle
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import mindnlp_dp_plugin as dp
@@ -22,7 +25,24 @@ def cut_in_half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, (str(OUTPUT / "has_run"),)
+
+
+def plant_code(folder):
+    """An optimizer of the size that was written, which runs code if it is unpickled by the book."""
+    path = folder / "optimizer.ckpt"
+    size, padding = path.stat().st_size, 0
+    while path.stat().st_size != size or not padding:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps(Evil(), protocol=2))
+            archive.writestr("archive/padding", bytes(padding))
+        padding += size - path.stat().st_size
+
+
 DAMAGES = {
+    "code": plant_code,
     "missing_weights": lambda folder: (folder / "model.safetensors").unlink(),
     "half_an_optimizer": lambda folder: cut_in_half(folder / "optimizer.ckpt"),
     "half_a_record": lambda folder: cut_in_half(folder / "data_parallel.json"),

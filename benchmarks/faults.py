@@ -1,0 +1,229 @@
+"""Kill ranks at random, and see what becomes of their jobs: ``make faults``.
+
+    python benchmarks/faults.py [--kills 100] [--interruptions 20] [--seed 0]
+
+Each of the ``kills`` is a job of two ranks that trains, evaluates and saves, and in which one rank dies at a random
+moment in a random way. It goes on from what the one before left, so that checkpoints that survive are loaded. Then jobs
+are interrupted four times each and started again by ``--max-restarts``; they must end as one never interrupted.
+
+Results are written to ``benchmarks/results/faults_<cpu>_<date>.json`` and ``.md``. Run it on an idle machine: times are
+part of what it checks.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from rich.progress import track
+from safetensors.numpy import load_file
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.results import write_results
+from mindnlp_dp_plugin.trainer import checkpoints
+from tests.harness import PROGRAMS, REPOSITORY, run_ranks
+
+ENGINES = ("mpi", "mccl")
+# Seconds from a moment's beginning in which the rank dies; some moments last longer with MCCL.
+MOMENTS = {
+    "import": {"mpi": 1.5, "mccl": 1.5},
+    "rendezvous": {"mpi": 0.1, "mccl": 3},
+    "broadcast": {"mpi": 0.005, "mccl": 0.02},
+    "backward": {"mpi": 0.03, "mccl": 0.05},
+    "all_reduce": {"mpi": 0.0005, "mccl": 0.002},
+    "save": {"mpi": 0.02, "mccl": 0.02},
+    "evaluation": {"mpi": 0.03, "mccl": 0.03},
+    "exit": {"mpi": 0.02, "mccl": 0.02},
+}
+EXIT_CODES = {"SIGKILL": 137, "SIGSEGV": 139, "exception": 1}
+LIMIT_S = 3
+STEPS_PER_JOB = 4
+INTERRUPTIONS_PER_JOB = 4
+HANG_S = 180
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--interruptions", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    wanted = parser.parse_args()
+    chance = random.Random(wanted.seed)
+    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-faults-") as name:
+        home = Path(name)
+        kills = [
+            kill(home, number, chance) for number in track(range(wanted.kills), "kills", disable=wanted.kills == 0)
+        ]
+        interrupted = interrupt(home, wanted.interruptions // INTERRUPTIONS_PER_JOB, chance)
+    write_results(
+        "faults", {"seed": wanted.seed, "kills": kills, "interrupted": interrupted}, summary(kills, interrupted)
+    )
+    sys.exit(any(kill["problems"] for kill in kills) or not all(job["same_end"] for job in interrupted))
+
+
+def kill(home, number, chance):
+    """One job, one death; what happened."""
+    engine = ENGINES[number % len(ENGINES)]
+    moment = list(MOMENTS)[number // len(ENGINES) % len(MOMENTS)]
+    rank = chance.randrange(2)
+    if moment == "save":
+        rank = 0  # the others wait
+    way = chance.choice(list(EXIT_CODES))
+    output = home / engine
+    output.mkdir(exist_ok=True)
+    for attempt in range(5):  # a rank may be through before it is due
+        (output / "struck_0").unlink(missing_ok=True)
+        newest = newest_step(output / "trainer")
+        step = newest + chance.randrange(1, STEPS_PER_JOB)
+        if moment in ("import", "rendezvous", "broadcast", "exit"):
+            step = 0
+        delay = chance.uniform(0, MOMENTS[moment][engine]) / (attempt + 1)
+        fault = f"{moment}:{step}:{rank}:{way}:{delay:.5f}"
+        before = traces()
+        finished, seconds = run_job(output, engine, fault, newest + STEPS_PER_JOB)
+        # At the exit an exception may come when the script has ended, and nobody minds.
+        if (output / "struck_0").exists() and (finished.returncode or moment != "exit"):
+            break
+    problems = []
+    if finished.returncode != EXIT_CODES[way]:
+        problems.append(f"exit code {finished.returncode}")
+    if seconds is None or seconds > LIMIT_S:
+        problems.append(f"took {seconds} s to end")
+    if not finished.stderr.startswith(f"mindnlp-dp: rank {rank} on "):
+        problems.append(f"says {finished.stderr.splitlines()[:1]}")
+    problems += [f"left {trace}" for trace in traces() - before] + [f"left process {pid}" for pid in processes_of(home)]
+    problems += unusable(output / "trainer")
+    if problems:
+        shutil.copytree(output / "logs", Path("mindnlp_dp_logs", f"fault_{number}"), dirs_exist_ok=True)
+    return {"engine": engine, "fault": fault, "seconds": seconds, "problems": problems}
+
+
+def run_job(output, engine, faults, max_steps, *, arguments=("resume",), options=()):
+    """The finished launcher, and how long after the (last) fault it ended."""
+    env = {
+        "FAULTS": faults,
+        "FAULT_FOLDER": str(output),
+        "PYTHONPATH": f"{PROGRAMS / 'early_faults'}{os.pathsep}{REPOSITORY}",
+    }
+    finished = run_ranks(
+        "struck.py", output, max_steps, *arguments,
+        ranks=2, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env, options=options,
+    )  # fmt: skip
+    ended = time.time()
+    struck = output / "struck_0"
+    return finished, round(ended - float(struck.read_text()), 3) if struck.exists() else None
+
+
+def newest_step(folder):
+    return max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
+
+
+def unusable(folder):
+    """What is wrong with the checkpoints of a folder."""
+    problems = [f"left {path.name}" for path in folder.glob("incomplete-*")]
+    for checkpoint in folder.glob("checkpoint-*"):
+        try:
+            checkpoints.read_record(checkpoint)
+            load_file(checkpoint / "model.safetensors")
+        except Exception as error:
+            problems.append(f"{checkpoint.name} cannot be loaded: {error}")
+    return problems
+
+
+def traces():
+    """What jobs may leave in shared memory and in the folder for temporary files, and that nobody uses."""
+    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-*")
+    sessions = (Path(tempfile.gettempdir()).glob(pattern) for pattern in patterns)
+    found = {str(path) for paths in (Path("/dev/shm").iterdir(), *sessions) for path in paths}
+    return {path for path in found if not is_used(path)}
+
+
+def is_used(path):
+    """Whether a process has it in memory, or made it and lives: other jobs on this machine are none of ours."""
+    maker = path.rpartition(".")[2]
+    if maker.isdigit() and psutil.pid_exists(int(maker)):
+        return True
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            if path in maps.read_text():
+                return True
+    return False
+
+
+def processes_of(home):
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if str(home) in " ".join(p.info["cmdline"] or [])]
+
+
+def interrupt(home, num_jobs, chance):
+    """Jobs that are started again by the launcher, beside one that is left alone."""
+    if not num_jobs:
+        return []
+    max_steps = 12
+    ends = {}
+    for engine in ENGINES[:num_jobs]:
+        never = home / f"never_{engine}"
+        never.mkdir()
+        finished, _ = run_job(never, engine, "", max_steps, arguments=())
+        assert finished.returncode == 0, finished.stderr
+        ends[engine] = how_it_ended(never)
+    jobs = []
+    for number in track(range(num_jobs), "interrupted jobs"):
+        engine = ENGINES[number % len(ENGINES)]
+        output = home / f"interrupted_{number}"
+        output.mkdir()
+        faults = []
+        for step in sorted(chance.sample(range(max_steps), INTERRUPTIONS_PER_JOB)):
+            moment = chance.choice(["backward", "all_reduce", "save", "evaluation"])
+            rank = 0 if moment == "save" else chance.randrange(2)
+            delay = chance.uniform(0, MOMENTS[moment][engine] / 2)
+            # A save or an evaluation comes after its step, backward before the next.
+            step += moment in ("save", "evaluation")
+            faults.append(f"{moment}:{step}:{rank}:{chance.choice(list(EXIT_CODES))}:{delay:.5f}")
+        options = ("--max-restarts", INTERRUPTIONS_PER_JOB)
+        finished, _ = run_job(output, engine, " ".join(faults), max_steps, arguments=(), options=options)
+        struck = len(list(output.glob("struck_*")))
+        same = finished.returncode == 0 and how_it_ended(output) == ends[engine]
+        jobs.append({"engine": engine, "faults": faults, "num_struck": struck, "same_end": same})
+    return jobs
+
+
+def how_it_ended(output):
+    return [json.loads((output / f"end.rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def summary(kills, interrupted):
+    struck = [kill for kill in kills if kill["seconds"] is not None]
+    lines = [
+        f"{len(struck)} of {len(kills)} kills struck; {sum(not kill['problems'] for kill in kills)} clean ends.",
+        "",
+    ]
+    lines += ["| moment | engine | kills | clean | median s | longest s |", "| --- | --- | --- | --- | --- | --- |"]
+    for (moment, engine), number in Counter((kill["fault"].split(":")[0], kill["engine"]) for kill in struck).items():
+        of_kind = [kill for kill in struck if (kill["fault"].split(":")[0], kill["engine"]) == (moment, engine)]
+        seconds = sorted(kill["seconds"] for kill in of_kind)
+        clean = sum(not kill["problems"] for kill in of_kind)
+        lines.append(f"| {moment} | {engine} | {number} | {clean} | {seconds[number // 2]:.2f} | {seconds[-1]:.2f} |")
+    lines += [
+        f"\n- {kill['engine']} {kill['fault']}: {'; '.join(kill['problems'])}" for kill in kills if kill["problems"]
+    ]
+    if interrupted:
+        struck = sum(job["num_struck"] for job in interrupted)
+        same = sum(job["same_end"] for job in interrupted)
+        lines.append(
+            f"\n{struck} interruptions of {len(interrupted)} jobs, restarted by `--max-restarts`: {same} ended with "
+            "the parameters, log and best checkpoint of one never interrupted, to the last bit."
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Ranks that wait for each other in vain: the job ends, and says who was where."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness import run_ranks
+
+TIMEOUT_S = 4
+LAUNCHING_AND_ENDING_S = 3
+PROGRAM = "tests/programs/disagreements.py"
+
+
+def ends(tmp_path, disagreement, backend):
+    """What the launcher said, the function of the script in each rank's stack, and seconds after the ranks parted."""
+    finished = run_ranks(
+        "disagreements.py", tmp_path, disagreement, TIMEOUT_S, ranks=2, backend=backend, log_dir=tmp_path / "logs"
+    )
+    seconds = time.time() - float((tmp_path / "parted_at").read_text())
+    assert finished.returncode == 1, finished.stderr
+    assert "NOBODY NOTICED" not in finished.stdout
+    return finished.stderr, seconds
+
+
+def stacks(words):
+    """Each rank's, by rank."""
+    _, *of_ranks = words.split("Stacks of rank ")
+    return {int(text[0]): text for text in of_ranks}
+
+
+# What each rank is in when they notice; what a rank at its end was in is its last barrier.
+DISAGREEMENTS = {
+    "more_steps_on_rank_0": ("all_reduce of 37827 elements", "all_gather_object"),
+    "evaluation_on_rank_0": ("all_gather_object", "its last barrier"),
+    "early_break_on_rank_1": ("all_reduce of 37827 elements", "all_gather_object"),
+    "early_exit_of_rank_1": ("all_gather_object", "its last barrier"),
+}
+
+
+@pytest.mark.parametrize(
+    "disagreement, backend", [*((name, "mpi") for name in DISAGREEMENTS), ("early_break_on_rank_1", "mccl")]
+)
+def test_ranks_in_different_collectives_are_told_at_once(tmp_path, disagreement, backend):
+    words, seconds = ends(tmp_path, disagreement, backend)
+    assert seconds < LAUNCHING_AND_ENDING_S
+    for rank, collective in enumerate(DISAGREEMENTS[disagreement]):
+        assert f"rank {rank} is in {collective} (number " in words or f"rank {rank} in {collective} (number " in words
+        assert f"  rank {rank}: for " in words
+    assert "Look for ranks that take different numbers of steps" in words
+    in_script = [rank for rank, collective in enumerate(DISAGREEMENTS[disagreement]) if "last" not in collective]
+    for rank in in_script:
+        assert PROGRAM in stacks(words)[rank] and f" in {disagreement}" in stacks(words)[rank]
+
+
+def test_a_wait_longer_than_the_timeout_ends_the_job_and_shows_the_line_each_rank_is_at(tmp_path):
+    words, seconds = ends(tmp_path, "rank_1_sleeps", "mpi")
+    assert TIMEOUT_S < seconds < TIMEOUT_S + LAUNCHING_AND_ENDING_S
+    assert "rank 0 has waited " in words and f"longer than timeout={TIMEOUT_S} (MINDNLP_DP_TIMEOUT, seconds)" in words
+    assert "rank 1: for " in words and "s in no collective; its last was all_reduce" in words
+    line = next(n for n, text in enumerate(_program().splitlines(), start=1) if "time.sleep(600)" in text)
+    assert f'{PROGRAM}", line {line} in <lambda>' in stacks(words)[1]
+    assert "in all_gather_object" in stacks(words)[0] and " in rank_1_sleeps" in stacks(words)[0]
+    assert "watchdog.py" not in stacks(words)[1], "the watchdog's own thread is of no interest"
+
+
+def _program():
+    return (Path(__file__).parents[1] / "programs/disagreements.py").read_text()

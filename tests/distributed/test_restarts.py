@@ -1,0 +1,41 @@
+"""Jobs that are started again after a rank has died end as one that was left alone: to the last bit."""
+
+import json
+import shutil
+import stat
+
+from mindnlp_dp_plugin.trainer import checkpoints
+from tests.harness import run_ranks
+
+FAULTS = "backward:1:0:SIGKILL:0.01 save:7:0:SIGSEGV:0.004"  # see tests/programs/faults.py; a save takes about 10 ms
+
+
+def run(output, faults="", max_restarts=0):
+    output.mkdir(exist_ok=True)
+    arguments = ("struck.py", output, 12)
+    env = {"FAULTS": faults, "FAULT_FOLDER": str(output)}
+    options = ("--max-restarts", max_restarts)
+    return run_ranks(*arguments, ranks=2, backend="mpi", log_dir=output / "logs", env=env, options=options)
+
+
+def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp_path):
+    never, again = tmp_path / "never", tmp_path / "again"
+    assert run(never).returncode == 0
+    of_another_job = again / "trainer/checkpoint-5"
+    shutil.copytree(never / "trainer/checkpoint-12", of_another_job)
+    finished = run(again, FAULTS, max_restarts=2)
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    for said in ("restart 1 of 2 in 1 s", "restart 2 of 2 in 2 s", "killed by SIGKILL", "killed by SIGSEGV"):
+        assert said in finished.stderr
+    for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
+        log = (again / f"logs/restart_{start}/rank_0.log").read_text()
+        assert f"Restart {start}: training goes on from {again}/trainer/{came_from}" in log
+
+    expected = [json.loads((never / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert [json.loads((again / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
+    assert expected[0]["last"] != expected[0]["best"]
+    left = {folder.name: folder for folder in (again / "trainer").iterdir()}
+    assert sorted(left) == sorted([expected[0]["best_checkpoint"], "checkpoint-12"])
+    for folder in left.values():
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert checkpoints.read_record(folder)["train_call"] == 1

@@ -1,0 +1,72 @@
+"""Ranks that do not do the same: nobody comes to help a collective, and the watchdog is to end the job.
+
+    python disagreements.py OUTPUT DISAGREEMENT TIMEOUT
+
+``OUTPUT/parted_at`` holds the time at which rank 1 went its own way.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from mindnlp.engine import TrainerCallback
+
+import mindnlp_dp_plugin as dp
+from tests.programs.tiny import tiny_dataset, tiny_trainer
+
+OUTPUT = Path(sys.argv[1])
+RANK = dp.get_rank()
+PARTS_AT_STEP = 2
+
+
+def part():
+    (OUTPUT / "parted_at").write_text(str(time.time()))
+
+
+class OnRank1(TrainerCallback):
+    def __init__(self, do):
+        self._do = do
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if RANK == 1 and state.global_step == PARTS_AT_STEP:
+            part()
+            self._do(control)
+
+
+def more_steps_on_rank_0():
+    tiny_trainer(OUTPUT, max_steps=PARTS_AT_STEP + 1 - RANK, callbacks=[OnRank1(lambda control: None)]).train()
+
+
+def evaluation_on_rank_0():
+    trainer = tiny_trainer(OUTPUT)
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
+    trainer.train()
+    part()
+    if dp.is_main_process():
+        trainer.evaluate()
+
+
+def early_break_on_rank_1():
+    def stop(control):
+        control.should_training_stop = True
+
+    tiny_trainer(OUTPUT, callbacks=[OnRank1(stop)]).train()
+
+
+def early_exit_of_rank_1():
+    tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: sys.exit(0))]).train()
+
+
+def early_end_of_rank_1():
+    tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: os._exit(0))]).train()
+
+
+def rank_1_sleeps():
+    tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: time.sleep(600))]).train()
+
+
+if __name__ == "__main__":
+    dp.install(dp.DataParallelConfig(timeout=float(sys.argv[3])))  # not before all have joined, which may take long
+    globals()[sys.argv[2]]()
+    print("NOBODY NOTICED")
