@@ -12,7 +12,8 @@ import random
 import tempfile
 from pathlib import Path
 
-from recipe_runs import minilm_folder, results_file, run_recipe, train_seconds
+from recipe_runs import minilm_folder, run_recipe, train_seconds
+from record import results_file
 
 from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
 

