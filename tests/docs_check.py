@@ -1,8 +1,8 @@
 """Run every command and every piece of Python of the README and the docs, as a reader would: ``make docs-check``.
 
 Shell blocks run as they stand, in a folder that holds a ``roberta.py``; the Python of a page runs as one script, on two
-ranks, with ``model``, ``train_dataset`` and ``eval_dataset`` at hand. A block that cannot run here has a comment above
-it, ``<!-- not run here: why -->``, which is shown.
+ranks, with ``model``, ``train_dataset``, ``eval_dataset``, ``predictions`` and ``labels`` at hand. A block that cannot
+run here has a comment above it, ``<!-- not run here: why -->``, which is shown.
 """
 
 import os
@@ -18,8 +18,10 @@ BLOCK = re.compile(
     r"(?:<!-- not run here: (?P<reason>.*?) -->\n)?```(?P<language>bash|python)\n(?P<text>.*?)```", re.DOTALL
 )
 AT_HAND = """
+import numpy as np
 from tests.programs.tiny import tiny_dataset, tiny_model
 model, train_dataset, eval_dataset = tiny_model(), tiny_dataset(), tiny_dataset(num_rows=24)
+predictions, labels = np.zeros(3), np.zeros(3)
 """
 ROBERTA = AT_HAND + "from tests.programs.tiny import tiny_trainer\ntiny_trainer('output', model).train()\n"
 

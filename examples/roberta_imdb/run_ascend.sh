@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 export HCCL_CONNECT_TIMEOUT=600   # seconds a rank waits for the others to start; the default of 120 is short
-export HCCL_EXEC_TIMEOUT=1800     # seconds a collective may take
+export HCCL_EXEC_TIMEOUT=1800     # seconds a collective may take; the others wait this long while rank 0 tokenises
 unset MULTI_NPU                   # the plugin does what this switched on in MindNLP
 
 exec msrun --worker_num=2 --local_worker_num=2 --master_port=8118 --join=True --log_dir=roberta_imdb_logs \

@@ -1,12 +1,16 @@
 """The command ``mindnlp-dp``: argument parsing only, the work is elsewhere. Imports neither MindSpore nor MindNLP."""
 
+import os
+import shlex
 import sys
 
 import click
 
 from mindnlp_dp_plugin.cli.doctor import doctor
+from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.job import COMMAND_LINE
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -19,10 +23,12 @@ def commands():
 
 commands.add_command(run)
 commands.add_command(doctor)
+commands.add_command(recipe)
 
 
 def main() -> None:
     """Entry point. Bad input ends with one line on standard error and status 2."""
+    os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
         sys.exit(commands.main(prog_name="mindnlp-dp", standalone_mode=False))
     except click.ClickException as error:

@@ -1,0 +1,36 @@
+"""Where results of benchmarks go: files named after what was measured, the hardware and the day."""
+
+import json
+import os
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write_results(name: str, data: dict[str, Any], summary: str) -> Path:
+    """Write ``<name>_<hardware>_<date>.json``, and ``.md`` with the summary, which is printed, too.
+
+    Returns:
+        The path without its suffix.
+    """
+    path = results_file(name, ".json")
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(f"# {path.stem}\n\n{summary}\n", encoding="utf-8")
+    print(summary)
+    return path.with_suffix("")
+
+
+def results_file(name: str, suffix: str) -> Path:
+    """``results/<name>_<hardware>_<date><suffix>``."""
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{name}_{hardware()}_{date.today()}{suffix}"
+
+
+def hardware() -> str:
+    """Cores and processor, as a word."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "cpu")
+    return f"{len(os.sched_getaffinity(0))}x-" + re.sub(r"\W+", "-", model.strip().lower()).strip("-")

@@ -1,0 +1,74 @@
+"""``mindnlp-dp recipe``: a ready training on N ranks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from mindnlp_dp_plugin.config import BACKENDS, DataParallelConfig
+from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.logs import default_log_dir
+from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.recipes.checks import check
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parameters, to_arguments
+
+MODULE = "mindnlp_dp_plugin.recipes.classification"
+
+
+@click.group(no_args_is_help=False)
+def recipe():
+    """A ready training: from texts with labels to a model and a report."""
+
+
+def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generates_data: bool = True) -> None:
+    """Makes ``mindnlp-dp recipe <name>``."""
+
+    def run(nproc, backend, log_dir, **values):
+        options = replace(defaults, **values)
+        if options.dataset is None and not generates_data:
+            raise click.UsageError("Missing option '--dataset'.")
+        DataParallelConfig.from_env()
+        engine = backends.choose(backend, num_nodes=1)
+        check(options, nproc)
+        command = ["-m", MODULE, *to_arguments(options)]
+        return launch(Job(command, nproc, engine, log_dir, master_port=free_port()))
+
+    launching = [
+        click.Option(["--nproc"], type=click.IntRange(min=1), required=True, help="Ranks on this host."),
+        click.Option(
+            ["--backend"],
+            type=click.Choice(BACKENDS),
+            default="auto",
+            envvar="MINDNLP_DP_BACKEND",
+            show_default=True,
+            help="Who carries the gradients.",
+        ),
+        click.Option(
+            ["--log-dir"],
+            type=click.Path(path_type=Path),
+            default=default_log_dir,
+            show_default="mindnlp_dp_logs/<time>",
+            help="One log per rank.",
+        ),
+    ]
+    recipe.add_command(click.Command(name, callback=run, params=[*launching, *parameters(defaults)], help=summary))
+
+
+def _left_in(folder, **others):
+    return ClassificationOptions(output_dir=Path(folder), **others)
+
+
+add_recipe(
+    "roberta-imdb",
+    "RoBERTa on film reviews; generated ones and a small model, unless --dataset and --model are given.",
+    _left_in("roberta_imdb_output"),
+)
+add_recipe("bert-imdb", "The same with BERT.", _left_in("bert_imdb_output", small_model="bert"))
+add_recipe(
+    "classification",
+    "Any texts with labels; two classes or many.",
+    _left_in("classification_output"),
+    generates_data=False,
+)

@@ -1,0 +1,118 @@
+"""Which columns of a table hold the text and the label: by name, else by what is in them."""
+
+from typing import NamedTuple
+
+import datasets
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "passage"),
+)
+TEXTS = ("text", "sentence", "review", "content", "comment", "tweet", "title", "document", "question", "utterance")
+LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating")
+
+
+class Columns(NamedTuple):
+    """Names of columns.
+
+    Attributes:
+        texts: One, or two for pairs of texts.
+        label: The class.
+    """
+
+    texts: tuple[str, ...]
+    label: str
+
+
+def find_columns(table: datasets.Dataset, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+    """The columns to learn from.
+
+    Args:
+        table: The rows to train on.
+        texts: The text column, or the two of a pair, if the user named them.
+        label: The label column, if the user named it.
+
+    Raises:
+        DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
+    """
+    for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
+        if name is not None and name not in table.column_names:
+            raise DataParallelError(f"{option} {name!r} is not there: the columns are {_listed(table.column_names)}.")
+    if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
+        raise DataParallelError(
+            f"--text-column {_listed(texts)} with --label-column {label!r}: name one text column, or the two of a "
+            "pair, and another one for the label."
+        )
+    label = label or _find_label(table, texts)
+    texts = tuple(texts) or _find_texts(table, label)
+    for name in texts:
+        if not holds_text(table, name):
+            example = next((value for value in table[name] if value not in (None, "")), None)
+            raise DataParallelError(
+                f"column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
+                f"{_listed(table.column_names)}."
+            )
+    return Columns(texts, label)
+
+
+def holds_text(table: datasets.Dataset, name: str) -> bool:
+    """Whether a column holds words rather than numbers or anything else."""
+    return any(isinstance(value, str) and value.strip() and not _is_number(value) for value in table[name])
+
+
+def _find_label(table, texts):
+    others = [name for name in table.column_names if name not in texts]
+    if named := _first_named(others, LABELS):
+        return named
+    candidates = [name for name in others if _could_be_label(table[name])]
+    if len(candidates) == 1:
+        return candidates[0]
+    raise DataParallelError(
+        f"which column is the label is not clear: give --label-column, one of {_listed(candidates or others)}."
+    )
+
+
+def _find_texts(table, label):
+    others = [name for name in table.column_names if name != label]
+    lowered = {name.lower(): name for name in others}
+    for pair in PAIRS:
+        if all(name in lowered for name in pair):
+            return tuple(lowered[name] for name in pair)
+    if named := _first_named(others, TEXTS):
+        return (named,)
+    candidates = [name for name in others if holds_text(table, name)]
+    if not candidates:
+        raise DataParallelError(
+            f"no column with text beside the label column {label!r}: the columns are {_listed(table.column_names)}."
+        )
+    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table[name])),)
+
+
+def _first_named(columns, names):
+    lowered = {column.lower(): column for column in columns}
+    return next((lowered[name] for name in names if name in lowered), None)
+
+
+def _could_be_label(values):
+    """A few values that come again: on average ten times each, and short."""
+    distinct = {str(value).strip() for value in values} - {"", "None"}
+    return 2 <= len(distinct) <= max(2, len(values) // 10) and max(map(len, distinct)) <= 60
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _listed(names):
+    return ", ".join(names) or "none"

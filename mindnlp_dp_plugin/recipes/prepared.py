@@ -1,0 +1,127 @@
+"""Texts as numbers on disk: made once, on rank 0, and read by every rank."""
+
+import json
+import math
+from pathlib import Path
+
+import datasets
+from mindnlp.transformers import AutoTokenizer
+from mindspore.dataset import GeneratorDataset
+
+from mindnlp_dp_plugin.ranks import barrier, is_main_process
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+from mindnlp_dp_plugin.recipes.small_models import SAVERS
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_labelled_texts
+
+LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
+
+
+class PreparedData:
+    """Tokenised splits, and the model folder that belongs to them.
+
+    Attributes:
+        model: Folder or name of the model.
+        tokenizer: The model's.
+        label_names: The classes; a class's number is its place here.
+        splits: Names of the splits there are, ``train``, ``dev`` and perhaps ``test``.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        self.model, self.label_names, self.splits = facts["model"], facts["label_names"], facts["splits"]
+        self.tokenizer = AutoTokenizer.from_pretrained(self.model)
+
+    def pipeline(self, split: str, batch_size: int, shuffle: bool = False) -> GeneratorDataset:
+        """A whole split in batches. The plugin deals it out to the ranks; nothing here knows of them.
+
+        Args:
+            split: Which.
+            batch_size: Rows per batch; padded to the longest of them.
+            shuffle: Whether in a new order each epoch.
+        """
+        rows = Rows(self._folder / split)
+        padding = {name: (None, self._padding_of(name)) for name in rows.columns if name != "labels"}
+        pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
+        return pipeline.padded_batch(batch_size, pad_info={**padding, "labels": ([], 0)})
+
+    def _padding_of(self, name):
+        return self.tokenizer.pad_token_id if name == "input_ids" else 0
+
+
+class Rows:
+    """A Hugging Face data set as MindSpore reads it: row number in, tuple of columns out."""
+
+    def __init__(self, folder: Path):
+        self._rows = datasets.load_from_disk(str(folder)).with_format("numpy")
+        self.columns = self._rows.column_names
+
+    def __getitem__(self, index):
+        row = self._rows[int(index)]
+        return tuple(row[column].astype("int32") for column in self.columns)
+
+    def __len__(self):
+        return len(self._rows)
+
+
+def prepare(options: ClassificationOptions, folder: Path) -> PreparedData:
+    """Read, tokenise and save a data set on rank 0, and open it on all. To be called on all ranks.
+
+    Args:
+        options: What to read, and for which model; generated film reviews if no data set is named.
+        folder: Where to.
+
+    Raises:
+        DataParallelError: If the data cannot be used, on rank 0.
+    """
+    if is_main_process():
+        texts = read_texts(options)
+        print("\n".join(texts.remarks))
+        tokenise(texts, options, folder)
+    barrier()
+    return PreparedData(folder)
+
+
+def read_texts(options: ClassificationOptions) -> LabelledTexts:
+    """The data set that the options name; generated film reviews if they name none."""
+    if options.dataset is not None:
+        return read_labelled_texts(options.dataset, options.text_column, options.label_column, options.seed)
+    splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
+    return LabelledTexts(
+        {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
+        ["bad", "good"],
+        ["generated film reviews: 4000 to train on, 500 in dev"],
+    )
+
+
+def tokenise(texts: LabelledTexts, options: ClassificationOptions, folder: Path) -> None:
+    """Save each split as rows of tokens, and with them the small model if none is named."""
+    model = options.model
+    if model is None:
+        model = str(folder / "model")
+        train = texts.splits["train"]
+        learnt_from = [text for name in train.column_names if name != "label" for text in train[name]]
+        SAVERS[options.small_model](model, learnt_from, len(texts.label_names), options.max_length)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def encode(rows):
+        given = [rows[name] for name in ("text", "text_pair") if name in rows]
+        tokens = tokenizer(*given, truncation=True, max_length=options.max_length)
+        fill = {"input_ids": tokenizer.pad_token_id}
+        padded = {
+            name: [_lengthen(row, fill.get(name, 0), options.max_length) for row in column]
+            for name, column in tokens.items()
+        }
+        return {**padded, "labels": rows["label"]}
+
+    for name, rows in texts.splits.items():
+        tokens = rows.map(encode, batched=True, remove_columns=rows.column_names, desc=f"tokenising {name}")
+        tokens.save_to_disk(str(folder / name))
+    facts = {"model": model, "label_names": texts.label_names, "splits": list(texts.splits)}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _lengthen(row, fill, max_length):
+    length = min(math.ceil(len(row) / LENGTH_STEP) * LENGTH_STEP, max_length)
+    return row + [fill] * (length - len(row))

@@ -1,0 +1,94 @@
+"""What a run leaves behind, and where."""
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.launch.job import COMMAND_LINE
+from mindnlp_dp_plugin.ranks import barrier, get_world_size, is_main_process
+
+PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
+
+
+class RunFolder:
+    """The folder of a run.
+
+    Attributes:
+        model: The trained model and its tokenizer, in ``save_pretrained`` form.
+        metrics: Scores, history, command and versions, as JSON.
+        report: One page of all that, with plots.
+        tensorboard: Event files.
+        checkpoints: What a run goes on from.
+        prepared: Tokenised data; gone when the run is done.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.home = Path(folder)
+        self.model = self.home / "model"
+        self.metrics = self.home / "metrics.json"
+        self.report = self.home / "report.html"
+        self.tensorboard = self.home / "tensorboard"
+        self.checkpoints = self.home / "checkpoints"
+        self.prepared = self.home / "prepared"
+
+    def check(self, resume: bool) -> None:
+        """Make sure that a run may be left here.
+
+        Args:
+            resume: Whether an earlier one is to go on.
+
+        Raises:
+            DataParallelError: If it is to go on and there is no checkpoint; if it is not to, and one waits for that.
+        """
+        if self.home.exists() and not (self.home.is_dir() and os.access(self.home, os.W_OK)):
+            raise DataParallelError(f"--output-dir {str(self.home)!r} is no folder you may write to: give another.")
+        has_checkpoints = any(self.checkpoints.glob("checkpoint-*"))
+        if resume and not has_checkpoints:
+            raise DataParallelError(f"--resume: no checkpoint in {str(self.checkpoints)!r}: train from the start.")
+        if has_checkpoints and not resume and not self.metrics.exists():
+            raise DataParallelError(
+                f"{str(self.home)!r} holds checkpoints of a run that did not end: go on with --resume, remove them, or "
+                "give another --output-dir."
+            )
+
+    def open(self, resume: bool) -> None:
+        """Make the folder; what an earlier run left is removed, unless it is to go on. To be called on all ranks."""
+        if is_main_process():
+            self.check(resume)
+            if not resume:
+                for left in (self.model, self.tensorboard, self.checkpoints):
+                    shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(self.prepared, ignore_errors=True)
+            self.metrics.unlink(missing_ok=True)
+            self.report.unlink(missing_ok=True)
+            self.home.mkdir(parents=True, exist_ok=True)
+        barrier()
+
+
+def write_json(path: Path, content) -> None:
+    """Write a file whole or not at all."""
+    unfinished = path.with_name(f"incomplete-{path.name}")
+    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def command_line() -> str:
+    """What the user typed to start this run, as far as this process can tell."""
+    return os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv])
+
+
+def circumstances() -> dict:
+    """Command, ranks and versions."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"command": command_line(), "ranks": get_world_size(), "machine": platform.platform(), "versions": versions}

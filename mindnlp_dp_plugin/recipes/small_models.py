@@ -1,0 +1,99 @@
+"""Models small enough to train from nothing on a CPU, with a tokenizer learnt from the texts they are to read."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY = 4000
+SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+
+
+def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
+    """Leave a model folder as ``from_pretrained`` reads it: untrained weights, and a byte-level BPE tokenizer.
+
+    To be called on one rank.
+
+    Args:
+        folder: Where to; made if it is not there.
+        texts: What the tokenizer learns from.
+        num_labels: How many classes the model tells apart.
+        max_length: The longest text in tokens.
+    """
+    from mindnlp.transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    bpe, byte_level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Where words have no spaces between them, characters stand alone: a whole clause as a word takes BPE minutes.
+    alone = pre_tokenizers.Split(Regex(r"[\p{Han}\p{Hiragana}\p{Katakana}]"), "isolated")
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([alone, byte_level])
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        min_frequency=2,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    bpe.model.save(str(folder))
+    tokenizer = RobertaTokenizerFast(
+        str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=max_length
+    )
+    tokenizer.save_pretrained(str(folder))
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=max_length + 2,  # RoBERTa counts positions from pad_token_id + 1
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        num_labels=num_labels,
+        **SIZE,
+    )
+    RobertaForSequenceClassification(config).save_pretrained(str(folder))
+
+
+def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
+    """The same with a BERT, and a WordPiece vocabulary of frequent words and of single characters for all others.
+
+    To be called on one rank.
+
+    Args:
+        folder: Where to; made if it is not there.
+        texts: What the tokenizer learns from.
+        num_labels: How many classes the model tells apart.
+        max_length: The longest text in tokens.
+    """
+    from mindnlp.transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(_word_pieces(texts)) + "\n", encoding="utf-8")
+    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
+    tokenizer.save_pretrained(str(folder))
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=max_length,
+        pad_token_id=tokenizer.pad_token_id,
+        num_labels=num_labels,
+        **SIZE,
+    )
+    BertForSequenceClassification(config).save_pretrained(str(folder))
+
+
+def _word_pieces(texts):
+    """The vocabulary, the same for the same texts, which that of ``tokenizers``' own WordPiece trainer is not."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    characters = Counter(character for word in words for character in word)
+    kept = [character for character, _ in characters.most_common(VOCABULARY // 2)]
+    pieces = [*BERT_SPECIAL_TOKENS, *kept, *(f"##{character}" for character in kept if character.isalnum())]
+    whole = [word for word, count in words.most_common() if count > 1 and len(word) > 1]
+    return pieces + whole[: max(0, VOCABULARY - len(pieces))]
+
+
+SAVERS = {"roberta": save_small_roberta, "bert": save_small_bert}

@@ -1,0 +1,124 @@
+"""What a recipe refuses: one clear line, status 2, and no rank was started."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mindnlp_dp_plugin.cli import main
+from tests.recipes.test_tables import reviews, write
+
+WEIGHTS, TOKENIZER = "model.safetensors", "vocab.txt"
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capfd):
+    """The one line with which a recipe is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    def refused(*options, recipe="classification", nproc=2):
+        words = ["mindnlp-dp", "recipe", recipe, "--nproc", nproc, "--log-dir", "logs", *options]
+        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        output = capfd.readouterr()
+        assert left.value.code == 2 and output.out == "" and output.err.count("\n") == 1, output.err
+        assert not (tmp_path / "logs").exists(), "the launcher makes it before it starts a rank"
+        assert not (tmp_path / "classification_output").exists()
+        return output.err
+
+    return refused
+
+
+def test_data_sets_that_are_not_there(refused, tmp_path):
+    assert "Missing option '--dataset'" in refused()
+    assert "--dataset 'my_reviews.csv' does not exist" in refused("--dataset", "my_reviews.csv")
+    assert "--dataset './folder' does not exist" in refused("--dataset", "./folder")
+    assert "the hub did not give it" in refused("--dataset", "nobody/knows-this")
+    (tmp_path / "empty").mkdir()
+    assert "has no file for training (no data file)" in refused("--dataset", "empty")
+
+
+def test_columns_that_are_not_there_or_hold_no_text(refused, tmp_path):
+    rows = [{"number": row, **each} for row, each in enumerate(reviews(40))]
+    write(tmp_path / "data.csv", rows)
+    data = ("--dataset", "data.csv")
+    assert "--text-column 'txt' is not there: the columns are number, text, label" in refused(
+        *data, "--text-column", "txt"
+    )
+    assert "--label-column 'mood' is not there" in refused(*data, "--label-column", "mood")
+    assert "column 'number' holds no text (for example '0')" in refused(*data, "--text-column", "number")
+    assert "holds 40 different values in 40 rows, which are no classes" in refused(*data, "--label-column", "number")
+
+
+def test_labels(refused, tmp_path):
+    write(tmp_path / "one.csv", reviews(40, ["good"]))
+    assert "label column 'label' holds one class only, 'good'" in refused("--dataset", "one.csv")
+    write(tmp_path / "rare.csv", [*reviews(40), {"text": "so so", "label": "neutral"}])
+    assert "class 'neutral' has one row only" in refused("--dataset", "rare.csv")
+    (tmp_path / "splits").mkdir()
+    write(tmp_path / "splits" / "train.csv", reviews(40))
+    write(tmp_path / "splits" / "dev.csv", [*reviews(6), {"text": "so so", "label": "neutral"}])
+    words = refused("--dataset", "splits")
+    assert "label 'neutral' of the dev split is unseen in training, whose labels are bad, good" in words
+
+
+def test_files_that_cannot_be_read(refused, tmp_path):
+    (tmp_path / "broken.csv").write_text("text,label\nfine,1\ntoo,many,0\n")
+    assert "'broken.csv' cannot be read: Error tokenizing data. C error: Expected 2 fields in line 3" in refused(
+        "--dataset", "broken.csv"
+    )
+    (tmp_path / "empty.csv").write_text("")
+    assert "'empty.csv' has no rows" in refused("--dataset", "empty.csv")
+
+
+def test_too_few_rows(refused, tmp_path):
+    write(tmp_path / "data.csv", reviews(40))
+    words = refused("--dataset", "data.csv", "--batch-size", 16, nproc=3)
+    assert "36 rows to train on are fewer than one step of 3 ranks x --batch-size 16" in words
+
+
+def test_model_folders(refused, tmp_path):
+    data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--model", tmp_path / "model")
+    assert "is no folder" in refused(*data)
+    (tmp_path / "model").mkdir()
+    assert "has no config.json" in refused(*data)
+    (tmp_path / "model" / "config.json").write_text("{")
+    assert "has no weights (*.safetensors or pytorch_model*.bin or *.ckpt)" in refused(*data)
+    (tmp_path / "model" / WEIGHTS).write_text("")
+    assert "has no tokenizer" in refused(*data)
+    (tmp_path / "model" / TOKENIZER).write_text("")
+    assert "config.json is not JSON" in refused(*data)
+    (tmp_path / "model" / "config.json").write_text(
+        '{"model_type": "roberta", "max_position_embeddings": 66, "pad_token_id": 1}'
+    )
+    assert "--max-length 128 is more than the 64 positions" in refused(*data)
+
+
+def test_output_folders(refused, tmp_path):
+    data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--output-dir", tmp_path / "out")
+    assert "--resume: no checkpoint in" in refused(*data, "--resume")
+    (tmp_path / "out" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    assert "holds checkpoints of a run that did not end: go on with --resume" in refused(*data)
+    (tmp_path / "file").write_text("")
+    assert "is no folder you may write to" in refused(*data[:2], "--output-dir", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "option, value", [("--epochs", "0"), ("--batch-size", "-1"), ("--learning-rate", "fast"), ("--small-model", "gpt")]
+)
+def test_values_that_an_option_cannot_take(refused, option, value):
+    assert option in refused(option, value, recipe="roberta-imdb")
+
+
+def test_data_are_looked_over_without_mindspore(tmp_path):
+    write(tmp_path / "data.csv", reviews(40))
+    code = (
+        "import atexit, sys; sys.argv = 'mindnlp-dp recipe classification --nproc 9 --dataset data.csv'.split();"
+        "atexit.register(lambda: print([name for name in sys.modules if name in ('mindspore', 'mindnlp')]));"
+        "sys.orig_argv[1:2] = ['mindnlp-dp']; from mindnlp_dp_plugin.cli import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2 and "fewer than one step of 9 ranks" in ended.stderr and ended.stdout == "[]\n"

@@ -1,0 +1,208 @@
+"""Reading data sets: every format, columns found or named, labels, empty rows, splits."""
+
+import csv
+import json
+
+import datasets
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.columns import find_columns
+from mindnlp_dp_plugin.recipes.files import read_file
+from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+from tests.harness import REPOSITORY
+
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+
+
+def write(path, rows):
+    """The rows (dicts) in the format that the path's ending says."""
+    kind = path.suffix
+    if kind in (".csv", ".tsv"):
+        with path.open("w", newline="", encoding="utf-8") as file:
+            quoting = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if kind == ".tsv" else {}
+            writer = csv.writer(file, **quoting)
+            writer.writerows([list(rows[0]), *(row.values() for row in rows)])
+    elif kind == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    elif kind == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    elif kind == ".parquet":
+        datasets.Dataset.from_list(rows).to_parquet(str(path))
+    else:
+        path.write_text("".join(f"{row['label']} {row['text']}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def reviews(num_rows=40, labels=("bad", "good")):
+    return [{"text": f"review {row}", "label": labels[row % len(labels)]} for row in range(num_rows)]
+
+
+def contents(texts):
+    """Every row of every split, with the label's name."""
+    return sorted(
+        (*(row[name] for name in ("text", "text_pair") if name in row), texts.label_names[row["label"]])
+        for split in texts.splits.values()
+        for row in split
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "json", "jsonl", "parquet", "txt"])
+@settings(max_examples=12, deadline=None)
+@given(
+    drawn=st.lists(
+        st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12).map(lambda text: f"a {text}"),
+        min_size=4,
+        max_size=30,
+    )
+)
+def test_every_format_gives_the_same_rows(tmp_path_factory, kind, drawn):
+    rows = [{"text": text, "label": ("no", "yes")[row % 2]} for row, text in enumerate(drawn)]
+    path = write(tmp_path_factory.mktemp("formats") / f"data.{kind}", rows)
+    texts = read_labelled_texts(str(path))
+    assert contents(texts) == sorted((row["text"], row["label"]) for row in rows)
+    assert texts.label_names == ["no", "yes"]
+
+
+def test_a_csv_with_quotes_line_breaks_and_a_byte_order_mark(tmp_path):
+    path = tmp_path / "data.csv"
+    odd = ['said "yes",\nthen no', "  房间很大  ", "None", "1,000 stars"]
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([("review", "label"), *((text, row % 2) for row, text in enumerate(odd * 3))])
+    assert {text for text, _ in contents(read_labelled_texts(str(path)))} == {text.strip() for text in odd}
+
+
+def test_quotes_in_tab_separated_files_are_text(tmp_path):
+    path = tmp_path / "data.tsv"
+    path.write_text("sentence\tlabel\n" + '"half a quote\t0\nplain\t1\n' * 4)
+    assert contents(read_labelled_texts(str(path))) == [('"half a quote', "0")] * 4 + [("plain", "1")] * 4
+
+
+@pytest.mark.parametrize(
+    "labels, names",
+    [
+        ([0, 1], ["0", "1"]),
+        ([10, 9, 1], ["1", "9", "10"]),
+        ([5.0, 1.0], ["1", "5"]),
+        ([True, False], ["False", "True"]),
+        (["neutral", "bad", "good"], ["bad", "good", "neutral"]),
+        (["None", "NA"], ["NA", "None"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_labels_as_text_or_numbers(tmp_path, labels, names, kind):
+    path = write(tmp_path / f"data.{kind}", reviews(30, labels))
+    if kind == "csv" and 5.0 in labels:
+        names = ["1.0", "5.0"]  # a csv holds text
+    assert read_labelled_texts(str(path)).label_names == names
+
+
+def test_150_classes(tmp_path):
+    texts = read_labelled_texts(str(write(tmp_path / "data.csv", reviews(900, list(range(150))))))
+    assert texts.label_names == [str(number) for number in range(150)]
+    assert set(texts.splits["dev"]["label"]) == set(texts.splits["train"]["label"]) == set(range(150))
+
+
+def test_class_labels_of_a_hub_data_set_keep_their_order(tmp_path):
+    kinds = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["pos", "neg"])})
+    for split, labels in (("train", [0, 1] * 10), ("test", [-1] * 4)):
+        rows = datasets.Dataset.from_dict({"text": [f"t{n}" for n in range(len(labels))], "label": labels}, kinds)
+        rows.to_parquet(str(tmp_path / f"{split}-00000-of-00001.parquet"))
+    texts = read_labelled_texts(str(tmp_path))
+    assert texts.label_names == ["pos", "neg"] and sorted(texts.splits) == ["dev", "train"]
+    assert "test: 4 of 4 rows are empty and were dropped" in texts.remarks
+
+
+def test_empty_rows_are_counted_and_dropped(tmp_path):
+    rows = [*reviews(40), {"text": "", "label": "bad"}, {"text": "  ", "label": "good"}, {"text": "x", "label": ""}]
+    texts = read_labelled_texts(str(write(tmp_path / "data.csv", rows)))
+    assert "train: 3 of 43 rows are empty and were dropped" in texts.remarks
+    assert len(contents(texts)) == 40
+
+
+@pytest.mark.parametrize(
+    "columns, texts, label",
+    [
+        (["id", "review", "label"], ["review"], "label"),
+        (["Premise", "Hypothesis", "Label"], ["Premise", "Hypothesis"], "Label"),
+        (["sentence1", "sentence2", "verdict"], ["sentence1", "sentence2"], "verdict"),
+        (["spam_or_not", "message"], ["message"], "spam_or_not"),
+        (["stars", "notes", "content"], ["content"], "stars"),
+        (["kind", "notes", "words"], ["notes"], "kind"),
+    ],
+)
+def test_columns_are_found(columns, texts, label):
+    def cell(name, row):
+        if name in (*texts, "notes", "words"):
+            return f"{name} number {row} of {'very ' * 9 * (name == 'notes')}many"
+        return row % 2 if name == label else row
+
+    table = datasets.Dataset.from_dict({name: [cell(name, row) for row in range(60)] for name in columns})
+    assert find_columns(table) == (tuple(texts), label)
+
+
+def test_named_columns_win(tmp_path):
+    rows = [{"text": "same", "title": f"t{row}", "label": 0, "kind": "ab"[row % 2]} for row in range(20)]
+    texts = read_labelled_texts(str(write(tmp_path / "data.jsonl", rows)), ("title",), "kind")
+    assert texts.label_names == ["a", "b"] and ("t3", "b") in contents(texts)
+    pairs = read_labelled_texts(str(tmp_path / "data.jsonl"), ("title", "text"), "kind")
+    assert ("t3", "same", "b") in contents(pairs)
+
+
+def test_two_columns_that_could_be_the_label():
+    rows = {"words": [f"row {row}" for row in range(40)], "a": [0, 1] * 20, "b": ["x", "y"] * 20}
+    with pytest.raises(DataParallelError, match="give --label-column, one of a, b"):
+        find_columns(datasets.Dataset.from_dict(rows))
+
+
+@given(seed=st.integers(0, 99), counts=st.lists(st.integers(2, 60), min_size=2, max_size=5))
+@settings(max_examples=20, deadline=None)
+def test_the_dev_split_is_stratified_seeded_and_whole(tmp_path_factory, seed, counts):
+    path = tmp_path_factory.mktemp("splits") / "data.jsonl"
+    rows = [{"text": f"row {kind} {row}", "label": kind} for kind, count in enumerate(counts) for row in range(count)]
+    first, again = (read_labelled_texts(str(write(path, rows)), seed=seed) for _ in range(2))
+    assert first.splits["dev"]["text"] == again.splits["dev"]["text"]
+    assert contents(first) == sorted((row["text"], str(row["label"])) for row in rows)
+    share = max(len(counts), round(0.1 * len(rows))) / len(rows)
+    for kind, count in enumerate(counts):
+        assert abs(first.splits["dev"]["label"].count(kind) - share * count) <= 1
+
+
+def test_a_folder_with_its_splits(tmp_path):
+    (tmp_path / "README.txt").write_text("not a split")
+    for split, num_rows in (("train", 20), ("valid", 6), ("test", 4)):
+        write(tmp_path / f"my.{split}.csv", reviews(num_rows))
+    texts = read_labelled_texts(str(tmp_path))
+    assert {name: len(rows) for name, rows in texts.splits.items()} == {"train": 20, "dev": 6, "test": 4}
+
+
+@pytest.mark.parametrize(
+    "name, content, words",
+    [
+        ("data.csv", b"text,label\nfine,1\ntoo,many,0\n", "Expected 2 fields in line 3, saw 3"),
+        ("data.csv", b"text,label\nok,1\n" + "房间,0\n".encode("gb18030"), "not UTF-8 (line 3)"),
+        ("data.jsonl", b'{"text": "a", "label": 1}\n{"text": "b", "la', "line 2"),
+        ("data.json", b'[{"text": "a"},\n nonsense]', "line 2"),
+        ("data.parquet", b"no parquet", "data.parquet' cannot be read"),
+        ("data.csv", b"", "has no rows"),
+        ("data.csv", b"text,label\n", "has no rows"),
+        ("data.xlsx", b"", "is of a kind that is not known: give one of .csv"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataParallelError) as refused:
+        read_file(tmp_path / name)
+    assert words in str(refused.value) and name in str(refused.value)
+
+
+@pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs ../shared/data, which is not part of the project")
+def test_real_data_sets():
+    hotels = read_labelled_texts(str(SHARED_DATA / "chnsenticorp"))
+    assert "train: 1 of 7766 rows are empty and were dropped" in hotels.remarks
+    assert {name: len(rows) for name, rows in hotels.splits.items()} == {"train": 6989, "dev": 776}
+    films = read_labelled_texts(str(SHARED_DATA / "sst2"))
+    assert {name: len(rows) for name, rows in films.splits.items()} == {"train": 6920, "dev": 872, "test": 1821}
+    assert read_labelled_texts(str(SHARED_DATA / "imdb_sample")).label_names == ["0", "1"]
