@@ -23,4 +23,5 @@ if __name__ == "__main__":
         primitive.local_rank, primitive.local_world_size = joined.local_rank, joined.local_world_size
         process_group._group = primitive
         outcome["contract of primitives"] = collectives_contract.run_checks(primitive)
+        process_group._group = joined
     (Path(sys.argv[1]) / f"rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
