@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test docs docs-check recipes sst2 minilm faults soak install lint clean
+.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak install lint clean
 
 install: $(VENV)/installed
 
@@ -21,6 +21,9 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+test-long: install   ## what would make `make test` too long
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m long
 
 faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py

@@ -65,7 +65,7 @@ def test_unmodified_under_mindnlp_dp_run(local_files, trained_before, tmp_path, 
     assert "start training" in finished.stdout and finished.stdout.count("'train_runtime'") == 1
 
 
-@pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), (3, {})])
+@pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), pytest.param(3, {}, marks=pytest.mark.long)])
 def test_with_one_import_under_plain_msrun(local_files, trained_before, tmp_path, num_ranks, exported):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())

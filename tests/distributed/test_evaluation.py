@@ -1,6 +1,7 @@
 """N ranks evaluate and predict as one process does: to the last bit, and all of them alike."""
 
 import ast
+import functools
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.harness import PROGRAMS, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
+JOBS = [(2, "mpi"), (2, "mccl"), (3, "mpi"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
 
 
 def names_of_scenarios():
@@ -29,19 +31,23 @@ def results(output, scenario, rank):
     return dict(np.load(output / f"{scenario}.rank{rank}.npz"))
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["2_ranks", "3_ranks"])
-def one_process(request, tmp_path_factory):
-    """What one process makes of all scenarios, to be compared with 2 or 3 ranks."""
-    output = tmp_path_factory.mktemp(f"one_process_as_{request.param}")
-    return request.param, run_scenarios(output, 1, "auto", request.param)
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """What one process makes of all scenarios, to be compared with a number of ranks: a function of that number."""
+
+    @functools.cache
+    def score(num_ranks):
+        return run_scenarios(tmp_path_factory.mktemp(f"one_process_as_{num_ranks}"), 1, "auto", num_ranks)
+
+    return score
 
 
-@pytest.fixture(scope="module", params=["mpi", "mccl"])
+@pytest.fixture(scope="module", params=JOBS, ids=str)
 def runs(request, one_process, tmp_path_factory):
     """The same on ranks: (number of ranks, results of one process, results of the ranks)."""
-    num_ranks, reference = one_process
-    output = tmp_path_factory.mktemp(f"{request.param}_{num_ranks}")
-    return num_ranks, reference, run_scenarios(output, num_ranks, request.param, num_ranks)
+    num_ranks, backend = request.param
+    output = tmp_path_factory.mktemp(f"{backend}_{num_ranks}")
+    return num_ranks, one_process(num_ranks), run_scenarios(output, num_ranks, backend, num_ranks)
 
 
 @pytest.mark.parametrize("scenario", names_of_scenarios())

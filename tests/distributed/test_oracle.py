@@ -1,38 +1,44 @@
 """N ranks train as one process with N times the batch would, and as each other to the last bit."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from tests.harness import run_ranks_successfully
 from tests.programs.scenarios import SCENARIOS
 
-ENGINES = ["mpi", "mccl"]
+JOBS = [(2, "mpi"), (2, "mccl"), (3, "mpi"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
 
 # float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=["2_ranks", "3_ranks"])
-def one_process(request, tmp_path_factory):
-    """What one process makes of all scenarios, with the batch of 2 or 3 ranks."""
-    output = tmp_path_factory.mktemp(f"one_process_as_{request.param}")
-    arguments = (output, request.param, *SCENARIOS)
+def run_scenarios(output, ranks, backend, emulated_ranks):
+    arguments = (output, emulated_ranks, *SCENARIOS)
     run_ranks_successfully(
-        "train_scenarios.py", *arguments, ranks=1, backend="auto", log_dir=output / "logs", timeout=600
+        "train_scenarios.py", *arguments, ranks=ranks, backend=backend, log_dir=output / "logs", timeout=600
     )
-    return request.param, output
+    return output
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """What one process makes of all scenarios, with the batch of a number of ranks: a function of that number."""
+
+    @functools.cache
+    def train(num_ranks):
+        return run_scenarios(tmp_path_factory.mktemp(f"one_process_as_{num_ranks}"), 1, "auto", num_ranks)
+
+    return train
+
+
+@pytest.fixture(scope="module", params=JOBS, ids=str)
 def runs(request, one_process, tmp_path_factory):
     """The same scenarios on ranks: (number of ranks, results of one process, results of the ranks)."""
-    num_ranks, reference = one_process
-    output = tmp_path_factory.mktemp(f"{request.param}_{num_ranks}")
-    arguments = (output, num_ranks, *SCENARIOS)
-    run_ranks_successfully(
-        "train_scenarios.py", *arguments, ranks=num_ranks, backend=request.param, log_dir=output / "logs", timeout=600
-    )
-    return num_ranks, reference, output
+    num_ranks, backend = request.param
+    output = tmp_path_factory.mktemp(f"{backend}_{num_ranks}")
+    return num_ranks, one_process(num_ranks), run_scenarios(output, num_ranks, backend, num_ranks)
 
 
 def assert_equal_within_rounding(result, expected, scenario):
@@ -75,9 +81,10 @@ def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
     assert_equal_within_rounding(results[0], expected, SCENARIOS[name])
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.runs_alone])
-def test_one_process_accumulates_to_the_same_average(one_process, name):
-    _, reference = one_process
+def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, name):
+    reference = one_process(num_ranks)
     alone, expected = (np.load(reference / f"{name}.{kind}.npz") for kind in ("alone", "rank0"))
     assert_equal_within_rounding(alone, expected, SCENARIOS[name])
 
