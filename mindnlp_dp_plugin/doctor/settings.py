@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch.identity import VARIABLES, detect
+from mindnlp_dp_plugin.launch.job import COMMAND_LINE
 
 
 def plugin_settings() -> Finding:
@@ -17,7 +18,8 @@ def plugin_settings() -> Finding:
     except DataParallelError as error:
         return failure("settings", str(error), "export a value it takes, or unset the variable")
     known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
-    unknown = sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known)
+    found = {name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
+    unknown = sorted(found - known - {COMMAND_LINE})
     if unknown:
         found = f"{', '.join(unknown)}: no settings of the plugin"
         return warning("settings", found, f"unset, or correct the spelling: there are {', '.join(sorted(known))}")

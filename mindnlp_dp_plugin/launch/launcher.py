@@ -125,11 +125,12 @@ class Watch:
         while True:
             if self._signals.stop:
                 return self._stopped()
+            are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
             if deaths := self._deaths():
                 return self._failed(deaths)
             self._show()
-            if self._all_done():
-                return 0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n"
+            if are_over:
+                return self._done()
             self._signals.wait(POLL_S)
 
     def _deaths(self) -> list[Death]:
@@ -165,14 +166,14 @@ class Watch:
         state = read_state(self._job.board, rank)
         return state is not None and state.phase != DONE and not is_running(state.pid)
 
-    def _all_done(self) -> bool:
-        """Whether the ranks have ended well. The scheduler follows them, five seconds later, if other hosts need it."""
-        if any(popen.poll() is None for process, popen in self._running if process.name != "scheduler"):
-            return False
-        self._show()
+    def _are_over(self) -> bool:
+        """Whether all have ended. The scheduler follows the ranks, five seconds later, if other hosts need it."""
+        return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
+
+    def _done(self) -> tuple[int, str]:
         if self._job.num_nodes > 1:
             self._wait_for_scheduler()
-        return True
+        return 0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n"
 
     def _wait_for_scheduler(self) -> None:
         deadline = time.monotonic() + SCHEDULER_GRACE_S

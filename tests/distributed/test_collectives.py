@@ -20,9 +20,9 @@ ENGINES = [
     (2, "mpi", "contract"),
     (3, "mpi", "contract"),
     (2, "mccl", "contract"),
-    (3, "mccl", "contract"),
+    pytest.param((3, "mccl", "contract"), marks=pytest.mark.long),
     (2, "mccl", "contract of primitives"),
-    (3, "mccl", "contract of primitives"),
+    pytest.param((3, "mccl", "contract of primitives"), marks=pytest.mark.long),
 ]
 
 

@@ -14,7 +14,10 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=[(2, "mpi"), (3, "mpi"), (2, "mccl"), (3, "mccl")], ids=str)
+JOBS = [(2, "mpi"), (3, "mpi"), (2, "mccl"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
+
+
+@pytest.fixture(scope="module", params=JOBS, ids=str)
 def outcomes(request, engine_outcomes):
     return request.param, [outcome["reducers"] for outcome in engine_outcomes(*request.param)]
 

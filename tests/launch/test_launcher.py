@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import time
 
 import pytest
@@ -272,3 +273,26 @@ def test_a_restart_that_succeeds_ends_with_0_and_ctrl_c_ends_the_waiting(runner)
     popen.send_signal(signal.SIGINT)
     outcome = runner.finish(popen)
     assert (outcome.returncode, outcome.seconds < 2) == (130, True)
+
+
+ENDS_WHILE_THE_LAUNCHER_IS_BUSY = """
+import sys
+from mindnlp_dp_plugin import cli
+from mindnlp_dp_plugin.launch.launcher import Watch
+
+show = Watch._show
+
+def show_slowly(self):
+    for _, popen in self._running:
+        popen.wait()
+    show(self)
+
+Watch._show = show_slowly
+cli.main()
+"""
+
+
+def test_a_failure_between_two_looks_is_no_success(runner):
+    python, _, _, *arguments = runner.command("--nproc", "1", runner.script("sys.exit(3)"))
+    command = [python, "-c", ENDS_WHILE_THE_LAUNCHER_IS_BUSY, *arguments]
+    assert subprocess.run(command, env=runner.environ, cwd=runner.folder, timeout=60).returncode == 3
