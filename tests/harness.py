@@ -1,5 +1,6 @@
 """Start real ranks for a test, and leave none behind."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -46,6 +47,12 @@ def kill_tree(pid):
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, timeout=5)
+
+
+def decorated_functions(program):
+    """Names of the functions of a program that have a decorator, read from its text: importing it would run it."""
+    functions = [node for node in ast.parse((PROGRAMS / program).read_text()).body if isinstance(node, ast.FunctionDef)]
+    return [function.name for function in functions if function.decorator_list]
 
 
 def run_ranks(program, *arguments, ranks, backend, log_dir, timeout=300, env=None, options=()):

@@ -13,8 +13,8 @@ import mindnlp_dp_plugin as dp  # isort: skip  (first of all: it lets MindNLP im
 from pathlib import Path
 
 from mindnlp.engine import Trainer, TrainingArguments
-from mindnlp.transformers import AutoModelForSequenceClassification
 
+from mindnlp_dp_plugin.recipes.classification import load_model
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parse
 from mindnlp_dp_plugin.recipes.prepared import prepare
@@ -35,13 +35,7 @@ def main():
     dev_data = data.pipeline("dev", options.batch_size)
 
     with dp.main_process_first():  # rank 0 downloads it, if need be
-        model = AutoModelForSequenceClassification.from_pretrained(
-            data.model,
-            num_labels=len(data.label_names),
-            id2label=dict(enumerate(data.label_names)),
-            label2id={label: number for number, label in enumerate(data.label_names)},
-            ignore_mismatched_sizes=True,  # a head for other classes is begun anew
-        )
+        model = load_model(data.model, data.label_names)
     if options.lora:
         model = add_lora(model)
 

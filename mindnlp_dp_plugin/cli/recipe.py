@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from mindnlp_dp_plugin.config import BACKENDS, DataParallelConfig
+from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.logs import default_log_dir
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parameters, to_arguments
@@ -25,6 +25,10 @@ def recipe():
 def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generates_data: bool = True) -> None:
     """Makes ``mindnlp-dp recipe <name>``."""
 
+    @recipe.command(name, help=summary)
+    @launching.nproc
+    @launching.backend
+    @launching.log_dir
     def run(nproc, backend, log_dir, **values):
         options = replace(defaults, **values)
         if options.dataset is None and not generates_data:
@@ -35,25 +39,7 @@ def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generat
         command = ["-m", MODULE, *to_arguments(options)]
         return launch(Job(command, nproc, engine, log_dir, master_port=free_port()))
 
-    launching = [
-        click.Option(["--nproc"], type=click.IntRange(min=1), required=True, help="Ranks on this host."),
-        click.Option(
-            ["--backend"],
-            type=click.Choice(BACKENDS),
-            default="auto",
-            envvar="MINDNLP_DP_BACKEND",
-            show_default=True,
-            help="Who carries the gradients.",
-        ),
-        click.Option(
-            ["--log-dir"],
-            type=click.Path(path_type=Path),
-            default=default_log_dir,
-            show_default="mindnlp_dp_logs/<time>",
-            help="One log per rank.",
-        ),
-    ]
-    recipe.add_command(click.Command(name, callback=run, params=[*launching, *parameters(defaults)], help=summary))
+    run.params += parameters(defaults)
 
 
 def _left_in(folder, **others):

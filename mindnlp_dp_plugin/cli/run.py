@@ -1,38 +1,23 @@
 """``mindnlp-dp run``: a script on N ranks."""
 
-from pathlib import Path
-
 import click
 
-from mindnlp_dp_plugin.config import BACKENDS, DataParallelConfig
+from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
-from mindnlp_dp_plugin.launch.logs import default_log_dir
 
 
 @click.command(context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [-m]")
-@click.option("--nproc", type=click.IntRange(min=1), required=True, help="Ranks on this host.")
+@launching.nproc
 @click.option("--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts.")
 @click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which host this is.")
 @click.option("--master-addr", help="Address of host 0; needed for several hosts.")
 @click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single host: a free one.")
-@click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default="auto",
-    envvar="MINDNLP_DP_BACKEND",
-    show_default=True,
-    help="Who carries the gradients; auto: hccl on Ascend, on CPU mpi if installed, else mccl.",
-)
-@click.option(
-    "--log-dir",
-    type=click.Path(path_type=Path),
-    default=default_log_dir,
-    show_default="mindnlp_dp_logs/<time>",
-    help="One log per rank.",
-)
+@launching.backend
+@launching.log_dir
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),

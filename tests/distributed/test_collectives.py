@@ -1,18 +1,10 @@
 """Every engine keeps the contract of ``Collective``: the same checks, on 2 and 3 real ranks."""
 
-import ast
-
 import pytest
 
-from tests.harness import PROGRAMS
+from tests.harness import decorated_functions
 
 PROGRAM = "collectives_contract.py"
-
-
-def names_of_checks():
-    """The functions under ``@check``, read from the program's text: importing it would run it."""
-    functions = [node for node in ast.parse((PROGRAMS / PROGRAM).read_text()).body if isinstance(node, ast.FunctionDef)]
-    return [function.name for function in functions if function.decorator_list]
 
 
 ENGINES = [
@@ -27,7 +19,7 @@ ENGINES = [
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=str)
-@pytest.mark.parametrize("check", names_of_checks())
+@pytest.mark.parametrize("check", decorated_functions(PROGRAM))
 def test_contract(engine_outcomes, engine, check):
     ranks, backend, contract = engine
     if ranks == 1 and check in ("broadcast_object_gives_all_the_same", "mindspore_communication_answers"):

@@ -1,21 +1,14 @@
 """N ranks evaluate and predict as one process does: to the last bit, and all of them alike."""
 
-import ast
 import functools
 
 import numpy as np
 import pytest
 
-from tests.harness import PROGRAMS, run_ranks_successfully
+from tests.harness import decorated_functions, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
 JOBS = [(2, "mpi"), (2, "mccl"), (3, "mpi"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
-
-
-def names_of_scenarios():
-    """The functions under ``@scenario``, read from the program's text: importing it would run it."""
-    functions = [node for node in ast.parse((PROGRAMS / PROGRAM).read_text()).body if isinstance(node, ast.FunctionDef)]
-    return [function.name for function in functions if function.decorator_list]
 
 
 def run_scenarios(output, ranks, backend, emulated_ranks):
@@ -50,7 +43,7 @@ def runs(request, one_process, tmp_path_factory):
     return num_ranks, one_process(num_ranks), run_scenarios(output, num_ranks, backend, num_ranks)
 
 
-@pytest.mark.parametrize("scenario", names_of_scenarios())
+@pytest.mark.parametrize("scenario", decorated_functions(PROGRAM))
 def test_ranks_equal_one_process(runs, scenario):
     num_ranks, reference, output = runs
     of_ranks = [results(output, scenario, rank) for rank in range(num_ranks)]

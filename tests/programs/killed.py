@@ -17,12 +17,10 @@ import threading
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import mindspore
-from mindnlp.engine import TrainingArguments
 from mindnlp.engine.utils import get_last_checkpoint
 
 import mindnlp_dp_plugin as dp
-from tests.programs.resume_scenarios import RemembersTheLast, digest_of, shuffled
+from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_saving_each_step, shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
 OUTPUT, SEED, NUM_KILLS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -79,35 +77,14 @@ class Mortal(RemembersTheLast):
 
 def train(folder, kill):
     folder.mkdir(exist_ok=True)
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=20,
-        gradient_accumulation_steps=2,
-        evaluation_strategy="steps",
-        eval_steps=1,
-        save_steps=1,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model="loss",
-        greater_is_better=True,  # so that the best is not the last
-        learning_rate=1e-3,
-        logging_steps=2,
-        disable_tqdm=True,
-    )
+    arguments = evaluating_and_saving_each_step(folder, max_steps=20)
     is_resumed = get_last_checkpoint(folder) is not None
     model = tiny_model(seed=4 if is_resumed else 3)
     trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
     trainer.kill = kill
     trainer.train(resume_from_checkpoint=is_resumed)
     dp.check_replicas(model)
-    return {
-        "last": trainer.digest_of_last,
-        "best": digest_of(model),
-        "best_checkpoint": Path(trainer.state.best_model_checkpoint).name,
-        "log": [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry],
-        "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
-        "left": sorted(path.name for path in folder.iterdir()),
-    }
+    return {**trainer.ended_with(), "left": sorted(path.name for path in folder.iterdir())}
 
 
 def main():

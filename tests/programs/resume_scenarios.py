@@ -120,8 +120,36 @@ def digest_of(model):
     return hashlib.sha256(b"".join(tensor.asnumpy().tobytes() for tensor in model.state_dict().values())).hexdigest()
 
 
+def evaluating_and_saving_each_step(folder, max_steps):
+    """Arguments by which the best model is not the last."""
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=max_steps,
+        gradient_accumulation_steps=2,
+        evaluation_strategy="steps",
+        eval_steps=1,
+        save_steps=1,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="loss",
+        greater_is_better=True,
+        learning_rate=1e-3,
+        logging_steps=2,
+        disable_tqdm=True,
+    )
+
+
 class RemembersTheLast(Trainer):
     digest_of_last = None
+
+    def ended_with(self):
+        return {
+            "last": self.digest_of_last,
+            "best": digest_of(self.model),
+            "best_checkpoint": Path(self.state.best_model_checkpoint).name,
+            "log": [entry["eval_loss"] for entry in self.state.log_history if "eval_loss" in entry],
+            "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
+        }
 
     def _load_best_model(self):
         self.digest_of_last = digest_of(self.model)

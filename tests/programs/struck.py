@@ -10,14 +10,12 @@ import json
 import sys
 from pathlib import Path
 
-import mindspore
-from mindnlp.engine import TrainingArguments
 from mindnlp.engine.utils import get_last_checkpoint
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 from tests.programs.faults import RESTART, comes_to
-from tests.programs.resume_scenarios import RemembersTheLast, digest_of, shuffled
+from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_saving_each_step, shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
 OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
@@ -51,21 +49,7 @@ def announce(group, name, step):
 def main():
     folder = OUTPUT / "trainer"
     folder.mkdir(exist_ok=True)
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=MAX_STEPS,
-        gradient_accumulation_steps=2,
-        evaluation_strategy="steps",
-        eval_steps=1,
-        save_steps=1,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model="loss",
-        greater_is_better=True,  # so that the best is not the last
-        learning_rate=1e-3,
-        logging_steps=2,
-        disable_tqdm=True,
-    )
+    arguments = evaluating_and_saving_each_step(folder, MAX_STEPS)
     by_hand = "resume" in sys.argv and get_last_checkpoint(folder) is not None
     model = tiny_model(seed=4 if by_hand or RESTART != "0" and get_last_checkpoint(folder) else 3)
     trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
@@ -74,14 +58,7 @@ def main():
     announce(group, "all_reduce", lambda: trainer.state.global_step)
     trainer.train(resume_from_checkpoint=by_hand)
     dp.check_replicas(model)
-    ended_with = {
-        "last": trainer.digest_of_last,
-        "best": digest_of(model),
-        "best_checkpoint": Path(trainer.state.best_model_checkpoint).name,
-        "log": [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry],
-        "seeds": [mindspore.get_seed(), mindspore.dataset.config.get_seed()],
-    }
-    (OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(ended_with))
+    (OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(trainer.ended_with()))
     comes_to("exit")
 
 
