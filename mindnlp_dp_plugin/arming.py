@@ -18,7 +18,7 @@ JOINED = "MINDNLP_DP_JOINED"  # the process that joined the group; its children 
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
 
 _replacements = Replacements()
-_on_trainer_import = None
+_armed_as = None  # one object from install() to uninstall(): hooks scheduled for another do nothing
 
 
 def is_armed_by_import() -> bool:
@@ -55,8 +55,12 @@ def install(config: DataParallelConfig | None = None) -> None:
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
+    global _armed_as
+    _armed_as = object()
     if group.world_size > 1 or config.average_over != "ranks":
-        _hook_when_imported(group, config)
+        _hook_trainer(group, config)
+    if config.cpu_operators:
+        _route_operators()
 
 
 def uninstall() -> None:
@@ -64,8 +68,8 @@ def uninstall() -> None:
 
     What lets MindNLP run on this MindSpore stays, and so does the group of ranks.
     """
-    global _on_trainer_import
-    _on_trainer_import = None
+    global _armed_as
+    _armed_as = None
     _replacements.undo()
 
 
@@ -84,15 +88,30 @@ def _let_mindspore_answer(group):
         answer_from_group(group, _replacements)
 
 
-def _hook_when_imported(group, config):
-    """Hook the Trainer when its module is imported, unless ``uninstall`` came in between."""
-    global _on_trainer_import
-
+def _hook_trainer(group, config):
     def hook(trainer_base):
-        if _on_trainer_import is hook:
-            from mindnlp_dp_plugin.trainer.hooks import hook_trainer
+        from mindnlp_dp_plugin.trainer.hooks import hook_trainer
 
-            hook_trainer(trainer_base, group, config, _replacements)
+        hook_trainer(trainer_base, group, config, _replacements)
 
-    _on_trainer_import = hook
-    wrapt.register_post_import_hook(hook, "mindnlp.engine.trainer.base")
+    _when_imported("mindnlp.engine.trainer.base", hook)
+
+
+def _route_operators():
+    def hook(_):
+        from mindnlp_dp_plugin import operators
+
+        operators.route(_replacements)
+
+    _when_imported("mindnlp.core.nn", hook)
+
+
+def _when_imported(name, hook):
+    """Call ``hook`` with a module when it is imported, which may be now, unless ``uninstall`` came in between."""
+    armed_as = _armed_as
+
+    def if_still_armed(module):
+        if _armed_as is armed_as:
+            hook(module)
+
+    wrapt.register_post_import_hook(if_still_armed, name)

@@ -24,6 +24,8 @@ class DataParallelConfig:
             0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
+        cpu_operators: Whether models on the CPU compute through operators that are faster than those MindNLP calls
+            (see ``operators``), alone too. The same mathematics: results differ by rounding alone.
         timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
         trace: File for a trace of a few steps of all ranks (see ``tracing``); none is made if None.
         check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
@@ -41,6 +43,7 @@ class DataParallelConfig:
     backend: str = "auto"
     bucket_cap_mb: float | None = None
     cpu_tuning: bool = True
+    cpu_operators: bool = True
     timeout: float = 1800
     trace: str | None = None
     check_replicas_every: int = 0
@@ -55,8 +58,9 @@ class DataParallelConfig:
                 f"bucket_cap_mb={cap!r} is not a size in MB: give a number from 0 (a bucket for each parameter) "
                 f"to below {2**20}, or None for the engine's default."
             )
-        if not isinstance(self.cpu_tuning, bool):
-            raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
+        for switch in ("cpu_tuning", "cpu_operators"):
+            if not isinstance(getattr(self, switch), bool):
+                raise DataParallelError(f"{switch}={getattr(self, switch)!r} is not a switch: give True or False.")
         seconds = self.timeout
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
             raise DataParallelError(
@@ -87,6 +91,7 @@ class DataParallelConfig:
             "backend": str,
             "bucket_cap_mb": float,
             "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
+            "cpu_operators": lambda text: SWITCH_WORDS[text.lower()],
             "timeout": float,
             "trace": str,
             "check_replicas_every": int,

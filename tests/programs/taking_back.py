@@ -8,9 +8,11 @@ import os
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import mindspore.communication
+from mindnlp.core import ops
+from mindnlp.core.nn import functional
 from mindnlp.engine import Trainer, TrainingArguments
 
-OWNERS = (Trainer, TrainingArguments, mindspore.communication, mindspore.communication.management)
+OWNERS = (Trainer, TrainingArguments, functional, ops, mindspore.communication, mindspore.communication.management)
 
 
 def snapshot():
