@@ -46,7 +46,8 @@ class Collective(ABC):
 
         Args:
             buffer: One-dimensional and contiguous, of the same length and dtype on all ranks: a numpy array where
-                ``on_host``, else a tensor. float32 works on every engine. Must not be touched before the work is done.
+                ``on_host``, else a tensor. float32, float16 and bfloat16 work on every engine. Must not be touched
+                before the work is done.
 
         Returns:
             The work: ``wait`` for it before reading ``buffer``.

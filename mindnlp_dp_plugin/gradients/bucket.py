@@ -3,7 +3,8 @@
 A bucket is told of each gradient as backward makes it (``put``), started once (``start``), and read when the
 all-reduce is done (``gradients``). The mean is made by scaling with this rank's share, as a rule 1/world_size, on the
 way in: it costs no pass of its own, and half-precision sums cannot overflow. Half-precision gradients travel and are
-summed as float32.
+summed as float32, unless a ``comm_dtype`` of two bytes is asked for: then what would be float32 is rounded to it before
+it travels, as by the compression hooks of torch's DistributedDataParallel.
 """
 
 import mindspore
@@ -11,16 +12,20 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 
+RUN = 2**16  # numbers that float32 sums well; the sums of runs are summed in float64
+
 
 class HostBucket:
     """A flat numpy buffer that lives as long as the reducer; on CPU, tensors share its memory in both directions."""
 
-    def __init__(self, parameters, collective: Collective):
+    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
         self._parameters = parameters
         self._dtype = parameters[0].dtype
-        self._travels_as = np.float64 if self._dtype == mindspore.float64 else np.float32
-        self._buffer = np.empty(sum(parameter.size for parameter in parameters), self._travels_as)
+        self._sums_as = np.float64 if self._dtype == mindspore.float64 else np.float32
+        self._buffer = np.empty(sum(parameter.size for parameter in parameters), self._sums_as)
+        is_rounded = comm_dtype != "float32" and self._sums_as is np.float32
+        self._message = np.empty(self._buffer.size, _numpy_dtype(comm_dtype)) if is_rounded else self._buffer
         ends = np.cumsum([parameter.size for parameter in parameters])
         self._slots = [
             self._buffer[end - parameter.size : end].reshape(parameter.shape)
@@ -32,11 +37,13 @@ class HostBucket:
         values = gradient.asnumpy()
         if accumulated is not None:
             values = values + accumulated.asnumpy()  # in the gradient's own dtype, as one process accumulates
-        np.multiply(values, self._travels_as(share), out=self._slots[index], dtype=self._travels_as)
+        np.multiply(values, self._sums_as(share), out=self._slots[index], dtype=self._sums_as)
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
-        self._work = self._collective.all_reduce(self._buffer)
+        if self._message is not self._buffer:
+            self._message[...] = self._buffer
+        self._work = self._collective.all_reduce(self._message)
         return self._work
 
     def gradients(self) -> list:
@@ -45,29 +52,44 @@ class HostBucket:
         They share the bucket's memory and are good until the next ``put``.
         """
         self._work.wait()
+        if self._message is not self._buffer:
+            self._buffer[...] = self._message
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
+
+    def squared_norm(self) -> float:
+        """The sum of squares of the averaged gradients."""
+        runs = (self._buffer[begin : begin + RUN] for begin in range(0, self._buffer.size, RUN))
+        return sum(float(np.dot(run, run)) for run in runs)
+
+    def scale(self, gradients: list, factor) -> None:
+        """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
+        if self._dtype not in (mindspore.float32, mindspore.float64):
+            _scale_each(gradients, factor)
+        elif (number := factor.item()) != 1:
+            np.multiply(self._buffer, self._sums_as(number), out=self._buffer)
 
 
 class DeviceBucket:
     """Gradients stay on the device: packed by a concatenation, started, and sliced apart again."""
 
-    def __init__(self, parameters, collective: Collective):
+    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
         self._parameters = parameters
         self._dtype = parameters[0].dtype
-        self._travels_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
+        self._sums_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
+        self._travels_as = getattr(mindspore, comm_dtype) if self._sums_as == mindspore.float32 else self._sums_as
         self._parts = [None] * len(parameters)
 
     def put(self, index: int, gradient, accumulated, share: float) -> None:
         """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
         total = gradient if accumulated is None else gradient + accumulated
-        self._parts[index] = total.reshape(-1).astype(self._travels_as)
+        self._parts[index] = total.reshape(-1).astype(self._sums_as)
         self._share = share
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
-        self._buffer = mindspore.ops.cat(self._parts) * self._share
+        self._buffer = (mindspore.ops.cat(self._parts) * self._share).astype(self._travels_as)
         self._parts = [None] * len(self._parameters)
         self._work = self._collective.all_reduce(self._buffer)
         return self._work
@@ -82,3 +104,26 @@ class DeviceBucket:
             averaged.append(part.copy() if part.dtype == self._dtype else part.astype(self._dtype))
             begin += parameter.size
         return averaged
+
+    def squared_norm(self) -> mindspore.Tensor:
+        """The sum of squares of the averaged gradients."""
+        values = self._buffer.astype(self._sums_as)
+        return (values * values).sum()
+
+    def scale(self, gradients: list, factor) -> None:
+        """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
+        _scale_each(gradients, factor)
+
+
+def _scale_each(gradients, factor):
+    for gradient in gradients:
+        gradient.assign_value(gradient * factor.astype(gradient.dtype))
+
+
+def _numpy_dtype(name):
+    """MindSpore brings numpy's bfloat16."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    from mindspore.common.np_dtype import bfloat16
+
+    return bfloat16

@@ -28,16 +28,25 @@ class GradientReducer:
         collective: The ranks to average over.
         bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
             per parameter.
+        comm_dtype: What float32 is rounded to before it travels: ``"float16"``, ``"bfloat16"``, or not at all.
 
     Attributes:
         waited_seconds: How long ``finish`` has waited for all-reduces so far. Engines whose waits only queue work on
             the device, as HCCL's, show little here.
     """
 
-    def __init__(self, parameters, collective: Collective, bucket_cap_mb: float | None = None):
+    def __init__(
+        self,
+        parameters,
+        collective: Collective,
+        bucket_cap_mb: float | None = None,
+        comm_dtype: str = "float32",
+    ):
         self._parameters = list(parameters)
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
+        self._comm_dtype = comm_dtype
+        self._averaged = []  # of each bucket, the gradients that finish() handed out; empty once they are clipped
         self._seen = []
         self._order_is_known = False
         self._live = False
@@ -73,16 +82,39 @@ class GradientReducer:
                 if self._missing[bucket_index] and not self._filled[index]:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
+        self._averaged = []
         for bucket, indices in zip(self._buckets, self._plan):
             began = time.perf_counter()
             gradients = bucket.gradients()
             self.waited_seconds += time.perf_counter() - began
+            self._averaged.append((bucket, gradients))
             for index, gradient in zip(indices, gradients):
                 self._parameters[index].grad = gradient
         if not self._order_is_known:
             self._learn_order()
         self._reset()
         self._ask_share = None
+
+    def has_just_averaged(self, gradients) -> bool:
+        """Whether these are all that ``finish`` left, and neither replaced nor clipped since."""
+        averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
+        return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
+
+    def clip_grad_norm(self, max_norm: float) -> mindspore.Tensor:
+        """Scale what ``finish`` left such that its Euclidean norm is at most ``max_norm``.
+
+        The rule is that of torch's ``clip_grad_norm_``, and the norm that of all gradients as one vector; but it is
+        taken bucket by bucket, not parameter by parameter.
+
+        Returns:
+            The norm before.
+        """
+        norm = mindspore.tensor(sum(bucket.squared_norm() for bucket, _ in self._averaged) ** 0.5)
+        factor = mindspore.ops.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for bucket, gradients in self._averaged:
+            bucket.scale(gradients, factor)
+        self._averaged = []
+        return norm
 
     def close(self) -> None:
         """Take the hooks off the parameters."""
@@ -126,7 +158,9 @@ class GradientReducer:
     def _build_buckets(self, order):
         bucket_type = HostBucket if self._collective.on_host else DeviceBucket
         self._plan = plan_buckets(self._parameters, order, self._cap_mb)
-        self._buckets = [bucket_type([self._parameters[i] for i in ids], self._collective) for ids in self._plan]
+        self._buckets = [
+            bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype) for ids in self._plan
+        ]
         self._place = {i: (bucket, slot) for bucket, ids in enumerate(self._plan) for slot, i in enumerate(ids)}
         self._reset()
 

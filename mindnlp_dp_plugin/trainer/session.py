@@ -10,9 +10,11 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.gradients import GradientReducer
+from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.trainer import random_streams, restarts
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
+from mindnlp_dp_plugin.trainer.lean_loop import make_lean
 from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
 from mindnlp_dp_plugin.trainer.tensorboard import TensorBoardCallback
@@ -56,6 +58,7 @@ class TrainingSession:
         self._reducer = None
         self.average = None
         self._tracer = None
+        self._replacements = Replacements()
 
     def shard_train_dataset(self) -> ShardedDataset:
         """This rank's share of the training data. To be called on all ranks.
@@ -97,7 +100,8 @@ class TrainingSession:
             self._tracer = StepTracer(self._trainer, self._collective, self._config.trace)
             self._trainer.add_callback(self._tracer)
             carrier = self._tracer.collective
-        self._reducer = GradientReducer(parameters, carrier, self._config.bucket_cap_mb)
+        self._reducer = GradientReducer(parameters, carrier, self._config.bucket_cap_mb, self._config.comm_dtype)
+        make_lean(self._trainer, self._reducer, self._replacements)
         self._guard_optimizer()
         self.meter = Meter(self._collective, self._reducer)
         for callback in self._trackers():
@@ -142,6 +146,7 @@ class TrainingSession:
         """Leave trainer and model as they were found."""
         self._trainer.args.max_steps = self._user_max_steps
         self._trainer.args.gradient_accumulation_steps = self._user_accumulation
+        self._replacements.undo()
         if self._tracer:
             self._tracer.close()
             self._trainer.remove_callback(self._tracer)

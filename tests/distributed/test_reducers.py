@@ -42,6 +42,29 @@ def test_each_gradient_travels_once(outcomes, case):
         assert counted["num_bytes"] == 3 * counted["gradient_bytes"]
 
 
+@pytest.mark.parametrize(("case", "bits"), [("as_float16", 11), ("as_bfloat16", 8), ("mixed_dtypes_as_float16", 11)])
+def test_in_half_precision_half_the_bytes_travel(outcomes, case, bits):
+    (ranks, _), results = outcomes
+    results = [result[case] for result in results]
+    assert all(result["digests"] == results[0]["digests"] for result in results)
+    # Each share is rounded once, and each sum of two.
+    assert 0 < max(results[0]["relative_differences"]) <= ranks * 2.0**-bits
+    assert all(result["num_bytes"] == 3 * result["gradient_bytes"] / 2 for result in results)
+
+
+def test_clipping_by_buckets_equals_clipping_by_parameters(outcomes):
+    _, results = outcomes
+    for result in results:
+        assert result["clipping"] == results[0]["clipping"]
+    for case, clipped in results[0]["clipping"].items():
+        # Half-precision gradients are summed before they are rounded, and the norm is that of the sums.
+        allowed = 1e-6 if case.startswith("Bert") else 2.0**-8
+        mine, norm, stock_norm = clipped["norms"]
+        assert mine == pytest.approx(norm, rel=allowed) and mine == pytest.approx(stock_norm, rel=allowed)
+        assert clipped["relative_difference"] <= allowed
+        assert clipped["has_just_averaged"] == [True, False, False]
+
+
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
     (ranks, _), results = outcomes

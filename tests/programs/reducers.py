@@ -68,12 +68,12 @@ class MixedDtypes(nn.Module):
         return (hidden * hidden).mean()
 
 
-def run(model_type, cap_mb, accumulate, prepare):
+def run(model_type, cap_mb, accumulate, prepare, comm_dtype="float32"):
     model = model_type()
     make_replicas(model, GROUP)
     parameters = list(model.parameters())
     group = CountingGroup()
-    bucketed, naive = GradientReducer(parameters, group, cap_mb), NaiveReducer(parameters, GROUP)
+    bucketed, naive = GradientReducer(parameters, group, cap_mb, comm_dtype), NaiveReducer(parameters, GROUP)
     step = value_and_grad(lambda chance: model(chance), tuple(parameters))
     chance = np.random.default_rng(GROUP.rank)
     differences, digests = [], []
@@ -106,6 +106,41 @@ def run(model_type, cap_mb, accumulate, prepare):
     }
 
 
+def run_clipping(model_type, max_norm):
+    """Clipping by buckets beside clipping in NumPy and, of what that can compute, beside stock's."""
+    model = model_type()
+    make_replicas(model, GROUP)
+    parameters = list(model.parameters())
+    reducer = GradientReducer(parameters, GROUP, 0.02)
+    reducer.prepare()
+    value_and_grad(lambda chance: model(chance), tuple(parameters))(np.random.default_rng(GROUP.rank))
+    reducer.finish()
+    gradients = [parameter.grad for parameter in parameters]
+    found = flat(gradients)
+    norm = float(np.linalg.norm(found))
+    expected = found * min(1, max_norm / (norm + 1e-6))
+    stock_norm = norm
+    if model_type is Bert:
+        others = [nn.Parameter(parameter.copy()) for parameter in parameters]
+        for other, gradient in zip(others, gradients):
+            other.grad = gradient.copy()
+        stock_norm = nn.utils.clip_grad_norm_(others, max_norm).item()
+        expected = flat([other.grad for other in others])
+    before = reducer.has_just_averaged(gradients), reducer.has_just_averaged(gradients[1:])
+    mine = reducer.clip_grad_norm(max_norm).item()
+    clipped = flat([parameter.grad for parameter in parameters])
+    reducer.close()
+    return {
+        "norms": (mine, norm, stock_norm),
+        "relative_difference": float(np.abs(clipped - expected).max() / np.abs(expected).max()),
+        "has_just_averaged": [*before, reducer.has_just_averaged(gradients)],
+    }
+
+
+def flat(gradients):
+    return np.concatenate([gradient.astype(mindspore.float32).asnumpy().ravel() for gradient in gradients], dtype=float)
+
+
 def run_near_overflow(accumulate):
     """float16 gradients whose sum over ranks, or over micro-steps, no float16 can hold: the mean of them."""
     parameter = nn.Parameter(ops.zeros(3).astype(mindspore.float16))
@@ -130,6 +165,9 @@ CASES = {
     "without_prepare": (Bert, 0.02, 2, False),
     "mixed_dtypes": (MixedDtypes, 25, 1, True),
     "mixed_dtypes_accumulated_per_parameter": (MixedDtypes, 0, 2, True),
+    "as_float16": (Bert, 0.02, 1, True, "float16"),
+    "as_bfloat16": (Bert, 0.02, 1, True, "bfloat16"),
+    "mixed_dtypes_as_float16": (MixedDtypes, 25, 1, True, "float16"),
 }
 
 
@@ -137,4 +175,9 @@ def run_cases():
     """For each case, how far the two are apart in each step, and what was sent."""
     outcome = {name: run(*case) for name, case in CASES.items()}
     outcome["near_overflow"] = {accumulate: run_near_overflow(accumulate) for accumulate in (1, 4)}
+    outcome["clipping"] = {
+        f"{model_type.__name__} {max_norm}": run_clipping(model_type, max_norm)
+        for model_type in (Bert, MixedDtypes)
+        for max_norm in (0.01, 1e6)
+    }
     return outcome
