@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from mindnlp_dp_plugin.cli.bench import bench
 from mindnlp_dp_plugin.cli.doctor import doctor
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
@@ -23,6 +24,7 @@ def commands():
 
 commands.add_command(run)
 commands.add_command(doctor)
+commands.add_command(bench)
 commands.add_command(recipe)
 
 

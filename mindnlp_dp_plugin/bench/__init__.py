@@ -1,0 +1,1 @@
+"""How fast the ranks of this machine are together: all-reduces timed, and what that means for training."""

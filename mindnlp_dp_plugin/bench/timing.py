@@ -1,0 +1,37 @@
+"""Time an all-reduce, and see that its sum is right."""
+
+import statistics
+import time
+
+import mindspore
+import numpy as np
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.errors import DataParallelError
+
+
+def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> float:
+    """The median time of an all-reduce of float32 numbers on this rank. To be called on all ranks.
+
+    Args:
+        group: The ranks.
+        num_bytes: Of the message; a multiple of 4.
+        num_rounds: How many are timed.
+
+    Raises:
+        DataParallelError: If a sum is wrong.
+    """
+    times = []
+    for _ in range(num_rounds):
+        values = np.full(num_bytes // 4, group.rank + 1, np.float32)
+        buffer = values if group.on_host else mindspore.Tensor(values)
+        group.barrier()
+        began = time.perf_counter()
+        group.all_reduce(buffer).wait()
+        summed = buffer if group.on_host else buffer.asnumpy()
+        times.append(time.perf_counter() - began)
+        expected = group.world_size * (group.world_size + 1) / 2
+        if not (summed == expected).all():
+            wrong = f"{summed.min()} to {summed.max()} where {expected} is right"
+            raise DataParallelError(f"an all-reduce of {num_bytes} bytes gave {wrong}: do not train over this engine.")
+    return statistics.median(times)

@@ -1,0 +1,30 @@
+"""``mindnlp-dp bench``: how fast are N ranks together?"""
+
+import click
+
+from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.doctor import engines
+from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.ports import free_port
+
+MODULE = "mindnlp_dp_plugin.bench.on_ranks"
+
+
+@click.command()
+@launching.nproc
+@launching.backend
+@launching.log_dir
+def bench(nproc, backend, log_dir):
+    """Time all-reduces of 1 KB to 64 MB, over each engine that is here.
+
+    Says what the link between two ranks is worth, which bucket_cap_mb suits it, and how much of the work of N devices
+    N ranks are expected to do. Leave the machine idle meanwhile.
+    """
+    for engine in engines.to_try() if backend == "auto" else [backends.choose(backend, num_nodes=1)]:
+        click.echo(f"{engine}:")
+        status = launch(Job(["-m", MODULE], nproc, engine, log_dir / engine, master_port=free_port()))
+        if status:
+            return status
+    return 0
