@@ -1,5 +1,6 @@
 """Every gap between MindNLP 0.4.1 and MindSpore 2.7 to 2.10, and the bridge over it."""
 
+import functools
 import sys
 import types
 from pathlib import Path
@@ -238,3 +239,32 @@ def adapters_in_checkpoints(trainer_base):
             stock_load_best(self)
 
     trainer._load_from_checkpoint, trainer._load_best_model = _load_from_checkpoint, _load_best_model
+
+
+@patch(
+    module="mindnlp.core.ops.optim",
+    bridges="long training: an optimizer's numbers that change each step (powers of beta, learning rate) go as Python "
+    "floats, for each of which MindSpore compiles the operator anew, and keeps it: 136 KB per parameter and step",
+    needed_from="2.7",
+    obsolete_when="MindNLP's optimizers hand them over as tensors",
+)
+def numbers_of_optimizers(optim):
+    import mindspore
+
+    as_tensor = functools.lru_cache(maxsize=64)(lambda number: mindspore.Tensor(number, mindspore.float32))
+
+    def with_tensors(stock, *indices):
+        @functools.wraps(stock)
+        def operator(*arguments):
+            arguments = list(arguments)
+            for index in indices:
+                if isinstance(arguments[index], (int, float)):
+                    arguments[index] = as_tensor(arguments[index])
+            return stock(*arguments)
+
+        return operator
+
+    optim.raw_adam = with_tensors(optim.raw_adam, *range(3, 9))
+    optim.raw_adam_amsgrad = with_tensors(optim.raw_adam_amsgrad, *range(4, 10))
+    optim.raw_adadelta = with_tensors(optim.raw_adadelta, *range(3, 6))
+    optim.raw_sgd = with_tensors(optim.raw_sgd, 2)

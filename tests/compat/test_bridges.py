@@ -77,6 +77,18 @@ USES = {
         "ops.assign(bias, ops.ones(8)); assert bias.asnumpy().sum() == 8, 'a view'",
         "view",
     ),
+    "numbers_of_optimizers": (
+        "import psutil\nfrom mindnlp.core import nn, ops, optim\n"
+        "memory = lambda: psutil.Process().memory_info().rss / 2**20\n"
+        "w = nn.Parameter(ops.ones(4))\nw.grad = ops.ones(4)\n"
+        "makers = lambda: optim.AdamW([w]), lambda: optim.Adam([w], amsgrad=True), lambda: optim.SGD([w], lr=1.0)\n"
+        "for make in makers:\n"
+        "    optimizer = make(); optimizer.step(); before = memory()\n"
+        "    for step in range(200):\n"
+        "        optimizer.param_groups[0]['lr'] = 1e-3 / (step + 1); optimizer.step()\n"
+        "    assert memory() - before < 8, f'{memory() - before} MB are gone'",
+        "MB are gone",
+    ),
     "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
     "clipping_of_views": (
         "from mindnlp.core import nn, ops\n"
