@@ -1,0 +1,83 @@
+"""Time forward, backward and the averaging of gradients, one way after the other, on each rank.
+
+    python gradient_steps.py OUTPUT MODEL BATCH_SIZE ROUNDS WAY...
+
+Ways: ``averaged`` over the ranks by the plugin's buckets; ``per_parameter``, as MindNLP's own loop does it, one
+blocking all-reduce after another once backward is done; ``local``, not at all; ``stock_operators``, not at all and with
+the operators MindNLP calls. Each round makes one step in each way. Rank r leaves OUTPUT/gradient_steps.rank<r>.json.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.core.autograd import value_and_grad
+
+import mindnlp_dp_plugin as dp
+from benchmarks.programs import models
+from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
+from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.trainer.measuring import peak_memory
+from tests.programs.reducers import CountingGroup
+
+OUTPUT, MODEL, BATCH_SIZE, ROUNDS, WAYS = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5:]
+WARM_UP = 2
+
+
+def main():
+    group = CountingGroup()
+    model = models.make(MODEL)
+    make_replicas(model, collectives.current())
+    model.set_train()
+    parameters = list(model.parameters())
+    ids, labels = map(np.stack, zip(*models.rows(MODEL, BATCH_SIZE)))
+    batch = {"input_ids": mindspore.Tensor(ids), "labels": mindspore.Tensor(labels)}
+    step = value_and_grad(lambda: model(**batch).loss, tuple(parameters))
+    reducers = {}
+    if "averaged" in WAYS:
+        reducers["averaged"] = GradientReducer(parameters, group)
+    if "per_parameter" in WAYS:
+        reducers["per_parameter"] = NaiveReducer(parameters, group)
+    taken = {way: [] for way in WAYS}
+    for number in range(WARM_UP + ROUNDS):
+        for way in WAYS:
+            if number == WARM_UP:
+                group.num_all_reduces = group.num_bytes = 0
+            seconds = time_step(step, model, way, reducers.get(way))
+            if number >= WARM_UP:
+                taken[way].append(seconds)
+    outcome = {
+        "seconds": taken,
+        "all_reduces_per_step": group.num_all_reduces / ROUNDS,
+        "bytes_per_step": group.num_bytes / ROUNDS,
+        "gradient_bytes": sum(parameter.nbytes for parameter in parameters),
+        "peak_memory": peak_memory(),
+    }
+    (OUTPUT / f"gradient_steps.rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
+
+
+def time_step(step, model, way, reducer):
+    """Seconds of the whole step, and of what comes after backward."""
+    if way == "stock_operators":
+        dp.uninstall()
+    model.zero_grad()
+    dp.barrier()
+    began = time.perf_counter()
+    if reducer:
+        reducer.prepare()
+    step()
+    backward_done = time.perf_counter()
+    if reducer:
+        reducer.finish()
+    ended = time.perf_counter()
+    if way == "stock_operators":
+        dp.install()
+    return ended - began, ended - backward_done
+
+
+if __name__ == "__main__":
+    main()

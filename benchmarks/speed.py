@@ -1,0 +1,250 @@
+"""How fast data-parallel training is, beside what else one could do: ``make bench``, on an idle machine.
+
+    python benchmarks/speed.py [--torch PYTHON] [--only NAME ...]
+
+Each measurement is a job of its own, or several that are compared; what is compared is timed in one run, by turns where
+that can be. Medians, as ratios. Writes ``benchmarks/results/speed_<cpu>_<date>.json``, ``.md`` and ``.png``.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.record import write_results
+from mindnlp_dp_plugin.bench.cost import fit_ring, ring_all_reduce
+from mindnlp_dp_plugin.launch.ports import free_port
+from tests.harness import REPOSITORY, run_ranks_successfully
+
+PROGRAMS = Path(__file__).parent / "programs"
+MEASUREMENTS = {}
+TIMEOUT_S = 1800
+
+
+def measurement(function):
+    """A function of a folder for what its jobs leave; returns rows: what, ratio or number, limit, detail."""
+    MEASUREMENTS[function.__name__] = function
+    return function
+
+
+def at_most(what, value, limit, detail):
+    return {"what": what, "value": value, "limit": f"<= {limit}", "is_met": value <= limit, "detail": detail}
+
+
+def at_least(what, value, limit, detail):
+    return {"what": what, "value": value, "limit": f">= {limit}", "is_met": value >= limit, "detail": detail}
+
+
+def run(folder, program, *arguments, ranks, backend="auto", leaves=None):
+    """What each rank of a job left."""
+    folder.mkdir(parents=True)
+    job = dict(ranks=ranks, backend=backend, log_dir=folder / "logs", timeout=TIMEOUT_S)
+    run_ranks_successfully(PROGRAMS / f"{program}.py", folder, *arguments, **job)
+    return [json.loads((folder / f"{leaves or program}.rank{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def slowest(ranks, way):
+    """The median step of the slowest rank, in seconds."""
+    return max(statistics.median(rank["seconds"][way]) for rank in ranks)
+
+
+@measurement
+def bert_base(folder):
+    """A step of BERT-base, 8 rows of 128 tokens per rank: forward, backward and averaging."""
+    together = run(folder / "two", "gradient_steps", "bert-base", 8, 7, "averaged", "local", ranks=2, backend="mpi")
+    stock = run(folder / "stock", "gradient_steps", "bert-base", 8, 3, "per_parameter", ranks=2, backend="mccl")
+    one = [
+        run(folder / f"one_{size}", "gradient_steps", "bert-base", size, rounds, "local", ranks=1)[0]
+        for size, rounds in ((8, 5), (16, 3))
+    ]
+
+    def medians(ranks, way):
+        return [
+            max(statistics.median(seconds[part] for seconds in rank["seconds"][way]) for rank in ranks)
+            for part in (0, 1)
+        ]
+
+    (step, exposed), (local, _), (_, stock_exposed) = (
+        medians(together, "averaged"), medians(together, "local"), medians(stock, "per_parameter"),
+    )  # fmt: skip
+    alone = max(
+        size / statistics.median(seconds[0] for seconds in result["seconds"]["local"])
+        for size, result in zip((8, 16), one)
+    )
+    memory = max(rank["peak_memory"] for rank in together) - one[0]["peak_memory"]
+    gradients = together[0]["gradient_bytes"]
+    sent = together[0]["bytes_per_step"]
+    return [
+        at_most("step with averaging / without, pinned alike", step / local, 1.02, f"{step:.2f} s / {local:.2f} s"),
+        at_least(
+            "samples/s of 2 ranks / best single process on both cores", 16 / step / alone, 1.72,
+            f"{16 / step:.2f} / {alone:.2f} per s",
+        ),
+        at_most(
+            "seconds exposed / those of one blocking MCCL all-reduce per parameter", exposed / stock_exposed, 1 / 40,
+            f"{exposed:.3f} s / {stock_exposed:.2f} s",
+        ),
+        at_most(
+            "peak memory of a rank over a process's, in copies of the gradients", memory / gradients, 1,
+            f"{memory / 2**20:.0f} MB / {gradients / 2**20:.0f} MB",
+        ),
+        at_most(
+            "bytes handed to all-reduce / bytes of the gradients", sent / gradients, 1,
+            f"{together[0]['all_reduces_per_step']:.0f} all-reduces a step",
+        ),
+    ]  # fmt: skip
+
+
+@measurement
+def one_process(folder):
+    """BERT-base in one process: the plugin's operators beside those MindNLP calls, by turns."""
+    (result,) = run(folder / "one", "gradient_steps", "bert-base", 8, 5, "local", "stock_operators", ranks=1)
+    with_plugin, without = (
+        statistics.median(seconds[0] for seconds in result["seconds"][way]) for way in ("local", "stock_operators")
+    )
+    detail = f"{with_plugin:.2f} s / {without:.2f} s"
+    return [at_most("one process: step with the plugin / without", with_plugin / without, 1.005, detail)]
+
+
+@measurement
+def tiny_model(folder):
+    """What the plugin itself takes, seen on a model of 40 parameters."""
+    ranks = run(
+        folder / "tiny", "trainer_steps", "tiny", 100, 4, "plugin", "host_work", "alone", ranks=2, backend="mpi"
+    )  # fmt: skip
+    plugin, host_work, alone = (slowest(ranks, way) for way in ("plugin", "host_work", "alone"))
+    (gradients,) = {
+        rank["gradient_bytes"]
+        for rank in run(folder / "bytes", "gradient_steps", "tiny", 8, 1, "averaged", ranks=2, backend="mpi")
+    }
+    all_reduce = ring_all_reduce(gradients, 2, link_of(folder, "mpi"))
+    cost = (plugin - alone - all_reduce) * 1e3
+    return [
+        at_most(
+            "tiny model: ms a step over the same without averaging, the all-reduce's own time taken off", cost, 2,
+            f"{plugin * 1e3:.1f} ms / {alone * 1e3:.1f} ms, all-reduce {all_reduce * 1e3:.2f} ms",
+        ),
+        at_most(
+            "tiny model: step / the same with stock's work on the host left in", plugin / host_work, 0.85,
+            f"{plugin * 1e3:.1f} ms / {host_work * 1e3:.1f} ms",
+        ),
+    ]  # fmt: skip
+
+
+def link_of(folder, backend):
+    """The link between two ranks, from all-reduces of nine sizes."""
+    result = folder / "all_reduces.json"
+    job = dict(ranks=2, backend=backend, log_dir=folder / "logs", timeout=TIMEOUT_S)
+    run_ranks_successfully(REPOSITORY / "mindnlp_dp_plugin/bench/on_ranks.py", result, **job)
+    measured = {int(size): seconds for size, seconds in json.loads(result.read_text()).items()}
+    return fit_ring(list(measured), list(measured.values()), 2)
+
+
+@measurement
+def launchers(folder):
+    """The same script under ``mindnlp-dp run`` and under plain msrun, each as it comes."""
+    steps = 30
+    ours = slowest(run(folder / "ours", "trainer_steps", "tiny", steps, 1, "plugin", ranks=2), "plugin")
+    theirs = slowest(run_msrun(folder / "msrun", "trainer_steps", "tiny", steps, 1, "plugin"), "plugin")
+    detail = f"{theirs * 1e3:.0f} ms / {ours * 1e3:.0f} ms a step"
+    return [at_least("samples/s of plain mindnlp-dp run / plain msrun, tiny model", theirs / ours, 2.0, detail)]
+
+
+def run_msrun(folder, program, *arguments):
+    """The same under MindSpore's own launcher."""
+    folder.mkdir(parents=True)
+    msrun = [Path(sys.executable).with_name("msrun"), "--worker_num=2", "--local_worker_num=2", "--join=True"]
+    place = [f"--master_port={free_port()}", f"--log_dir={folder / 'logs'}"]
+    words = map(str, [*msrun, *place, PROGRAMS / f"{program}.py", folder, *arguments])
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([*words], check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return [json.loads((folder / f"{program}.rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@measurement
+def torch_peer(folder):
+    """BERT-base through both Trainers, 8 rows of 128 tokens per rank, AdamW and clipping included."""
+    ours = slowest(run(folder / "ours", "trainer_steps", "bert-base", 5, 1, "plugin", ranks=2), "plugin")
+    theirs = folder / "torch"
+    theirs.mkdir()
+    torchrun = [TORCH, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
+    words = map(str, [*torchrun, PROGRAMS / "torch_trainer.py", theirs, 5])
+    subprocess.run([*words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    torch = max(
+        statistics.median(json.loads((theirs / f"torch_trainer.rank{rank}.json").read_text())["seconds"])
+        for rank in range(2)
+    )
+    detail = f"{16 / ours:.2f} / {16 / torch:.2f} per s"
+    return [at_least("samples/s of 2 ranks / torch DDP + Gloo, Hugging Face Trainer", torch / ours, 0.85, detail)]
+
+
+@measurement
+def evaluation(folder):
+    """``Trainer.evaluate()`` of BERT with 4 layers on 1,024 rows of 64 tokens."""
+    seconds = {}
+    for ranks in (1, 2):
+        output = folder / f"{ranks}"
+        output.mkdir()
+        job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S)
+        run_ranks_successfully(PROGRAMS / "evaluations.py", output, "bert-4", 1024, 3, **job)
+        seconds[ranks] = statistics.median(json.loads((output / "seconds.json").read_text()))
+    detail = f"{seconds[1]:.2f} s / {seconds[2]:.2f} s"
+    return [at_least("evaluation: 2 ranks over one process", seconds[1] / seconds[2], 1.7, detail)]
+
+
+def table(rows):
+    lines = ["| | measured | target | | |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        met = "met" if row["is_met"] else "**missed**"
+        lines.append(f"| {row['what']} | {row['value']:.3f} | {row['limit']} | {met} | {row['detail']} |")
+    return "\n".join(lines)
+
+
+def draw(rows, path):
+    """How far each is from its target: 1 is on it, more is better."""
+    figure = Figure(figsize=(9, 0.5 * len(rows) + 1), layout="constrained")
+    axes = figure.subplots()
+    for position, row in enumerate(reversed(rows)):
+        limit = float(row["limit"][3:])
+        margin = row["value"] / limit if row["limit"].startswith(">") else limit / max(row["value"], limit / 10)
+        axes.barh(position, margin, color="tab:green" if row["is_met"] else "tab:red")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks(range(len(rows)), [row["what"] for row in reversed(rows)], fontsize=7)
+    axes.set_xlabel("times as good as the target")
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    global TORCH
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch", help="a Python that has torch, transformers and accelerate")
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    wanted = parser.parse_args()
+    TORCH = wanted.torch
+    if TORCH is None and "torch_peer" in wanted.only:
+        sys.exit("torch_peer needs --torch PYTHON, or leave it out by --only")
+    rows = []
+    folder = Path(tempfile.mkdtemp(prefix="mindnlp-dp-speed-"))
+    try:
+        for name in wanted.only:
+            print(name, "...", flush=True)
+            (folder / name).mkdir()
+            rows += MEASUREMENTS[name](folder / name)
+            print(table(rows), flush=True)
+    finally:
+        shutil.rmtree(folder)
+    path = write_results("speed", {"command": " ".join(sys.argv), "rows": rows}, table(rows))
+    draw(rows, path.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
