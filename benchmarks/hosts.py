@@ -1,0 +1,283 @@
+"""Train on several hosts, which are network namespaces of this machine, and let them fail: ``make hosts``.
+
+    python benchmarks/hosts.py
+
+Needs root and iproute2. Results are written to ``benchmarks/results/hosts_<cpu>_<date>.json`` and ``.md``. Run it on an
+idle machine: times are part of what it checks.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import namespaces
+from benchmarks.record import write_results
+from tests.distributed.test_oracle import assert_equal_within_rounding
+from tests.harness import PROGRAMS, REPOSITORY, kill_tree, run_ranks_successfully
+from tests.programs.scenarios import SCENARIOS
+
+SCENARIO = "bert_adamw"
+PORT = 8118
+LIMIT_S = 15
+HANG_S = 240
+NEVER_ENDS = 10**6  # steps
+SIZES = {"1 KB": 2**10, "256 KB": 2**18, "4 MB": 2**22, "32 MB": 2**25}
+SIGKILL, EXCEPTION = "backward:4:1:SIGKILL:0.01", "backward:4:0:exception:0.01"
+
+
+def main():
+    namespaces.require_root_and_iproute2()
+    parts = {
+        "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
+        "file_systems": (stop_and_resume, [("shared",), ("separate",)]),
+        "ends": (end_badly, [(2, SIGKILL), (2, EXCEPTION), (3, SIGKILL), (3, "link down"), (2, "link down")]),
+        "all_reduces": (time_all_reduces, [("mccl",), ("mpi",)]),
+    }
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-hosts-") as name, Progress() as progress:
+        steps = progress.add_task("hosts", total=sum(len(cases) for _, cases in parts.values()))
+        for part, (measure, cases) in parts.items():
+            results[part] = []
+            for number, case in enumerate(cases):
+                progress.update(steps, description=" ".join(map(str, (part, *case))))
+                output = Path(name, f"{part}_{number}")
+                output.mkdir()
+                results[part].append({"case": case, **measure(output, *case)})
+                progress.advance(steps)
+    write_results("hosts", results, summary(results))
+    sys.exit(any(result.get("problems") for part in results.values() for result in part))
+
+
+class Job:
+    """A program on every host, one rank on each, started the way a user starts it.
+
+    Args:
+        hosts: Where.
+        output: Where the logs go.
+        program: What.
+        arguments: Its arguments.
+        engine: ``mccl``: ``mindnlp-dp run`` on each host. ``mpi``: ``mpirun`` on host 0, with a list of hosts.
+        env: More variables.
+        folders: The current directory on each host.
+    """
+
+    def __init__(self, hosts, output, program, *arguments, engine="mccl", env=None, folders=None):
+        program = [PROGRAMS / program, *arguments]
+        commands = self._of_mpirun(hosts, output, program) if engine == "mpi" else self._of_ours(hosts, output, program)
+        env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
+        self._texts = [output / f"said_on_host{number}" for number in range(len(commands))]
+        self._processes = [
+            subprocess.Popen(
+                host.command(command),
+                stdin=subprocess.DEVNULL, stdout=text.open("w"), stderr=subprocess.STDOUT,
+                env=env, cwd=folder, start_new_session=True,
+            )
+            for host, command, text, folder in zip(hosts, commands, self._texts, folders or [output] * len(hosts))
+        ]  # fmt: skip
+
+    def wait(self):
+        """For each launcher its exit code, what it said and when it ended (``time.time()``)."""
+        deadline = time.monotonic() + HANG_S
+        ended = {}
+        while len(ended) < len(self._processes) and time.monotonic() < deadline:
+            for number, process in enumerate(self._processes):
+                if number not in ended and process.poll() is not None:
+                    ended[number] = time.time()
+            time.sleep(0.02)
+        for process in self._processes:
+            kill_tree(process.pid)
+        return [
+            (process.returncode, text.read_text(), ended.get(number))
+            for number, (process, text) in enumerate(zip(self._processes, self._texts))
+        ]
+
+    def wait_successfully(self):
+        """Ends this program, with all that was said, unless all launchers end with 0."""
+        ends = self.wait()
+        if any(exit_code for exit_code, *_ in ends):
+            sys.exit("\n".join(f"{exit_code}: {said}" for exit_code, said, _ in ends))
+
+    def _of_ours(self, hosts, output, program):
+        run = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", 1, "--backend", "mccl"]
+        meeting = ["--nnodes", len(hosts), "--master-addr", hosts[0].address, "--master-port", PORT]
+        return [
+            [*run, *meeting, "--node-rank", node_rank, "--log-dir", output / f"logs_{node_rank}", *program]
+            for node_rank in range(len(hosts))
+        ]
+
+    def _of_mpirun(self, hosts, output, program):
+        # What ssh is to a real cluster.
+        agent = output / "agent"
+        cases = "\n".join(f'{host.address}) exec {shlex.join(host.command(["sh", "-c"]))} "$*";;' for host in hosts)
+        agent.write_text(f'#!/bin/sh\naddress=$1\nshift\ncase "$address" in\n{cases}\nesac\n')
+        agent.chmod(0o700)
+        mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--bind-to", "none"]
+        mpirun += ["--prtemca", "plm_ssh_agent", agent, "--mca", "btl", "self,tcp"]
+        mpirun += ["--mca", "btl_tcp_if_include", f"{namespaces.SUBNET}.0/24", "-x", "PYTHONPATH"]
+        places = ",".join(f"{host.address}:1" for host in hosts)
+        return [[*mpirun, "-n", len(hosts), "-H", places, sys.executable, *program]]
+
+
+def train_as_one_process(output, num_hosts, engine):
+    """Ranks on as many hosts against one process with their batches together, as the oracle test compares them."""
+    alone = output / "alone"
+    alone.mkdir()
+    program = ("train_scenarios.py", output, num_hosts, SCENARIO)
+    job = dict(ranks=1, backend="auto", log_dir=alone / "logs", timeout=HANG_S)
+    run_ranks_successfully("train_scenarios.py", alone, num_hosts, SCENARIO, **job)
+    with namespaces.hosts(num_hosts) as hosts:
+        Job(hosts, output, *program, engine=engine).wait_successfully()
+    expected = np.load(alone / f"{SCENARIO}.rank0.npz")
+    ranks = [np.load(output / f"{SCENARIO}.rank{rank}.npz") for rank in range(num_hosts)]
+    are_one = all(
+        np.array_equal(rank[what], ranks[0][what]) for rank in ranks for what in ("digests", "gradients", "losses")
+    )
+    problems = [] if are_one else ["ranks differ"]
+    try:
+        assert_equal_within_rounding(ranks[0], expected, SCENARIOS[SCENARIO])
+    except AssertionError as error:
+        problems.append(f"not as one process: {error}")
+    difference = float(np.abs(ranks[0]["parameters"] - expected["parameters"]).max())
+    return {"num_steps": len(expected["losses"]), "largest_difference": difference, "problems": problems}
+
+
+def stop_and_resume(output, file_system):
+    """Two hosts train, stop and resume, with one output folder for both or each with its own."""
+    folders = [output / "both"] * 2 if file_system == "shared" else [output / "host0", output / "host1"]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    with namespaces.hosts(2) as hosts:
+        Job(hosts, output, "own_folders.py", "output", folders=folders).wait_successfully()
+    homes = [folder / "output" for folder in folders]
+    ended = [json.loads((home / f"ended.rank{rank}.json").read_text()) for rank, home in enumerate(homes)]
+    written_on = [sorted(path.name for path in (home / "whole").glob("checkpoint-*")) for home in homes]
+    from_rank_0, whole = ended[0]["resumed"], ended[0]["whole"]
+    if file_system == "shared":
+        is_right = all(end == {"whole": whole, "resumed": whole} for end in ended)
+        says = "goes on, same end to the last bit"
+    else:
+        is_right = written_on[1] == [] and all(
+            end == {"whole": whole, "resumed": from_rank_0, "resumed_on_each_node": whole} for end in ended
+        )
+        is_right &= from_rank_0.startswith("Cannot resume: rank 0 on host0 has checkpoint-")
+        says = f"{from_rank_0} With save_on_each_node it goes on, same end to the last bit"
+    return {"written_on": written_on, "resuming": says, "problems": [] if is_right else [f"ended with {ended}"]}
+
+
+def end_badly(output, num_hosts, fault):
+    """One rank fails, or the last host's link goes down, in the middle of training; what each launcher makes of it."""
+    with namespaces.hosts(num_hosts) as hosts:
+        env = {"FAULTS": fault if ":" in fault else "", "FAULT_FOLDER": str(output)}
+        job = Job(hosts, output, "struck.py", output, NEVER_ENDS, env=env)
+        if fault == "link down":
+            wait_for(output / "trainer" / "checkpoint-4")
+            struck, culprit = time.time(), hosts[-1].name
+            hosts[-1].cut()
+        ends = job.wait()
+    if fault != "link down":
+        struck, culprit = float((output / "struck_0").read_text()), f"rank {fault.split(':')[2]} on "
+    words = [next((line for line in said.splitlines() if line.startswith("mindnlp-dp: ")), said) for _, said, _ in ends]
+    seconds = [ended and round(ended - struck, 2) for *_, ended in ends]
+    problems = [
+        f"host {number}: exit code {exit_code} after {after} s: {word}"
+        for number, ((exit_code, said, _), after, word) in enumerate(zip(ends, seconds, words))
+        if not exit_code or not after or after > LIMIT_S or not is_named(culprit, number, num_hosts, word)
+    ]
+    return {"seconds": seconds, "exit_codes": [code for code, *_ in ends], "words": words, "problems": problems}
+
+
+def is_named(culprit, number, num_hosts, words):
+    """Whether the failure is named; a host that has lost all others can only name those."""
+    is_cut_off = culprit == f"host{num_hosts - 1}" and number == num_hosts - 1
+    return ("host 0 " if is_cut_off else culprit) in words
+
+
+def time_all_reduces(output, engine):
+    """Two hosts, the link as it is and slowed, beside what the cost model of the ring says."""
+    with namespaces.hosts(2) as hosts:
+        program = REPOSITORY / "benchmarks/programs/all_reduces.py"
+        job = Job(hosts, output, program, output, *SIZES.values(), engine=engine)
+        wait_for(output / "as_it_is.json")
+        is_late = all([host.slow_down() for host in hosts])
+        (output / "is_slow").touch()
+        job.wait_successfully()
+    times = {name: json.loads((output / f"{name}.json").read_text()) for name in ("as_it_is", "slow")}
+    delay_s = namespaces.DELAY_MS / 1000 if is_late else 0.0
+    return {**times, "delay_s": delay_s, "model": [ring_seconds(2, size, delay_s) for size in SIZES.values()]}
+
+
+def ring_seconds(num_ranks, num_bytes, alpha):
+    """2(N-1) messages one after the other, each with latency alpha, and 2(N-1)/N of the bytes through every link."""
+    rounds = 2 * (num_ranks - 1)
+    return rounds * alpha + rounds / num_ranks * num_bytes / namespaces.BYTES_PER_S
+
+
+def wait_for(path):
+    deadline = time.monotonic() + HANG_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            sys.exit(f"{path} never came")
+        time.sleep(0.02)
+
+
+def summary(results):
+    lines = ["Hosts are network namespaces of one machine, joined by a switch; one rank on each.", ""]
+    lines += [
+        f"`{SCENARIO}` on N hosts against one process with N times the batch:",
+        "",
+        "| hosts | started by | steps | ranks | parameters differ from one process by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    starters = {"mccl": "mindnlp-dp run on each", "mpi": "mpirun with a host list"}
+    for result in results["equal"]:
+        num_hosts, engine = result["case"]
+        verdict = "; ".join(result["problems"]) or "equal to the last bit"
+        lines.append(
+            f"| {num_hosts} | {starters[engine]} | {result['num_steps']} | {verdict} | {result['largest_difference']:.1e} |"
+        )
+    lines += ["", "| file system | checkpoints on | resuming |", "| --- | --- | --- |"]
+    for result in results["file_systems"]:
+        places = "both see " if result["case"][0] == "shared" else ""
+        written = "; ".join(f"host {n}: {', '.join(names) or 'none'}" for n, names in enumerate(result["written_on"]))
+        lines.append(
+            f"| {result['case'][0]} | {places}{written} | {'; '.join(result['problems']) or result['resuming']} |"
+        )
+    lines += [
+        "",
+        "| hosts | what happens | seconds until each launcher is gone | exit codes | said on host 0, 1, ... |",
+    ]
+    lines += ["| --- | --- | --- | --- | --- |"]
+    for result in results["ends"]:
+        num_hosts, fault = result["case"]
+        seconds, codes = (", ".join(map(str, result[what])) for what in ("seconds", "exit_codes"))
+        said = "<br>".join(result["problems"] or [word.partition(". All ranks here")[0] for word in result["words"]])
+        lines.append(f"| {num_hosts} | {fault} | {seconds} | {codes} | {said} |")
+    is_late = results["all_reduces"][0]["delay_s"] > 0
+    delay = f"{namespaces.DELAY_MS} ms of delay" if is_late else "no delay (this kernel has no netem)"
+    lines += [
+        "",
+        f"All-reduce of float32 between 2 hosts, milliseconds. Slow: {namespaces.RATE}/s, {delay}. Model of the ring: "
+        "2(N-1) alpha + 2(N-1)/N K/B.",
+        "",
+        "| message | engine | link as it is | slow | model |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for index, size in enumerate(SIZES):
+        for result in results["all_reduces"]:
+            as_it_is, slow, model = (f"{1000 * result[what][index]:.2f}" for what in ("as_it_is", "slow", "model"))
+            lines.append(f"| {size} | {result['case'][0]} | {as_it_is} | {slow} | {model} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
