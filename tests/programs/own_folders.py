@@ -20,6 +20,7 @@ OUTPUT = Path(sys.argv[1])
 
 def train(name, max_steps, resume=None, on_each_node=False):
     arguments = evaluating_and_saving_each_step(OUTPUT / name, max_steps)
+    arguments.lr_scheduler_type = "constant"  # so that the first steps do not depend on how many are to come
     arguments.save_on_each_node = on_each_node
     model = tiny_model(seed=4 if resume else 3)
     trainer = RemembersTheLast(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
@@ -41,7 +42,7 @@ def main():
     (OUTPUT / f"present.rank{dp.get_rank()}").touch()
     dp.barrier()
     is_shared = len(list(OUTPUT.glob("present.*"))) > 1
-    ended = {"whole": train("whole", 4), "resumed": stop_and_resume("resumed")}
+    ended = {"local_rank": dp.get_local_rank(), "whole": train("whole", 4), "resumed": stop_and_resume("resumed")}
     if not is_shared:
         ended["resumed_on_each_node"] = stop_and_resume("resumed_on_each_node", on_each_node=True)
     (OUTPUT / f"ended.rank{dp.get_rank()}.json").write_text(json.dumps(ended))
