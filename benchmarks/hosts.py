@@ -32,6 +32,11 @@ LIMIT_S = 15
 HANG_S = 240
 NEVER_ENDS = 10**6  # steps
 SIZES = {"1 KB": 2**10, "256 KB": 2**18, "4 MB": 2**22, "32 MB": 2**25}
+BYTES_PER_S, DELAY_S = 1e9 / 8, 0.005
+# What a first line does in a script of one's own.
+WITH_THE_PLUGIN = (
+    "import runpy, sys, mindnlp_dp_plugin; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 SIGKILL, EXCEPTION = "backward:4:1:SIGKILL:0.01", "backward:4:0:exception:0.01"
 
 
@@ -125,7 +130,7 @@ class Job:
         mpirun += ["--prtemca", "plm_ssh_agent", agent, "--mca", "btl", "self,tcp"]
         mpirun += ["--mca", "btl_tcp_if_include", f"{namespaces.SUBNET}.0/24", "-x", "PYTHONPATH"]
         places = ",".join(f"{host.address}:1" for host in hosts)
-        return [[*mpirun, "-n", len(hosts), "-H", places, sys.executable, *program]]
+        return [[*mpirun, "-n", len(hosts), "-H", places, sys.executable, "-c", WITH_THE_PLUGIN, *program]]
 
 
 def train_as_one_process(output, num_hosts, engine):
@@ -135,8 +140,8 @@ def train_as_one_process(output, num_hosts, engine):
     program = ("train_scenarios.py", output, num_hosts, SCENARIO)
     job = dict(ranks=1, backend="auto", log_dir=alone / "logs", timeout=HANG_S)
     run_ranks_successfully("train_scenarios.py", alone, num_hosts, SCENARIO, **job)
-    with namespaces.hosts(num_hosts) as hosts:
-        Job(hosts, output, *program, engine=engine).wait_successfully()
+    with namespaces.network(num_hosts) as network:
+        Job(network.hosts, output, *program, engine=engine).wait_successfully()
     expected = np.load(alone / f"{SCENARIO}.rank0.npz")
     ranks = [np.load(output / f"{SCENARIO}.rank{rank}.npz") for rank in range(num_hosts)]
     are_one = all(
@@ -156,8 +161,8 @@ def stop_and_resume(output, file_system):
     folders = [output / "both"] * 2 if file_system == "shared" else [output / "host0", output / "host1"]
     for folder in folders:
         folder.mkdir(exist_ok=True)
-    with namespaces.hosts(2) as hosts:
-        Job(hosts, output, "own_folders.py", "output", folders=folders).wait_successfully()
+    with namespaces.network(2) as network:
+        Job(network.hosts, output, "own_folders.py", "output", folders=folders).wait_successfully()
     homes = [folder / "output" for folder in folders]
     ended = [json.loads((home / f"ended.rank{rank}.json").read_text()) for rank, home in enumerate(homes)]
     written_on = [sorted(path.name for path in (home / "whole").glob("checkpoint-*")) for home in homes]
@@ -174,13 +179,13 @@ def stop_and_resume(output, file_system):
 
 def end_badly(output, num_hosts, fault):
     """One rank fails, or the last host's link goes down, in the middle of training; what each launcher makes of it."""
-    with namespaces.hosts(num_hosts) as hosts:
+    with namespaces.network(num_hosts) as network:
         env = {"FAULTS": fault if ":" in fault else "", "FAULT_FOLDER": str(output)}
-        job = Job(hosts, output, "struck.py", output, NEVER_ENDS, env=env)
+        job = Job(network.hosts, output, "struck.py", output, NEVER_ENDS, env=env)
         if fault == "link down":
             wait_for(output / "trainer" / "checkpoint-4")
-            struck, culprit = time.time(), hosts[-1].name
-            hosts[-1].cut()
+            struck, culprit = time.time(), network.hosts[-1].name
+            network.hosts[-1].cut()
         ends = job.wait()
     if fault != "link down":
         struck, culprit = float((output / "struck_0").read_text()), f"rank {fault.split(':')[2]} on "
@@ -202,22 +207,21 @@ def is_named(culprit, number, num_hosts, words):
 
 def time_all_reduces(output, engine):
     """Two hosts, the link as it is and slowed, beside what the cost model of the ring says."""
-    with namespaces.hosts(2) as hosts:
+    with namespaces.network(2) as network:
         program = REPOSITORY / "benchmarks/programs/all_reduces.py"
-        job = Job(hosts, output, program, output, *SIZES.values(), engine=engine)
+        job = Job(network.hosts, output, program, output, *SIZES.values(), engine=engine)
         wait_for(output / "as_it_is.json")
-        is_late = all([host.slow_down() for host in hosts])
+        network.slow_down(BYTES_PER_S, DELAY_S)
         (output / "is_slow").touch()
         job.wait_successfully()
     times = {name: json.loads((output / f"{name}.json").read_text()) for name in ("as_it_is", "slow")}
-    delay_s = namespaces.DELAY_MS / 1000 if is_late else 0.0
-    return {**times, "delay_s": delay_s, "model": [ring_seconds(2, size, delay_s) for size in SIZES.values()]}
+    return {**times, "model": [ring_seconds(2, size) for size in SIZES.values()]}
 
 
-def ring_seconds(num_ranks, num_bytes, alpha):
-    """2(N-1) messages one after the other, each with latency alpha, and 2(N-1)/N of the bytes through every link."""
-    rounds = 2 * (num_ranks - 1)
-    return rounds * alpha + rounds / num_ranks * num_bytes / namespaces.BYTES_PER_S
+def ring_seconds(num_ranks, num_bytes):
+    """2(N-1) messages one after the other, and 2(N-1)/N of the bytes through every link (Patarasuk and Yuan, 2009)."""
+    num_messages = 2 * (num_ranks - 1)
+    return num_messages * DELAY_S + num_messages / num_ranks * num_bytes / BYTES_PER_S
 
 
 def wait_for(path):
@@ -259,12 +263,10 @@ def summary(results):
         seconds, codes = (", ".join(map(str, result[what])) for what in ("seconds", "exit_codes"))
         said = "<br>".join(result["problems"] or [word.partition(". All ranks here")[0] for word in result["words"]])
         lines.append(f"| {num_hosts} | {fault} | {seconds} | {codes} | {said} |")
-    is_late = results["all_reduces"][0]["delay_s"] > 0
-    delay = f"{namespaces.DELAY_MS} ms of delay" if is_late else "no delay (this kernel has no netem)"
     lines += [
         "",
-        f"All-reduce of float32 between 2 hosts, milliseconds. Slow: 1 Gbit/s, {delay}. Model of the ring: "
-        "2(N-1) alpha + 2(N-1)/N K/B.",
+        f"All-reduce of float32 between 2 hosts, milliseconds. Slow: {BYTES_PER_S * 8e-9:g} Gbit/s and "
+        f"{DELAY_S * 1000:g} ms each way, made by `programs/wire.py`. Model of the ring: 2(N-1) alpha + 2(N-1)/N K/B.",
         "",
         "| message | engine | link as it is | slow | model |",
         "| --- | --- | --- | --- | --- |",

@@ -12,13 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 LINK = "eth0"
 SUBNET = "198.18.0"  # RFC 2544: for benchmarks, nowhere routed
-RATE, BYTES_PER_S = "1gbit", 1e9 / 8
-DELAY_MS = 5
-# What a link of that rate may send at once, and how long a packet may queue.
-BUCKET = ("burst", "256k", "latency", "100ms")
+WIRE = Path(__file__).parent / "programs/wire.py"
 
 
 @dataclass(frozen=True)
@@ -44,47 +42,75 @@ class Host:
         """Takes the link down."""
         _run("ip", "-n", self.namespace, "link", "set", LINK, "down")
 
-    def slow_down(self) -> bool:
-        """Makes what this host sends as slow as ``RATE``, and late by ``DELAY_MS`` if the kernel can do that.
 
-        Returns:
-            Whether it is late, too: netem is not in every kernel.
+class Network:
+    """Hosts, each of which reaches all others.
+
+    Args:
+        number: How many.
+
+    Attributes:
+        hosts: The hosts.
+    """
+
+    def __init__(self, number: int):
+        prefix = f"dp{os.getpid()}"
+        self._switch = f"{prefix}s"
+        self.hosts = [Host(f"host{n}", f"{prefix}h{n}", f"{SUBNET}.{n + 1}") for n in range(number)]
+
+    def make(self) -> None:
+        """Makes them."""
+        switch = ("ip", "-n", self._switch, "link")
+        _run("ip", "netns", "add", self._switch)
+        _run(*switch, "add", "switch", "type", "bridge")
+        _run(*switch, "set", "switch", "up")
+        for number, host in enumerate(self.hosts):
+            port, here = f"port{number}", ("ip", "-n", host.namespace)
+            _run("ip", "netns", "add", host.namespace)
+            _run(*here, "link", "add", LINK, "type", "veth", "peer", "name", port, "netns", self._switch)
+            _run(*switch, "set", port, "master", "switch", "up")
+            _run(*here, "address", "add", f"{host.address}/24", "dev", LINK)
+            _run(*here, "link", "set", "lo", "up")
+            _run(*here, "link", "set", LINK, "up")
+
+    def slow_down(self, bytes_per_s: float, delay_s: float) -> None:
+        """Puts a slow and long wire in the place of the switch between two hosts.
+
+        Args:
+            bytes_per_s: In each direction.
+            delay_s: One way.
         """
-        add = ("tc", "-n", self.namespace, "qdisc", "add", "dev", LINK, "root")
-        late = subprocess.run([*add, "netem", "delay", f"{DELAY_MS}ms", "rate", RATE], capture_output=True)
-        if late.returncode:
-            _run(*add, "tbf", "rate", RATE, *BUCKET)
-        return not late.returncode
+        ports = ("port0", "port1")
+        for port in ports:
+            _run("ip", "-n", self._switch, "link", "set", port, "nomaster")
+        wire = [sys.executable, WIRE, *ports, str(bytes_per_s), str(delay_s)]
+        process = subprocess.Popen(["ip", "netns", "exec", self._switch, *wire], stdout=subprocess.PIPE)
+        if not process.stdout.readline():
+            sys.exit("the slow wire could not be laid.")
+
+    def remove(self) -> None:
+        """Removes them, and ends all that runs on them."""
+        for namespace in (self._switch, *(host.namespace for host in self.hosts)):
+            deadline = time.monotonic() + 5
+            while (left := _members(namespace)) and time.monotonic() < deadline:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.05)
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
 
 
 @contextmanager
-def hosts(number: int) -> Iterator[list[Host]]:
-    """That many hosts, each of which reaches all others; they and all that runs on them are gone in the end.
-
-    SIGTERM ends the program as Ctrl-C does, so that nothing stays then either.
-    """
+def network(number: int) -> Iterator[Network]:
+    """A network of that many hosts, gone in the end, also when Ctrl-C or SIGTERM ends the program."""
     require_root_and_iproute2()
-    prefix = f"dp{os.getpid()}"
-    switch = f"{prefix}s"
-    made = [Host(f"host{n}", f"{prefix}h{n}", f"{SUBNET}.{n + 1}") for n in range(number)]
+    made = Network(number)
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        _run("ip", "netns", "add", switch)
-        _run("ip", "-n", switch, "link", "add", "switch", "type", "bridge")
-        _run("ip", "-n", switch, "link", "set", "switch", "up")
-        for n, host in enumerate(made):
-            port = f"port{n}"
-            _run("ip", "netns", "add", host.namespace)
-            pair = ("type", "veth", "peer", "name", port, "netns", switch)
-            _run("ip", "-n", host.namespace, "link", "add", LINK, *pair)
-            _run("ip", "-n", switch, "link", "set", port, "master", "switch", "up")
-            _run("ip", "-n", host.namespace, "address", "add", f"{host.address}/24", "dev", LINK)
-            _run("ip", "-n", host.namespace, "link", "set", "lo", "up")
-            _run("ip", "-n", host.namespace, "link", "set", LINK, "up")
+        made.make()
         yield made
     finally:
-        for namespace in (switch, *(host.namespace for host in made)):
-            _remove(namespace)
+        made.remove()
         signal.signal(signal.SIGTERM, previous)
 
 
@@ -92,24 +118,15 @@ def require_root_and_iproute2() -> None:
     """Ends the program, with one line, where no namespaces can be made."""
     if os.geteuid() != 0:
         sys.exit("network namespaces need root: run this with sudo, or in a container that has CAP_SYS_ADMIN.")
-    if missing := [tool for tool in ("ip", "tc", "unshare") if not shutil.which(tool)]:
+    if missing := [tool for tool in ("ip", "unshare") if not shutil.which(tool)]:
         sys.exit(
-            f"{', '.join(missing)} not found: install iproute2 (and util-linux), such as with apt install iproute2."
+            f"not found: {', '.join(missing)}. Install iproute2 and util-linux, such as with apt install iproute2."
         )
 
 
-def _remove(namespace):
-    def members():
-        listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
-        return [int(pid) for pid in listed.split()]
-
-    deadline = time.monotonic() + 5
-    while (left := members()) and time.monotonic() < deadline:
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
-    subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+def _members(namespace):
+    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
+    return [int(pid) for pid in listed.split()]
 
 
 def _run(*command):
