@@ -44,7 +44,7 @@ def main():
     namespaces.require_root_and_iproute2()
     parts = {
         "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
-        "file_systems": (stop_and_resume, [("shared",), ("separate",)]),
+        "file_systems": (stop_and_resume, [()]),
         "ends": (end_badly, [(2, SIGKILL), (2, EXCEPTION), (3, SIGKILL), (3, "link down"), (2, "link down")]),
         "all_reduces": (time_all_reduces, [("mccl",), ("mpi",)]),
     }
@@ -156,25 +156,25 @@ def train_as_one_process(output, num_hosts, engine):
     return {"num_steps": len(expected["losses"]), "largest_difference": difference, "problems": problems}
 
 
-def stop_and_resume(output, file_system):
-    """Two hosts train, stop and resume, with one output folder for both or each with its own."""
-    folders = [output / "both"] * 2 if file_system == "shared" else [output / "host0", output / "host1"]
-    for folder in folders:
-        folder.mkdir(exist_ok=True)
+def stop_and_resume(output):
+    """Two hosts train, stop and resume: in a folder that both see, and in one of which each has its own."""
+    disks = [output / "disk_of_host0", output / "disk_of_host1"]
+    for disk in disks:
+        disk.mkdir()
     with namespaces.network(2) as network:
-        Job(network.hosts, output, "own_folders.py", "output", folders=folders).wait_successfully()
-    homes = [folder / "output" for folder in folders]
-    ended = [json.loads((home / f"ended.rank{rank}.json").read_text()) for rank, home in enumerate(homes)]
-    written_on = [sorted(path.name for path in (home / "whole").glob("checkpoint-*")) for home in homes]
-    whole, resumed = ended[0]["whole"], ended[0]["resumed"]
-    if file_system == "shared":
-        is_right = ended[0] == ended[1] and resumed == whole
-        says = "goes on, same end to the last bit"
-    else:
-        is_refused = resumed.startswith("Cannot resume: rank 0 on host0 has checkpoint-") and written_on[1] == []
-        is_right = ended[0] == ended[1] and is_refused and ended[0]["resumed_on_each_node"] == whole
-        says = f"{resumed} With save_on_each_node it goes on, same end to the last bit"
-    return {"written_on": written_on, "resuming": says, "problems": [] if is_right else [f"ended with {ended}"]}
+        Job(network.hosts, output, "file_systems.py", "own", output / "shared", folders=disks).wait_successfully()
+    first, second = (json.loads((disk / "own" / "ended.json").read_text()) for disk in disks)
+    written = [sorted(path.name for path in (disk / "own" / "whole").glob("checkpoint-*")) for disk in disks]
+    is_right = {
+        "both hosts end alike": first == second,
+        "host 0 alone writes": written[0] and not written[1],
+        "resumed from the shared folder": first["shared"] == first["whole"],
+        "resumed from what each has written": first["own_on_each_node"] == first["whole"],
+        "refused without": str(first["own"]).startswith("Cannot resume: rank 0 on host0 has checkpoint-2"),
+        "refused to write twice": str(first["shared_on_each_node"]).startswith("save_on_each_node=True, but several"),
+    }
+    problems = [f"not {what}: {first} {second} {written}" for what, holds in is_right.items() if not holds]
+    return {"said": {what: first[what] for what in ("own", "shared_on_each_node")}, "problems": problems}
 
 
 def end_badly(output, num_hosts, fault):
@@ -246,13 +246,18 @@ def summary(results):
         verdict = "; ".join(result["problems"]) or "equal to the last bit"
         steps, difference = result["num_steps"], result["largest_difference"]
         lines.append(f"| {num_hosts} | {starters[engine]} | {steps} | {verdict} | {difference:.1e} |")
-    lines += ["", "| file system | checkpoints on | resuming |", "| --- | --- | --- |"]
-    for result in results["file_systems"]:
-        places = "both see " if result["case"][0] == "shared" else ""
-        written = "; ".join(f"host {n}: {', '.join(names) or 'none'}" for n, names in enumerate(result["written_on"]))
-        lines.append(
-            f"| {result['case'][0]} | {places}{written} | {'; '.join(result['problems']) or result['resuming']} |"
-        )
+    (file_systems,) = results["file_systems"]
+    same_end = "; ".join(file_systems["problems"]) or "goes on, and ends as if never stopped, to the last bit"
+    said = file_systems["said"]
+    lines += [
+        "",
+        "| output_dir | save_on_each_node | checkpoints are on | resuming |",
+        "| --- | --- | --- | --- |",
+        f"| shared | no | the shared disk, from rank 0 | {same_end} |",
+        f"| shared | yes | refused | {said['shared_on_each_node']} |",
+        f"| one on each host | no | host 0 | {said['own']} |",
+        f"| one on each host | yes | both | {same_end} |",
+    ]
     lines += [
         "",
         "| hosts | what happens | seconds until each launcher is gone | exit codes | said on host 0, 1, ... |",

@@ -1,10 +1,7 @@
 """Go on where a checkpoint was saved: with the row after the last one trained, to the last bit."""
 
-import hashlib
 import json
 import math
-import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +9,7 @@ from typing import Any
 
 import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
-from mindnlp.engine.utils import get_last_checkpoint
 
-from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.trainer import checkpoints
@@ -33,50 +28,6 @@ class Position:
     epoch: int = 0
     micro_steps_in_epoch: int = 0
     micro_steps: int = 0
-
-
-def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collective: Collective) -> str | bool | None:
-    """What to resume from on this rank: the same checkpoint on all. To be called on all ranks.
-
-    Args:
-        wanted: A folder; True for the newest in ``home``; None or False to train from the start.
-        home: This rank's ``output_dir``; other hosts may have it on a disk of their own.
-        collective: The ranks that train together.
-
-    Returns:
-        The folder; if no rank has one, ``wanted``: MindNLP says that there is none to resume from.
-
-    Raises:
-        DataParallelError: The checkpoint is damaged, or not all ranks have the same.
-    """
-    if wanted is True:
-        folder = get_last_checkpoint(home) if Path(home).is_dir() else None
-    else:
-        folder = os.fspath(wanted) if wanted else None
-    everyone = collective.all_gather_object((_describe(folder), socket.gethostname()))
-    first, first_host = everyone[0]
-    for rank, (theirs, host) in enumerate(everyone):
-        if theirs != first:
-            raise DataParallelError(
-                f"Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All hosts "
-                "need the same checkpoint: copy it to each, write to a folder that all share, or train with "
-                "save_on_each_node=True."
-            )
-    if folder:
-        checkpoints.read_record(folder)
-    return folder or wanted
-
-
-def _describe(folder):
-    """A checkpoint in words that are the same for a copy of it on another host, and for no other."""
-    if folder is None:
-        return "no checkpoint"
-    name = Path(folder).name
-    if problem := checkpoints.problem_of(Path(folder)):
-        return f"{name} ({problem})"
-    record = checkpoints.read_record(folder)
-    content = {what: record[what] for what in record if what not in ("files", "job")}  # each host's own
-    return f"{name} (digest {hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]})"
 
 
 class Resumption:

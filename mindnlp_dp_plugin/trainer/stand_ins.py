@@ -15,8 +15,9 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
 from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams, restarts
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.file_systems import common_checkpoint, require_own_folders
 from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
-from mindnlp_dp_plugin.trainer.resuming import Resumption, common_checkpoint, count_steps_in_whole_numbers
+from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
@@ -24,6 +25,8 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Look arguments and a checkpoint over before anything is read. After a restart of the job, take its own newest."""
     refuse_mixed_precision(self.args)
     current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
+    if self.args.save_on_each_node:
+        require_own_folders(self.args.output_dir, self.args.should_save, current())
     if self.args.should_save:
         checkpoints.recover(self.args.output_dir)
     current().barrier()

@@ -117,17 +117,24 @@ def test_a_host_that_never_comes_is_named_after_the_timeout(runner, hosts):
     assert f"host 0 cannot be reached at port {control_port(hosts.port)} after 1 s" in second.stderr
 
 
-def test_hosts_with_folders_of_their_own_train_together_and_resume_if_each_has_the_checkpoint(runner, hosts, tmp_path):
+def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, hosts, tmp_path):
     runner.environ["PYTHONPATH"] = str(ROOT)
-    program = str(PROGRAMS / "own_folders.py")
-    outcomes = hosts.finish([hosts.start(rank, program, str(tmp_path / f"disk_{rank}")) for rank in range(2)])
+    disks = [tmp_path / f"disk_{rank}" for rank in range(2)]
+    program = str(PROGRAMS / "file_systems.py")
+    outcomes = hosts.finish([hosts.start(rank, program, str(disks[rank]), str(tmp_path)) for rank in range(2)])
     assert [outcome.returncode for outcome in outcomes] == [0, 0], [outcome.stderr for outcome in outcomes]
     assert outcomes[1].stdout == "", "rank 0 alone is shown"
-    ended = [json.loads((tmp_path / f"disk_{rank}/ended.rank{rank}.json").read_text()) for rank in range(2)]
-    assert ended[0] == ended[1] and ended[0]["local_rank"] == 0
-    assert "has checkpoint-2" in ended[0]["resumed"] and "has no checkpoint." in ended[0]["resumed"]
-    assert "save_on_each_node=True" in ended[0]["resumed"]
-    assert ended[0]["resumed_on_each_node"] == ended[0]["whole"]
-    assert ended[0]["whole"]["best"] != ended[0]["whole"]["last"], "nothing was loaded in the end"
-    assert sorted(tmp_path.glob("disk_0/whole/*")) and not sorted(tmp_path.glob("disk_1/whole/*"))
+    first, second = (json.loads((disk / "ended.json").read_text()) for disk in disks)
+    assert first == second
+    assert first["local_rank"] == 0
+    assert first["whole"]["best"] != first["whole"]["last"], "no other model was loaded in the end"
+    assert sorted((disks[0] / "whole").iterdir()) and not list((disks[1] / "whole").iterdir())
+    assert first["shared"] == first["own_on_each_node"] == first["whole"]
+    assert "rank 0 on " in first["own"] and "has checkpoint-2 (digest " in first["own"]
+    assert "rank 1 on " in first["own"] and "has no checkpoint." in first["own"]
+    assert "save_on_each_node=True" in first["own"]
+    assert (
+        f"several hosts would write to the same output_dir, '{tmp_path / 'from_each'}'" in first["shared_on_each_node"]
+    )
+    assert not list((tmp_path / "from_each").iterdir())
     assert not runner.left_behind()
