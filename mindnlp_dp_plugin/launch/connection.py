@@ -16,13 +16,18 @@ MAX_LINE_BYTES = 2**16
 class Connection:
     """Lines of JSON to and from another launcher, without waiting.
 
+    Args:
+        connected: The socket.
+        address: Of the other end.
+
     Attributes:
+        address: The same.
         lost: Why there is nobody at the other end any more; None if there is.
     """
 
-    def __init__(self, connected: socket.socket):
+    def __init__(self, connected: socket.socket, address: str):
         self.lost: str | None = None
-        self.address = connected.getpeername()[0]
+        self.address = address
         self._socket = connected
         self._rest = b""
         connected.setblocking(False)

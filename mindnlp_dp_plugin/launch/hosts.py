@@ -144,7 +144,6 @@ class OtherHost:
         self._connection = connection
         self._answered_at: float | None = None
         self._asked_at: float | None = None
-        self._has_failed = False
         self._is_done = False
         self._are_all_done = False
         self._first: Failure | None = None

@@ -71,9 +71,9 @@ def launch(job: Job, max_restarts: int = 0) -> int:
     Raises:
         DataParallelError: The log directory cannot be used, or the hosts do not meet.
     """
-    with Signals() as signals, meet(job, signals) as hosts:
+    with Signals() as signals:
         while True:
-            exit_code, last_words = run_once(job, signals, hosts)
+            exit_code, last_words = run_once(job, signals)
             sys.stderr.write(last_words)
             if exit_code == 0 or signals.stop or job.restart == max_restarts:
                 return exit_code
@@ -84,14 +84,14 @@ def launch(job: Job, max_restarts: int = 0) -> int:
                 return 128 + signals.stop
 
 
-def run_once(job: Job, signals: Signals, hosts: Hosts) -> tuple[int, str]:
+def run_once(job: Job, signals: Signals) -> tuple[int, str]:
     """Starts all ranks and stays until they, and all that they would leave behind, are gone.
 
     Returns:
         The exit status, and what to tell the user.
     """
     prepare(job.log_dir, job.local_ranks)
-    with private_folder() as board:
+    with meet(job, signals) as hosts, private_folder() as board:
         family = Family()
         try:
             return Watch(replace(job, board=board), signals, hosts).until_the_end()

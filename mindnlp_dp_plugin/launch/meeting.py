@@ -123,7 +123,8 @@ class Reception:
 
     def _look(self):
         with suppress(BlockingIOError):
-            self._newcomers.append(Connection(self._listener.accept()[0]))
+            accepted, (address, _) = self._listener.accept()
+            self._newcomers.append(Connection(accepted, address))
         for node_rank, host in list(self.hosts.items()):
             host.receive()
             if host.lost:  # stopped, and perhaps started again
@@ -166,7 +167,7 @@ def call_host_zero(job: Job, signals: Signals, patience: Patience) -> Connection
     address = (job.master_addr, control_port(job.master_port))
     while not signals.stop:
         try:
-            return Connection(socket.create_connection(address, CALL_S))
+            return Connection(socket.create_connection(address, CALL_S), job.master_addr)
         except OSError as error:
             if patience.is_over():
                 raise DataParallelError(
