@@ -37,7 +37,12 @@ BYTES_PER_S, DELAY_S = 1e9 / 8, 0.005
 WITH_THE_PLUGIN = (
     "import runpy, sys, mindnlp_dp_plugin; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
-SIGKILL, EXCEPTION = "backward:4:1:SIGKILL:0.01", "backward:4:0:exception:0.01"
+LINK_DOWN = "the last host's link goes down"
+FAULTS = {  # as tests/programs/faults.py reads them
+    "SIGKILL of rank 1": "backward:4:1:SIGKILL:0.01",
+    "an exception on rank 0": "backward:4:0:exception:0.01",
+    LINK_DOWN: "",
+}
 
 
 def main():
@@ -45,7 +50,7 @@ def main():
     parts = {
         "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
         "file_systems": (stop_and_resume, [()]),
-        "ends": (end_badly, [(2, SIGKILL), (2, EXCEPTION), (3, SIGKILL), (3, "link down"), (2, "link down")]),
+        "ends": (end_badly, [(num_hosts, fault) for num_hosts in (2, 3) for fault in FAULTS]),
         "all_reduces": (time_all_reduces, [("mccl",), ("mpi",)]),
     }
     results = {}
@@ -181,29 +186,33 @@ def stop_and_resume(output):
 def end_badly(output, num_hosts, fault):
     """One rank fails, or the last host's link goes down, in the middle of training; what each launcher makes of it."""
     with namespaces.network(num_hosts) as network:
-        env = {"FAULTS": fault if ":" in fault else "", "FAULT_FOLDER": str(output)}
+        env = {"FAULTS": FAULTS[fault], "FAULT_FOLDER": str(output)}
         job = Job(network.hosts, output, "struck.py", output, NEVER_ENDS, env=env)
-        if fault == "link down":
+        if fault == LINK_DOWN:
             wait_for(output / "trainer" / "checkpoint-4")
-            struck, culprit = time.time(), network.hosts[-1].name
+            struck = time.time()
             network.hosts[-1].cut()
         ends = job.wait()
-    if fault != "link down":
-        struck, culprit = float((output / "struck_0").read_text()), f"rank {fault.split(':')[2]} on "
-    words = [next((line for line in said.splitlines() if line.startswith("mindnlp-dp: ")), said) for _, said, _ in ends]
-    seconds = [ended and round(ended - struck, 2) for *_, ended in ends]
-    problems = [
-        f"host {number}: exit code {exit_code} after {after} s: {word}"
-        for number, ((exit_code, said, _), after, word) in enumerate(zip(ends, seconds, words))
-        if not exit_code or not after or after > LIMIT_S or not is_named(culprit, number, num_hosts, word)
-    ]
+    if fault == LINK_DOWN:
+        *remaining, vanished = network.hosts
+        blamed = [f"host {num_hosts - 1} ({vanished.name}) has vanished"] * len(remaining)
+        blamed.append(f"host 0 ({remaining[0].address}) has vanished, as seen from here")
+    else:
+        struck = float((output / "struck_0").read_text())
+        blamed = [f"rank {FAULTS[fault].split(':')[2]} on "] * num_hosts
+    seconds, words, problems = [], [], []
+    for host, (exit_code, said, ended), culprit in zip(network.hosts, ends, blamed):
+        seconds.append(ended and round(ended - struck, 2))
+        words.append(last_words(said))
+        if not exit_code or not ended or seconds[-1] > LIMIT_S or not words[-1].startswith(culprit):
+            problems.append(f"{host.name}: exit code {exit_code} after {seconds[-1]} s: {words[-1]}")
     return {"seconds": seconds, "exit_codes": [code for code, *_ in ends], "words": words, "problems": problems}
 
 
-def is_named(culprit, number, num_hosts, words):
-    """Whether the failure is named; a host that has lost all others can only name those."""
-    is_cut_off = culprit == f"host{num_hosts - 1}" and number == num_hosts - 1
-    return ("host 0 " if is_cut_off else culprit) in words
+def last_words(said):
+    """The line in which a launcher says why it ends; all that was said if there is none."""
+    lines = (line for line in said.splitlines() if line.startswith("mindnlp-dp: ") and "waiting up to" not in line)
+    return next(lines, said).removeprefix("mindnlp-dp: ").partition(". All ranks here")[0]
 
 
 def time_all_reduces(output, engine):
@@ -267,7 +276,7 @@ def summary(results):
     for result in results["ends"]:
         num_hosts, fault = result["case"]
         seconds, codes = (", ".join(map(str, result[what])) for what in ("seconds", "exit_codes"))
-        said = "<br>".join(result["problems"] or [word.partition(". All ranks here")[0] for word in result["words"]])
+        said = "<br>".join(result["problems"] or result["words"])
         lines.append(f"| {num_hosts} | {fault} | {seconds} | {codes} | {said} |")
     lines += [
         "",
