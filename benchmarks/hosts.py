@@ -27,6 +27,7 @@ from tests.harness import PROGRAMS, REPOSITORY, kill_tree, run_ranks_successfull
 from tests.programs.scenarios import SCENARIOS
 
 SCENARIO = "bert_adamw"
+PROGRAMS_HERE = Path(__file__).parent / "programs"
 PORT = 8118
 LIMIT_S = 15
 HANG_S = 240
@@ -51,7 +52,7 @@ def main():
         "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
         "file_systems": (stop_and_resume, [()]),
         "ends": (end_badly, [(num_hosts, fault) for num_hosts in (2, 3) for fault in FAULTS]),
-        "all_reduces": (time_all_reduces, [("mccl",), ("mpi",)]),
+        "all_reduces": (time_all_reduces, [("socket",), ("mccl",), ("mpi",)]),
     }
     results = {}
     with tempfile.TemporaryDirectory(prefix="mindnlp-dp-hosts-") as name, Progress() as progress:
@@ -77,13 +78,15 @@ class Job:
         program: What.
         arguments: Its arguments.
         engine: ``mccl``: ``mindnlp-dp run`` on each host. ``mpi``: ``mpirun`` on host 0, with a list of hosts.
+            ``socket``: Python on each host, told who it is by three arguments more.
         env: More variables.
         folders: The current directory on each host.
     """
 
     def __init__(self, hosts, output, program, *arguments, engine="mccl", env=None, folders=None):
         program = [PROGRAMS / program, *arguments]
-        commands = self._of_mpirun(hosts, output, program) if engine == "mpi" else self._of_ours(hosts, output, program)
+        starters = {"mccl": self._of_ours, "mpi": self._of_mpirun, "socket": self._of_python}
+        commands = starters[engine](hosts, output, program)
         env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
         self._texts = [output / f"said_on_host{number}" for number in range(len(commands))]
         self._processes = [
@@ -124,6 +127,9 @@ class Job:
             [*run, *meeting, "--node-rank", node_rank, "--log-dir", output / f"logs_{node_rank}", *program]
             for node_rank in range(len(hosts))
         ]
+
+    def _of_python(self, hosts, output, program):
+        return [[sys.executable, *program, node_rank, hosts[0].address, PORT] for node_rank in range(len(hosts))]
 
     def _of_mpirun(self, hosts, output, program):
         # What ssh is to a real cluster.
@@ -168,7 +174,7 @@ def stop_and_resume(output):
     for disk in disks:
         disk.mkdir()
     with namespaces.network(2) as network:
-        Job(network.hosts, output, "file_systems.py", "own", output / "shared", folders=disks).wait_successfully()
+        Job(network.hosts, output, "file_systems.py", "own", "../shared", folders=disks).wait_successfully()
     first, second = (json.loads((disk / "own" / "ended.json").read_text()) for disk in disks)
     written = [sorted(path.name for path in (disk / "own" / "whole").glob("checkpoint-*")) for disk in disks]
     is_right = {
@@ -217,14 +223,16 @@ def last_words(said):
 
 def time_all_reduces(output, engine):
     """Two hosts, the link as it is and slowed, beside what the cost model of the ring says."""
-    with namespaces.network(2) as network:
-        program = REPOSITORY / "benchmarks/programs/all_reduces.py"
-        job = Job(network.hosts, output, program, output, *SIZES.values(), engine=engine)
-        wait_for(output / "as_it_is.json")
-        network.slow_down(BYTES_PER_S, DELAY_S)
-        (output / "is_slow").touch()
-        job.wait_successfully()
-    times = {name: json.loads((output / f"{name}.json").read_text()) for name in ("as_it_is", "slow")}
+    program = PROGRAMS_HERE / ("plain_sockets.py" if engine == "socket" else "all_reduces.py")
+    times = {}
+    for link in ("as_it_is", "slow"):
+        folder = output / link
+        folder.mkdir()
+        with namespaces.network(2) as network:
+            if link == "slow":  # from the start: TCP believes for long what it has found out about a link
+                network.slow_down(BYTES_PER_S, DELAY_S)
+            Job(network.hosts, folder, program, folder, *SIZES.values(), engine=engine).wait_successfully()
+        times[link] = json.loads((folder / "seconds.json").read_text())
     return {**times, "model": [ring_seconds(2, size) for size in SIZES.values()]}
 
 
@@ -282,6 +290,8 @@ def summary(results):
         "",
         f"All-reduce of float32 between 2 hosts, milliseconds. Slow: {BYTES_PER_S * 8e-9:g} Gbit/s and "
         f"{DELAY_S * 1000:g} ms each way, made by `programs/wire.py`. Model of the ring: 2(N-1) alpha + 2(N-1)/N K/B.",
+        "",
+        "`socket` is no all-reduce but the exchange of such messages between two plain sockets: what the link allows.",
         "",
         "| message | engine | link as it is | slow | model |",
         "| --- | --- | --- | --- | --- |",

@@ -1,9 +1,8 @@
-"""What ``hosts.py`` starts on each host to time all-reduces before and after the link is slowed.
+"""What ``hosts.py`` starts on each host to time all-reduces.
 
     python all_reduces.py OUTPUT SIZE...
 
-Rank 0 leaves the seconds for each SIZE (bytes), of the slowest rank, in ``OUTPUT/as_it_is.json``; then, when somebody
-has made ``OUTPUT/is_slow``, in ``OUTPUT/slow.json``.
+Rank 0 leaves the seconds for each SIZE (bytes), of the slowest rank, in ``OUTPUT/seconds.json``.
 """
 
 import json
@@ -37,16 +36,6 @@ def seconds(group, num_bytes):
     return max(dp.all_gather_object(took))
 
 
-def measure(name):
-    times = [seconds(collectives.current(), size) for size in SIZES]
-    if dp.is_main_process():
-        unfinished = OUTPUT / f"{name}.part"
-        unfinished.write_text(json.dumps(times))
-        unfinished.rename(OUTPUT / f"{name}.json")
-
-
-measure("as_it_is")
-while dp.is_main_process() and not (OUTPUT / "is_slow").exists():
-    time.sleep(0.05)
-dp.barrier()
-measure("slow")
+times = [seconds(collectives.current(), size) for size in SIZES]
+if dp.is_main_process():
+    (OUTPUT / "seconds.json").write_text(json.dumps(times))
