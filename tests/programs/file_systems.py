@@ -15,6 +15,7 @@ from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_sav
 from tests.programs.tiny import tiny_dataset, tiny_model
 
 OWN, SHARED = Path(sys.argv[1]), Path(sys.argv[2])
+NUM_STEPS = 3
 
 
 def train(folder, max_steps, resume=None, on_each_node=False):
@@ -30,15 +31,15 @@ def train(folder, max_steps, resume=None, on_each_node=False):
 
 def stop_and_resume(folder, **options):
     try:
-        train(folder, 2, **options)
-        return train(folder, 4, resume=True, **options)
+        train(folder, NUM_STEPS - 1, **options)
+        return train(folder, NUM_STEPS, resume=True, **options)
     except dp.DataParallelError as error:
         return str(error)
 
 
 def main():
     ended = {
-        "whole": train(OWN / "whole", 4),
+        "whole": train(OWN / "whole", NUM_STEPS),
         "own": stop_and_resume(OWN / "from_rank_0"),
         "own_on_each_node": stop_and_resume(OWN / "from_each", on_each_node=True),
         "shared": stop_and_resume(SHARED / "from_rank_0"),
