@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak install lint clean
+.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak hosts install lint clean
 
 install: $(VENV)/installed
 
@@ -30,6 +30,9 @@ faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, 
 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
+
+hosts: install   ## several hosts made of network namespaces: equality, failures, a slow link; needs root and iproute2
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py
 
 docs-check: install   ## every command and piece of Python that README and docs show
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check

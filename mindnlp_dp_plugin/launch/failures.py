@@ -130,6 +130,13 @@ def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death
     return min(records.values(), key=lambda record: record.time_ns, default=deaths[0])
 
 
+def headline(failure: Death | ErrorRecord) -> str:
+    """Who failed first, on this host, and how."""
+    if isinstance(failure, ErrorRecord):
+        return f"rank {failure.rank} on {failure.host} failed first: {failure.kind}, exit status {failure.exit_code}"
+    return f"{failure.name} on {socket.gethostname()} failed first: {failure}"
+
+
 def report(failure: Death | ErrorRecord, log: Path) -> str:
     """The text the launcher ends with: who failed first and how, its traceback or last lines, where its log is.
 
@@ -138,13 +145,10 @@ def report(failure: Death | ErrorRecord, log: Path) -> str:
         log: Path of the log of the process that failed.
     """
     if isinstance(failure, ErrorRecord):
-        who = f"rank {failure.rank} on {failure.host}"
-        headline = f"{who} failed first: {failure.kind}, exit status {failure.exit_code}"
-        details = failure.traceback
+        details = failure.traceback.rstrip()
     else:
-        headline = f"{failure.name} on {socket.gethostname()} failed first: {failure}"
         details = f"The last lines of its log:\n{_last_lines(log)}"
-    return f"mindnlp-dp: {headline}\n{details.rstrip()}\nmindnlp-dp: all other ranks were ended; its log: {log}\n"
+    return f"mindnlp-dp: {headline(failure)}\n{details}\nmindnlp-dp: all other ranks were ended; its log: {log}\n"
 
 
 def _last_lines(path: Path) -> str:

@@ -30,7 +30,7 @@ class Job:
         num_nodes: Hosts.
         node_rank: Which of them this is.
         master_addr: IP address of host 0.
-        master_port: Port of the scheduler there.
+        master_port: Port of the scheduler there; with several hosts the launchers talk at the one above.
         trace: Whether a trace of a few steps is left in the log directory.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
@@ -130,6 +130,10 @@ def require_master(num_nodes: int, node_rank: int, master_addr: str | None, mast
     address = ports.LOOPBACK if master_addr is None else ports.resolve(master_addr)
     if master_port is None:
         return address, ports.free_port()
+    if num_nodes > 1 and master_port == ports.HIGHEST:
+        raise DataParallelError(f"--master-port {master_port} leaves no port above it, where the launchers talk.")
     if node_rank == 0:
-        ports.require_free(address, master_port)
+        needed = [master_port] if num_nodes == 1 else [master_port, ports.control_port(master_port)]
+        for port in needed:
+            ports.require_free(address, port, master_port)
     return address, master_port

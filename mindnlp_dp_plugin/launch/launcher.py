@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import socket
 import sys
 import time
 from dataclasses import replace
@@ -9,15 +10,16 @@ from dataclasses import replace
 from mindnlp_dp_plugin.arming import DEFERRED
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.board import BOARD, DONE, noted_saves, private_folder, read_state
-from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, read_records, report
+from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, headline, read_records, report
+from mindnlp_dp_plugin.launch.hosts import DIED, RAISED, STOPPED, Failure, Hosts
 from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
+from mindnlp_dp_plugin.launch.meeting import meet
 from mindnlp_dp_plugin.launch.processes import Family, is_running, start
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
 
 POLL_S = 0.03
-SCHEDULER_GRACE_S = 30
 LOOK_S = 0.25
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 MAX_BACKOFF_S = 30
@@ -67,7 +69,7 @@ def launch(job: Job, max_restarts: int = 0) -> int:
         the signal that stopped the launcher.
 
     Raises:
-        DataParallelError: The log directory cannot be used.
+        DataParallelError: The log directory cannot be used, or the hosts do not meet.
     """
     with Signals() as signals:
         while True:
@@ -89,10 +91,10 @@ def run_once(job: Job, signals: Signals) -> tuple[int, str]:
         The exit status, and what to tell the user.
     """
     prepare(job.log_dir, job.local_ranks)
-    with private_folder() as board:
+    with meet(job, signals) as hosts, private_folder() as board:
         family = Family()
         try:
-            return Watch(replace(job, board=board), signals).until_the_end()
+            return Watch(replace(job, board=board), signals, hosts).until_the_end()
         finally:
             family.end()
             for home in noted_saves(board):
@@ -108,16 +110,18 @@ def backoff(job: Job) -> int:
 class Watch:
     """The running processes of a job and what becomes of them."""
 
-    def __init__(self, job: Job, signals: Signals):
+    def __init__(self, job: Job, signals: Signals, hosts: Hosts):
         self._job = job
         self._signals = signals
+        self._hosts = hosts
+        self._failure: Death | ErrorRecord | None = None
         self._tail = Tail(rank_log(job.log_dir, 0)) if job.node_rank == 0 else None
         self._running = [(process, start(process)) for process in plan(job)]
         self._lost_since: dict[int, float] = {}
         self._next_look = 0.0
 
     def until_the_end(self) -> tuple[int, str]:
-        """Shows rank 0 until all ranks are done, one fails, or the launcher is told to stop.
+        """Shows rank 0 until all ranks are done, one fails on any host, or the launcher is told to stop.
 
         Returns:
             What ``launch`` returns, and what to tell the user once all processes are gone.
@@ -126,11 +130,13 @@ class Watch:
             if self._signals.stop:
                 return self._stopped()
             are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
-            if deaths := self._deaths():
-                return self._failed(deaths)
+            if self._failure is None and (deaths := self._deaths()):
+                self._note(deaths)
+            if first := self._hosts.first_failure():
+                return self._failed(first)
             self._show()
-            if are_over:
-                return self._done()
+            if are_over and not self._failure and self._hosts.are_all_done():
+                return 0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n"
             self._signals.wait(POLL_S)
 
     def _deaths(self) -> list[Death]:
@@ -167,21 +173,8 @@ class Watch:
         return state is not None and state.phase != DONE and not is_running(state.pid)
 
     def _are_over(self) -> bool:
-        """Whether all have ended. The scheduler follows the ranks, five seconds later, if other hosts need it."""
+        """Whether all have ended. The scheduler follows the ranks, five seconds later, and other hosts may need it."""
         return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
-
-    def _done(self) -> tuple[int, str]:
-        if self._job.num_nodes > 1:
-            self._wait_for_scheduler()
-        return 0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n"
-
-    def _wait_for_scheduler(self) -> None:
-        deadline = time.monotonic() + SCHEDULER_GRACE_S
-        schedulers = [popen for process, popen in self._running if process.name == "scheduler"]
-        while any(popen.poll() is None for popen in schedulers) and time.monotonic() < deadline:
-            if self._signals.stop:
-                return
-            self._signals.wait(POLL_S)
 
     def _show(self) -> None:
         """Shows what rank 0 wrote, but once a rank has failed nothing more: its traceback is to be seen first."""
@@ -194,11 +187,24 @@ class Watch:
         return read_records(self._job.log_dir, self._job.local_ranks)
 
     def _stopped(self) -> tuple[int, str]:
-        words = f"mindnlp-dp: stopped by {self._signals.stop.name}, all ranks were ended; logs: {self._job.log_dir}\n"
-        return 128 + self._signals.stop, words
+        exit_code, signal = 128 + self._signals.stop, self._signals.stop.name
+        words = f"stopped by {signal} on host {self._job.node_rank} ({socket.gethostname()})"
+        self._hosts.say_stopped(Failure(self._job.node_rank, words, exit_code, STOPPED))
+        return exit_code, f"mindnlp-dp: stopped by {signal}, all ranks were ended; logs: {self._job.log_dir}\n"
 
-    def _failed(self, deaths: list[Death]) -> tuple[int, str]:
-        failure = first_failure([self._named(death) for death in deaths], self._records())
+    def _note(self, deaths: list[Death]) -> None:
+        """Notes which failure was the first on this host, and tells the other hosts."""
+        self._failure = failure = first_failure([self._named(death) for death in deaths], self._records())
+        has_raised = isinstance(failure, ErrorRecord)
+        seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
+        kind = RAISED if has_raised else DIED
+        words = f"{headline(failure)}; host {self._job.node_rank} shows more"
+        self._hosts.report(Failure(self._job.node_rank, words, failure.exit_code, kind, seconds_ago))
+
+    def _failed(self, first: Failure) -> tuple[int, str]:
+        failure = self._failure
+        if first.node_rank != self._job.node_rank:
+            return first.exit_code, f"mindnlp-dp: {first.words}. All ranks here were ended; logs: {self._job.log_dir}\n"
         if isinstance(failure, ErrorRecord):
             if failure.rank == 0:
                 self._tail.pump(failure.log_bytes)

@@ -1,4 +1,4 @@
-"""TCP ports for the scheduler of MindSpore's cluster."""
+"""TCP ports of host 0: one for the scheduler of MindSpore's cluster and, with several hosts, one for the launchers."""
 
 import errno
 import socket
@@ -6,6 +6,7 @@ import socket
 from mindnlp_dp_plugin.errors import DataParallelError
 
 LOOPBACK = "127.0.0.1"
+HIGHEST = 65535
 
 
 def free_port() -> int:
@@ -13,6 +14,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
+
+
+def control_port(master_port: int) -> int:
+    """Where host 0's launcher listens to those of the other hosts."""
+    return master_port + 1
 
 
 def resolve(host: str) -> str:
@@ -27,8 +33,13 @@ def resolve(host: str) -> str:
         raise DataParallelError(f"--master-addr {host!r} cannot be resolved: give the IP address of node 0.") from None
 
 
-def require_free(address: str, port: int) -> None:
-    """Makes sure that the scheduler will be able to listen.
+def require_free(address: str, port: int, master_port: int) -> None:
+    """Makes sure that ``port`` can be listened on.
+
+    Args:
+        address: Of this host.
+        port: To be looked at.
+        master_port: What the user gave, if anything.
 
     Raises:
         DataParallelError: The port is taken, or the address belongs to another host.
@@ -42,7 +53,8 @@ def require_free(address: str, port: int) -> None:
                 raise DataParallelError(
                     f"--master-addr {address} is no address of this host: node rank 0 must run on the master."
                 ) from None
+            other = "" if port == master_port else f": it takes {port}, too, which"
             raise DataParallelError(
-                f"--master-port {port} cannot be used on {address} ({error.strerror}): "
+                f"--master-port {master_port}{other} cannot be used on {address} ({error.strerror}): "
                 "give another one, or on a single host leave the option out."
             ) from None

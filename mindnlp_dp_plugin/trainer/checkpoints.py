@@ -99,8 +99,8 @@ def read_record(folder: str | Path) -> dict[str, Any]:
         DataParallelError: If the checkpoint is damaged; the newest whole one beside it is offered.
     """
     folder = Path(folder)
-    if problem := _problem(folder):
-        others = (other for other in _newest_first(folder.absolute().parent) if not _problem(other))
+    if problem := problem_of(folder):
+        others = (other for other in _newest_first(folder.absolute().parent) if not problem_of(other))
         whole = next(others, None)
         way_out = (
             f"the newest whole checkpoint is {str(whole)!r}: resume from that one."
@@ -114,17 +114,17 @@ def read_record(folder: str | Path) -> dict[str, Any]:
 def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
     """The newest whole checkpoint of a folder that comes from ``origin``: whose record holds what that holds."""
     folders = _newest_first(Path(home)) if Path(home).is_dir() else []
-    whole = (folder for folder in folders if not _problem(folder))
+    whole = (folder for folder in folders if not problem_of(folder))
     return next((folder for folder in whole if origin.items() <= read_record(folder).items()), None)
 
 
 def at_epoch_ends(home: str | Path) -> list[Path]:
     """The whole checkpoints of a folder that stand at the end of an epoch, newest first."""
-    whole = [folder for folder in _newest_first(Path(home)) if not _problem(folder)]
+    whole = [folder for folder in _newest_first(Path(home)) if not problem_of(folder)]
     return [folder for folder in whole if read_record(folder)["micro_steps_in_epoch"] == 0]
 
 
-def _problem(folder):
+def problem_of(folder: Path) -> str | None:
     """What is wrong with a checkpoint; None if nothing is."""
     if not folder.is_dir():
         return "there is no such folder"

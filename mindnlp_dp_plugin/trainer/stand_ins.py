@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 
 import mindspore
-from mindnlp.engine.utils import get_last_checkpoint
 from mindnlp.peft import PeftModel
 
 from mindnlp_dp_plugin.collectives import current
@@ -16,6 +15,7 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.replicas import make_replicas
 from mindnlp_dp_plugin.trainer import checkpoints, measuring, random_streams, restarts
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.file_systems import common_checkpoint, require_own_folders
 from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
 from mindnlp_dp_plugin.trainer.resuming import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
@@ -25,16 +25,14 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Look arguments and a checkpoint over before anything is read. After a restart of the job, take its own newest."""
     refuse_mixed_precision(self.args)
     current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
+    if self.args.save_on_each_node:
+        require_own_folders(self.args.output_dir, self.args.should_save, current())
     if self.args.should_save:
         checkpoints.recover(self.args.output_dir)
     current().barrier()
     restarts.begin_train()
     resume_from_checkpoint = restarts.own_checkpoint(self.args.output_dir) or resume_from_checkpoint
-    if resume_from_checkpoint is True:
-        resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True  # MindNLP says that there is none
-    if isinstance(resume_from_checkpoint, (str, os.PathLike)):
-        resume_from_checkpoint = os.fspath(resume_from_checkpoint)
-        checkpoints.read_record(resume_from_checkpoint)
+    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current())
     return stock(self, resume_from_checkpoint, *args, **kwargs)
 
 
@@ -131,9 +129,10 @@ def _save(stock, self, output_dir=None, state_dict=None):
 
 
 def _load_best_model(stock, self):
-    """Read it when it is written."""
-    current().barrier()
-    stock(self)
+    """Rank 0, which wrote it, reads it; other hosts may not have it."""
+    if current().rank == 0:
+        stock(self)
+    make_replicas(self.model, current())
 
 
 def evaluation_loop(

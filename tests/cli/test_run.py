@@ -65,6 +65,13 @@ def test_several_hosts(runner, script):
     assert "no address of this host" in refused(runner, *several, *meeting, "--master-addr", "192.0.2.1", script)
     assert "mpirun" in refused(runner, *several, *meeting, "--node-rank", "1", "--backend", "mpi", script)
     assert "cannot be resolved" in refused(runner, *several, *meeting, "--master-addr", "no.such.host.invalid", script)
+    assert "no port above it" in refused(runner, *several, *meeting, "--master-port", "65535", script)
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        above = busy.getsockname()[1]
+        message = refused(runner, *several, *meeting, "--master-port", str(above - 1), script)
+    assert f"--master-port {above - 1}: it takes {above}, too, which cannot be used" in message
 
 
 def test_mpi_that_is_not_installed(runner, script):

@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from mindnlp_dp_plugin.launch.ports import free_port
 from tests.launch.conftest import ROOT
 
 BACKENDS = ("mpi", "mccl")
@@ -182,19 +181,6 @@ def test_an_earlier_failure_under_mpirun_is_not_reported_again(runner):
     failing = ("--nproc", "2", "--backend", "mpi")
     assert runner.run(*failing, runner.script(on_rank(1, "os.kill(os.getpid(), 9)"))).returncode == 137
     assert "rank 0 on " in runner.run(*failing, runner.script(on_rank(0, "os._exit(3)"))).stderr
-
-
-def test_several_hosts_meet_at_the_scheduler_and_it_outlives_their_workers(runner):
-    port = ("--master-addr", "127.0.0.1", "--master-port", str(free_port()))
-    args = ("--nproc", "1", "--nnodes", "2", "--backend", "mccl", *port)
-    runner.environ["PYTHONPATH"] = str(ROOT)
-    script = runner.script("import mindnlp_dp_plugin as dp; print(dp.all_gather_object(rank), dp.get_local_rank())")
-    hosts = [runner.start(*args, "--node-rank", str(node), script) for node in range(2)]
-    outcomes = [runner.finish(host, timeout=90) for host in hosts]
-    assert [outcome.returncode for outcome in outcomes] == [0, 0]
-    assert "[0, 1] 0" in outcomes[0].stdout and outcomes[1].stdout == ""
-    assert "[0, 1] 0" in outcomes[1].log(1)
-    assert not runner.left_behind()
 
 
 def test_variables_of_an_outer_launcher_do_not_reach_the_ranks(runner):

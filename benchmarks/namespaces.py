@@ -1,0 +1,135 @@
+"""Hosts on one machine: network namespaces with names and addresses of their own, joined by a switch.
+
+Needs root and iproute2. Nothing is added to the machine's own network, and in the end all is removed again.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+LINK = "eth0"
+SUBNET = "198.18.0"  # RFC 2544: for benchmarks, nowhere routed
+WIRE = Path(__file__).parent / "programs/wire.py"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of the hosts.
+
+    Attributes:
+        name: What it calls itself.
+        namespace: What ``ip`` calls it.
+        address: Its only one beside loopback.
+    """
+
+    name: str
+    namespace: str
+    address: str
+
+    def command(self, argv: list) -> list[str]:
+        """What runs ``argv`` on this host."""
+        named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name]
+        return ["ip", "netns", "exec", self.namespace, *named, *map(str, argv)]
+
+    def cut(self) -> None:
+        """Takes the link down."""
+        _run("ip", "-n", self.namespace, "link", "set", LINK, "down")
+
+
+class Network:
+    """Hosts, each of which reaches all others.
+
+    Args:
+        number: How many.
+
+    Attributes:
+        hosts: The hosts.
+    """
+
+    def __init__(self, number: int):
+        prefix = f"dp{os.getpid()}"
+        self._switch = f"{prefix}s"
+        self.hosts = [Host(f"host{n}", f"{prefix}h{n}", f"{SUBNET}.{n + 1}") for n in range(number)]
+
+    def make(self) -> None:
+        """Makes them."""
+        switch = ("ip", "-n", self._switch, "link")
+        _run("ip", "netns", "add", self._switch)
+        _run(*switch, "add", "switch", "type", "bridge")
+        _run(*switch, "set", "switch", "up")
+        for number, host in enumerate(self.hosts):
+            port, here = f"port{number}", ("ip", "-n", host.namespace)
+            _run("ip", "netns", "add", host.namespace)
+            _run(*here, "link", "add", LINK, "type", "veth", "peer", "name", port, "netns", self._switch)
+            _run(*switch, "set", port, "master", "switch", "up")
+            _run(*here, "address", "add", f"{host.address}/24", "dev", LINK)
+            _run(*here, "link", "set", "lo", "up")
+            _run(*here, "link", "set", LINK, "up")
+
+    def slow_down(self, bytes_per_s: float, delay_s: float) -> None:
+        """Puts a slow and long wire in the place of the switch between two hosts.
+
+        Args:
+            bytes_per_s: In each direction.
+            delay_s: One way.
+        """
+        ports = ("port0", "port1")
+        for port in ports:
+            _run("ip", "-n", self._switch, "link", "set", port, "nomaster")
+        wire = [sys.executable, WIRE, *ports, str(bytes_per_s), str(delay_s)]
+        process = subprocess.Popen(["ip", "netns", "exec", self._switch, *wire], stdout=subprocess.PIPE)
+        if not process.stdout.readline():
+            sys.exit("the slow wire could not be laid.")
+
+    def remove(self) -> None:
+        """Removes them, and ends all that runs on them."""
+        for namespace in (self._switch, *(host.namespace for host in self.hosts)):
+            deadline = time.monotonic() + 5
+            while (left := _members(namespace)) and time.monotonic() < deadline:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.05)
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+
+
+@contextmanager
+def network(number: int) -> Iterator[Network]:
+    """A network of that many hosts, gone in the end, also when Ctrl-C or SIGTERM ends the program."""
+    require_root_and_iproute2()
+    made = Network(number)
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        made.make()
+        yield made
+    finally:
+        made.remove()
+        signal.signal(signal.SIGTERM, previous)
+
+
+def require_root_and_iproute2() -> None:
+    """Ends the program, with one line, where no namespaces can be made."""
+    if os.geteuid() != 0:
+        sys.exit("network namespaces need root: run this with sudo, or in a container that has CAP_SYS_ADMIN.")
+    if missing := [tool for tool in ("ip", "unshare") if not shutil.which(tool)]:
+        sys.exit(
+            f"not found: {', '.join(missing)}. Install iproute2 and util-linux, such as with apt install iproute2."
+        )
+
+
+def _members(namespace):
+    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
+    return [int(pid) for pid in listed.split()]
+
+
+def _run(*command):
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        sys.exit(f"{' '.join(command)}: {finished.stderr.strip()}")

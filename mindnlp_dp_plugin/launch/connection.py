@@ -1,0 +1,72 @@
+"""A line between two launchers: messages of JSON, and word when there is nobody at the other end.
+
+Whether the other machine is still there is for the kernels to find out: their keep-alive goes on while a launcher waits
+for its terminal, or is suspended.
+"""
+
+import json
+import socket
+from contextlib import suppress
+from typing import Any
+
+VANISHED_S = 8  # without a sign of the other kernel
+MAX_LINE_BYTES = 2**16
+
+
+class Connection:
+    """Lines of JSON to and from another launcher, without waiting.
+
+    Args:
+        connected: The socket.
+        address: Of the other end.
+
+    Attributes:
+        address: The same.
+        lost: Why there is nobody at the other end any more; None if there is.
+    """
+
+    def __init__(self, connected: socket.socket, address: str):
+        self.lost: str | None = None
+        self.address = address
+        self._socket = connected
+        self._rest = b""
+        connected.setblocking(False)
+        for option, value in {
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY): 1,
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 1,
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 1,
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): VANISHED_S - 1,
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): VANISHED_S * 1000,
+        }.items():
+            connected.setsockopt(*option, value)
+
+    def send(self, **message: Any) -> None:
+        """Send a message. A connection that is lost is noticed by ``receive``."""
+        with suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[dict[str, Any]]:
+        """The messages that have come."""
+        try:
+            received = self._socket.recv(MAX_LINE_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            self.lost = f"{error.strerror} (link or machine down?)"
+            return []
+        if not received:
+            self.lost = "it closed the connection"
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        try:
+            messages = [json.loads(line) for line in lines]
+        except ValueError:
+            messages = [None]
+        if len(self._rest) > MAX_LINE_BYTES or not all(isinstance(message, dict) for message in messages):
+            self.lost = "it does not speak as mindnlp-dp does"
+            return []
+        return messages
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()

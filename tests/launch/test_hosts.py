@@ -1,0 +1,140 @@
+"""Launchers of several hosts, here all on loopback: they meet, and a job that ends badly on one ends on all."""
+
+import json
+import signal
+import socket
+import time
+
+import pytest
+
+from mindnlp_dp_plugin.launch.ports import control_port, free_port
+from tests.harness import PROGRAMS
+from tests.launch.conftest import ROOT
+from tests.launch.test_launcher import FAILED, READY, SLEEP
+
+
+class Hosts:
+    """Starts the same command for each host, as users do."""
+
+    def __init__(self, runner):
+        self.port = free_port()
+        self._runner = runner
+
+    def start(self, node_rank, *script, num_nodes=2, nproc=1):
+        meeting = ("--master-addr", "127.0.0.1", "--master-port", str(self.port))
+        place = ("--nnodes", str(num_nodes), "--node-rank", str(node_rank))
+        return self._runner.start("--nproc", str(nproc), "--backend", "mccl", *meeting, *place, *script)
+
+    def finish(self, launchers):
+        return [self._runner.finish(launcher, timeout=120) for launcher in launchers]
+
+
+@pytest.fixture
+def hosts(runner):
+    return Hosts(runner)
+
+
+def test_a_rank_killed_on_one_host_ends_all_and_what_follows_elsewhere_does_not_hide_it(runner, hosts):
+    kill = f"if rank == 1:\n    print('last words', flush=True)\n    {FAILED}    os.kill(os.getpid(), 9)\n"
+    follow = "while not os.path.exists(os.path.join(os.environ['FOLDER'], 'failed_at')): time.sleep(0.01)\n"
+    ready = "while len([n for n in os.listdir(os.environ['FOLDER']) if 'ready' in n]) < 3: time.sleep(0.01)\n"
+    script = runner.script(READY + ready + kill + follow + "raise ConnectionError('peer is gone')")
+    outcomes = hosts.finish([hosts.start(node_rank, script, num_nodes=3) for node_rank in range(3)])
+    assert time.time() - outcomes[0].failed_at() < 15
+    assert [outcome.returncode for outcome in outcomes] == [137, 137, 137]
+    killed = f"mindnlp-dp: rank 1 on {socket.gethostname()} failed first: killed by SIGKILL (signal 9)"
+    lines = [outcome.stderr.splitlines() for outcome in outcomes]
+    assert all(words[0].startswith(killed) for words in lines)
+    assert "    last words" in lines[1]
+    for words in (lines[0], lines[2]):
+        assert len(words) == 1 and "host 1 shows more. All ranks here were ended" in words[0]
+    assert not runner.left_behind()
+
+
+def test_an_exception_on_host_0_is_shown_there_and_named_elsewhere(runner, hosts):
+    script = runner.script(f"time.sleep(0.5)\nif rank == 0: raise ValueError('no such label')\n{SLEEP}")
+    first, second = hosts.finish([hosts.start(node_rank, script) for node_rank in range(2)])
+    assert (first.returncode, second.returncode) == (1, 1)
+    assert "ValueError: no such label" in first.stderr.splitlines()
+    assert second.stderr.startswith("mindnlp-dp: rank 0 on ") and second.stderr.count("\n") == 1
+    assert "ValueError, exit status 1; host 0 shows more" in second.stderr
+
+
+@pytest.mark.parametrize(
+    "signum, exit_code, words",
+    [
+        (signal.SIGINT, 130, "stopped by SIGINT on host 1 ({name})."),
+        (signal.SIGKILL, 1, "host 1 ({name}) has vanished: it closed the connection."),
+    ],
+)
+def test_a_launcher_that_is_stopped_or_killed_takes_the_others_along(runner, hosts, signum, exit_code, words):
+    launchers = [hosts.start(node_rank, runner.script(READY + SLEEP)) for node_rank in range(2)]
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    launchers[1].send_signal(signum)
+    first, _ = hosts.finish(launchers)
+    assert first.returncode == exit_code
+    assert first.stderr.startswith("mindnlp-dp: " + words.format(name=socket.gethostname()))
+    assert not runner.left_behind()
+
+
+def test_strangers_at_the_door_are_not_let_in(runner, hosts):
+    script = runner.script("print('trained')")
+    first = hosts.start(0, script)
+    address = ("127.0.0.1", control_port(hosts.port))
+    for said in (b"GET / HTTP/1.1\r\n\r\n", b'{"first": {}}\n', b"[" * 100_000, b""):
+        while True:
+            try:
+                stranger = socket.create_connection(address)
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+            else:
+                break
+        with stranger:
+            stranger.sendall(said)
+    outcomes = hosts.finish([first, hosts.start(1, script)])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
+    assert outcomes[0].stdout == "trained\n"
+
+
+def test_hosts_that_were_asked_for_different_things_say_so_before_anything_starts(runner, hosts):
+    script = runner.script("open(os.path.join(os.environ['FOLDER'], 'has_run'), 'w').close()")
+    outcomes = hosts.finish([hosts.start(0, script), hosts.start(1, script, nproc=2)])
+    for outcome in outcomes:
+        assert outcome.returncode == 2
+        assert "host 1 (" in outcome.stderr and "was started with --nproc 2, host 0 with 1" in outcome.stderr
+    assert not (runner.log_dir / "has_run").exists()
+
+
+def test_a_host_that_never_comes_is_named_after_the_timeout(runner, hosts):
+    runner.environ["MINDNLP_DP_TIMEOUT"] = "1"
+    script = runner.script(SLEEP)
+    (first,) = hosts.finish([hosts.start(0, script, num_nodes=3)])
+    assert first.returncode == 2
+    assert "after 1 s not here: host 1, host 2." in first.stderr and f"ports {hosts.port} and " in first.stderr
+    (second,) = hosts.finish([hosts.start(1, script)])
+    assert second.returncode == 2
+    assert f"host 0 cannot be reached at port {control_port(hosts.port)} after 1 s" in second.stderr
+
+
+def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, hosts, tmp_path):
+    runner.environ.update(PYTHONPATH=str(ROOT), MINDNLP_DP_CPU_TUNING="1")
+    disks = [tmp_path / f"disk_{rank}" for rank in range(2)]
+    program = str(PROGRAMS / "file_systems.py")
+    outcomes = hosts.finish([hosts.start(rank, program, str(disks[rank]), str(tmp_path)) for rank in range(2)])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], [outcome.stderr for outcome in outcomes]
+    assert outcomes[1].stdout == "", "rank 0 alone is shown"
+    first, second = (json.loads((disk / "ended.json").read_text()) for disk in disks)
+    assert first == second
+    assert first["local_rank"] == 0
+    assert first["whole"]["best"] != first["whole"]["last"], "no other model was loaded in the end"
+    assert list(disks[0].glob("whole/*")) and not list(disks[1].glob("whole/*"))
+    assert first["shared"] == first["own_on_each_node"] == first["whole"]
+    assert "rank 0 on " in first["own"] and "has checkpoint-2 (digest " in first["own"]
+    assert "rank 1 on " in first["own"] and "has no checkpoint." in first["own"]
+    assert "save_on_each_node=True" in first["own"]
+    assert (
+        f"several hosts would write to the same output_dir, '{tmp_path / 'from_each'}'" in first["shared_on_each_node"]
+    )
+    assert not list((tmp_path / "from_each").iterdir())
+    assert not runner.left_behind()
