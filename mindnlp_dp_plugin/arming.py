@@ -55,8 +55,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
-    if group.world_size > 1 or config.average_over != "ranks":
-        _hook_when_imported(group, config)
+    _hook_when_imported(group, config)
 
 
 def uninstall() -> None:
@@ -89,10 +88,14 @@ def _hook_when_imported(group, config):
     global _on_trainer_import
 
     def hook(trainer_base):
-        if _on_trainer_import is hook:
-            from mindnlp_dp_plugin.trainer.hooks import hook_trainer
+        if _on_trainer_import is not hook:
+            return
+        from mindnlp_dp_plugin.trainer.hooks import hook_lone_trainer, hook_trainer
 
+        if group.world_size > 1 or config.average_over != "ranks":
             hook_trainer(trainer_base, group, config, _replacements)
+        else:
+            hook_lone_trainer(trainer_base, _replacements)
 
     _on_trainer_import = hook
     wrapt.register_post_import_hook(hook, "mindnlp.engine.trainer.base")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer import checkpoints, plain_pickle
+from mindnlp_dp_plugin.trainer import checkpoints, grouping, plain_pickle
 from mindnlp_dp_plugin.trainer.stand_ins import ARGUMENTS_METHODS, TRAINER_METHODS
 
 
@@ -36,6 +36,16 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
         stock_docstring = getattr(arguments, name).__doc__
         answer = property(lambda self, position=position: position, doc=stock_docstring)
         replacements.replace(arguments, name, answer)
+
+
+def hook_lone_trainer(trainer_base, replacements: Replacements) -> None:
+    """Let MindNLP's Trainer group by length, if its arguments say so; all else is stock.
+
+    Args:
+        trainer_base: The module ``mindnlp.engine.trainer.base``.
+        replacements: What takes the hook out again.
+    """
+    _stand_in_for(trainer_base.Trainer, grouping._inner_training_loop, replacements)
 
 
 def _stand_in_for(owner, stand_in, replacements):
