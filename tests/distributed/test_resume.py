@@ -24,6 +24,7 @@ def stopped_and_resumed(request, tmp_path_factory):
         "accumulated": [1, 2, 3, 4, 5],
         "accumulated_saved_at_epoch_ends": [2, 5, 7],
         "by_batch": [2, 4, 6],
+        "grouped_by_length": [3, 6, 9, 12],
         "host_random": [1, 2, 3],
         "stops_early": [1, 2, 3, 4],
         "short_epochs": [1, 2, 3, 4, 5, 6],
