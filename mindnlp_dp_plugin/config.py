@@ -1,6 +1,5 @@
 """What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
+LONGEST_TIMEOUT = 2**31  # what engines take
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -47,7 +47,7 @@ class DataParallelConfig:
     average_over: str = "ranks"
 
     def __post_init__(self):
-        if self.backend not in BACKENDS:
+        if not _is_one_of(BACKENDS, self.backend):
             raise DataParallelError(f"backend={self.backend!r} is not known: choose one of {', '.join(BACKENDS)}.")
         cap = self.bucket_cap_mb
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 <= cap < 2**20):
@@ -58,16 +58,20 @@ class DataParallelConfig:
         if not isinstance(self.cpu_tuning, bool):
             raise DataParallelError(f"cpu_tuning={self.cpu_tuning!r} is not a switch: give True or False.")
         seconds = self.timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_TIMEOUT:
             raise DataParallelError(
-                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0."
+                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0 and below "
+                f"{LONGEST_TIMEOUT}."
             )
+        trace = self.trace
+        if trace is not None and not (isinstance(trace, (str, os.PathLike)) and str(trace) and "\0" not in str(trace)):
+            raise DataParallelError(f"trace={trace!r} is not a file: give its path, or None for no trace.")
         every = self.check_replicas_every
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise DataParallelError(
                 f"check_replicas_every={every!r} is not a number of optimizer steps: give 1 or more, or 0 for never."
             )
-        if self.average_over not in AVERAGES:
+        if not _is_one_of(AVERAGES, self.average_over):
             raise DataParallelError(
                 f"average_over={self.average_over!r} is not known: choose one of {', '.join(AVERAGES)}."
             )
@@ -102,4 +106,12 @@ class DataParallelConfig:
                 except (KeyError, ValueError):
                     kind = numbers.get(parsers[field.name], f"one of {', '.join(SWITCH_WORDS)}")
                     raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
+                try:
+                    cls(**{field.name: values[field.name]})
+                except DataParallelError as error:
+                    raise DataParallelError(f"{variable}: {error}") from None
         return cls(**values)
+
+
+def _is_one_of(choices, value):
+    return isinstance(value, str) and value in choices
