@@ -4,6 +4,9 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
+from mindnlp_dp_plugin.logging import get_logger
+
+logger = get_logger(__name__)
 
 
 def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
@@ -26,6 +29,12 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
     lengths = np.empty(sum(map(len, parts)), np.int64)
     for first, part in enumerate(parts):
         lengths[first::world_size] = part
+    if rank == 0 and np.ptp(lengths) == 0:
+        logger.warning(
+            "group_by_length=True has nothing to group: all rows of train_dataset have length %d. If that is padding, "
+            "leave it to the batch: mindnlp_dp_plugin.DynamicPadding.",
+            lengths[0],
+        )
     return shard(dataset, world_size, rank, args.seed, lengths)
 
 
