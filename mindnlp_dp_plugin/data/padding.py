@@ -22,8 +22,8 @@ class DynamicPadding:
     Args:
         values: For each column to pad, what it is filled with on the right; -100 for labels of tokens.
         pad_to_multiple_of: What the length of a batch is a multiple of.
-        max_length: To which no batch is padded beyond, multiple or not: how many positions the model has, say. Rows
-            that are longer are left as they are.
+        max_length: Batches are padded no further, multiple or not: how many positions the model has, say. Rows that
+            are longer are left as they are.
 
     Attributes:
         columns: Their names.

@@ -122,6 +122,7 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
         "other_batch_size": "batch size was 4 and is 5",
         "other_accumulation": "gradient_accumulation_steps was 1 and is 2",
         "other_seed": "seed was 42 and is 7",
+        "other_grouping": "group_by_length was False and is True",
         "other_rows": "number of rows was 48 and is 40",
     }
     for name, change in changes.items():
