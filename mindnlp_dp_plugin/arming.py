@@ -90,11 +90,13 @@ def _hook_when_imported(group, config):
     def hook(trainer_base):
         if _on_trainer_import is not hook:
             return
-        from mindnlp_dp_plugin.trainer.hooks import hook_lone_trainer, hook_trainer
-
         if group.world_size > 1 or config.average_over != "ranks":
+            from mindnlp_dp_plugin.trainer.hooks import hook_trainer
+
             hook_trainer(trainer_base, group, config, _replacements)
         else:
+            from mindnlp_dp_plugin.trainer.grouping import hook_lone_trainer
+
             hook_lone_trainer(trainer_base, _replacements)
 
     _on_trainer_import = hook

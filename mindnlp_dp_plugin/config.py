@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
-LONGEST_TIMEOUT = 2**31  # what engines take
+LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
 from mindnlp_dp_plugin.logging import get_logger
+from mindnlp_dp_plugin.patching import Replacements
 
 logger = get_logger(__name__)
 
@@ -48,3 +49,13 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         return stock(self, *args, **kwargs)
     finally:
         del self.get_train_dataset
+
+
+def hook_lone_trainer(trainer_base, replacements: Replacements) -> None:
+    """Let MindNLP's Trainer group by length in one process, if its arguments say so; all else is stock.
+
+    Args:
+        trainer_base: The module ``mindnlp.engine.trainer.base``.
+        replacements: What takes the hook out again.
+    """
+    replacements.stand_in(trainer_base.Trainer, _inner_training_loop)
