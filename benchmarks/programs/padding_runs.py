@@ -22,7 +22,7 @@ from mindnlp_dp_plugin.recipes.prepared import Rows, prepare
 from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1
 
 ROWS_PER_RANK = 16
-STEP = 16
+STEP = 8
 SIZES = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512)  # Turc et al. 2019
 # What a batch is padded to a multiple of, and whether rows are grouped; None: all to the maximal length.
 WAYS = {"fixed": (None, False), "dynamic": (STEP, False), "grouped": (STEP, True)}
