@@ -221,18 +221,17 @@ OPTIONS = {
     "--log-dir": ["", "logs", "/", "\udcff"],
     "--max-restarts": ["0", "3", "-1", "9" * 30],
 }
+MODULES = ["json", "", ".json", "json.", "a/b", "\udcff"]
 SCRIPTS = [
-    *(
-        [__file__],
-        ["-m", "json"],
-        ["-m", ""],
-        ["-m", ".json"],
-        ["-m", "json."],
-        ["-m", "a/b"],
-        ["-m", "\udcff"],
-        ["-m"],
-    ),
-    *(["nowhere.py"], [""], ["/"], ["\udcff"], ["a" * 5000], []),
+    [__file__],
+    ["nowhere.py"],
+    [""],
+    ["/"],
+    ["\udcff"],
+    ["a" * 5000],
+    [],
+    ["-m"],
+    *(["-m", name] for name in MODULES),
 ]
 WORDS = [text for text in TEXTS if "\0" not in text]  # which no process can be given
 
@@ -240,27 +239,24 @@ WORDS = [text for text in TEXTS if "\0" not in text]  # which no process can be 
 def test_any_command_line_of_run():
     chance = random.Random(4)
     runner = CliRunner()
-    statuses = {}
+    num_planned = num_refused = 0
     for _ in range(1000):
         words = ["run", "--dry-run", "--nproc", "2"]
         for name, values in OPTIONS.items():
-            if chance.random() < 0.2:
+            if chance.random() < 0.1:
                 words += [name, chance.choice(values)]
         words += [*chance.choice([SCRIPTS[0], *SCRIPTS]), chance.choice(WORDS)]
-        environ = {name: None for name in SETTINGS}
-        environ[chance.choice(list(SETTINGS))] = chance.choice(WORDS)
+        environ = {**dict.fromkeys(SETTINGS), chance.choice(list(SETTINGS)): chance.choice(WORDS)}
         outcome = runner.invoke(commands, words, env=environ, standalone_mode=False)
         if outcome.exception is None:
-            assert all(line.split(":")[0] for line in outcome.output.splitlines()), words
+            num_planned += 1
+            assert outcome.output.startswith(("mpirun: ", "scheduler: ", "rank ")), words
         else:
+            num_refused += isinstance(outcome.exception, DataParallelError)
             assert isinstance(outcome.exception, (ClickException, DataParallelError)), (
                 words,
                 environ,
                 outcome.exc_info,
             )
-            message = outcome.exception
-            text = message.format_message() if isinstance(message, ClickException) else str(message)
-            assert text.strip(), words
-        kind = type(outcome.exception).__name__
-        statuses[kind] = statuses.get(kind, 0) + 1
-    assert statuses["NoneType"] > 5 and statuses["DataParallelError"] > 5, statuses
+            assert str(outcome.exception).strip(), words
+    assert num_planned > 50 and num_refused > 50
