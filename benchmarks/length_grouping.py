@@ -3,8 +3,8 @@
     python benchmarks/length_grouping.py --data ../shared/data
 
 A BERT, 128 wide, trained from nothing for an epoch, 2 ranks x 16 rows, both ways of padding in one job per data set.
-Accuracy is to be judged on sst2: the 688 reviews of imdb_sample are too few for any. Under 4 minutes on an idle
-machine; leave it so meanwhile. Writes .json, .md and .png of benchmarks/results/length-grouping_<hardware>_<date>.
+Accuracy is to be judged on sst2: the 688 reviews of imdb_sample are too few for any. Takes some minutes; leave the
+machine idle meanwhile. Writes .json, .md and .png of benchmarks/results/length-grouping_<hardware>_<date>.
 """
 
 import argparse
