@@ -27,7 +27,9 @@ from mindnlp_dp_plugin.version import __version__
 __all__ = [
     "DataParallelConfig",
     "DataParallelError",
+    "DistributedLengthGroupedSampler",
     "DistributedSampler",
+    "DynamicPadding",
     "TensorBoardCallback",
     "__version__",
     "all_gather_object",
@@ -50,7 +52,9 @@ __all__ = [
 
 # Names that need MindSpore or NumPy come when asked for, so that the command line starts without them.
 _HOMES = {
+    "DistributedLengthGroupedSampler": "data",
     "DistributedSampler": "data",
+    "DynamicPadding": "data",
     "TensorBoardCallback": "trainer.tensorboard",
     "check_replicas": "replicas",
     "gather_for_metrics": "gathering",

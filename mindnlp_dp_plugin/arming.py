@@ -57,8 +57,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _let_mindspore_answer(group)
     global _armed_as
     _armed_as = object()
-    if group.world_size > 1 or config.average_over != "ranks":
-        _hook_trainer(group, config)
+    _hook_trainer(group, config)
     if config.cpu_operators:
         _route_operators()
 
@@ -90,9 +89,14 @@ def _let_mindspore_answer(group):
 
 def _hook_trainer(group, config):
     def hook(trainer_base):
-        from mindnlp_dp_plugin.trainer.hooks import hook_trainer
+        if group.world_size > 1 or config.average_over != "ranks":
+            from mindnlp_dp_plugin.trainer.hooks import hook_trainer
 
-        hook_trainer(trainer_base, group, config, _replacements)
+            hook_trainer(trainer_base, group, config, _replacements)
+        else:
+            from mindnlp_dp_plugin.trainer.grouping import hook_lone_trainer
+
+            hook_lone_trainer(trainer_base, _replacements)
 
     _when_imported("mindnlp.engine.trainer.base", hook)
 

@@ -1,6 +1,5 @@
 """What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +10,7 @@ ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", "hccl", "mccl", "mpi")
 COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
+LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -55,7 +55,7 @@ class DataParallelConfig:
 
     def __post_init__(self):
         for name, choices in (("backend", BACKENDS), ("comm_dtype", COMM_DTYPES), ("average_over", AVERAGES)):
-            if getattr(self, name) not in choices:
+            if not _is_one_of(choices, getattr(self, name)):
                 raise DataParallelError(
                     f"{name}={getattr(self, name)!r} is not known: choose one of {', '.join(choices)}."
                 )
@@ -69,10 +69,14 @@ class DataParallelConfig:
             if not isinstance(getattr(self, switch), bool):
                 raise DataParallelError(f"{switch}={getattr(self, switch)!r} is not a switch: give True or False.")
         seconds = self.timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_TIMEOUT:
             raise DataParallelError(
-                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0."
+                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0 and below "
+                f"{LONGEST_TIMEOUT}."
             )
+        trace = self.trace
+        if trace is not None and not (isinstance(trace, (str, os.PathLike)) and str(trace) and "\0" not in str(trace)):
+            raise DataParallelError(f"trace={trace!r} is not a file: give its path, or None for no trace.")
         every = self.check_replicas_every
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise DataParallelError(
@@ -111,4 +115,12 @@ class DataParallelConfig:
                 except (KeyError, ValueError):
                     kind = numbers.get(parsers[field.name], f"one of {', '.join(SWITCH_WORDS)}")
                     raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
+                try:
+                    cls(**{field.name: values[field.name]})
+                except DataParallelError as error:
+                    raise DataParallelError(f"{variable}: {error}") from None
         return cls(**values)
+
+
+def _is_one_of(choices, value):
+    return isinstance(value, str) and value in choices

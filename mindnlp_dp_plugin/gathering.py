@@ -31,12 +31,17 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
         rank has rows.
     """
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))
-    everyone = [theirs for theirs in collectives.current().all_gather_object(mine) if theirs is not None]
-    if not everyone:
+    return join(collectives.current().all_gather_object(mine))
+
+
+def join(parts: list[tuple | None]) -> Any:
+    """The rows of all ranks: each rank's arrays and the numbers of its rows, or None; see ``gather_for_metrics``."""
+    parts = [part for part in parts if part is not None]
+    if not parts:
         return None
-    values, numbers = zip(*everyone)
+    values, numbers = zip(*parts)
     gathered = concatenate(values)
-    if rows is None:
+    if numbers[0] is None:
         return gathered
     _, firsts = np.unique(np.concatenate(numbers), return_index=True)
     return _map(lambda array: array[firsts], gathered)
@@ -55,7 +60,7 @@ def concatenate(parts: list) -> Any:
     """
     first = parts[0]
     if isinstance(first, (list, tuple)):
-        return type(first)(concatenate(column) for column in zip(*parts))
+        return _sequence(type(first), [concatenate(column) for column in zip(*parts)])
     if isinstance(first, Mapping):
         return type(first)({key: concatenate([part[key] for part in parts]) for key in first})
     arrays = [np.atleast_1d(part) for part in parts]
@@ -67,10 +72,14 @@ def concatenate(parts: list) -> Any:
 
 def _map(function: Callable, value):
     if isinstance(value, (list, tuple)):
-        return type(value)(_map(function, item) for item in value)
+        return _sequence(type(value), [_map(function, item) for item in value])
     if isinstance(value, Mapping):
         return type(value)({key: _map(function, item) for key, item in value.items()})
     return function(value)
+
+
+def _sequence(kind, items):
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple takes them one by one
 
 
 def _tensor_to_numpy(value):

@@ -1,6 +1,8 @@
 """Replace attributes of modules and classes, and put back what was there."""
 
+import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 _ABSENT = object()
@@ -17,6 +19,16 @@ class Replacements:
         found = vars(owner).get(name, _ABSENT)
         self._undo.append(lambda: delattr(owner, name) if found is _ABSENT else setattr(owner, name, found))
         setattr(owner, name, value)
+
+    def stand_in(self, owner: type, stand_in: Callable) -> None:
+        """Let ``stand_in`` be called in the place of ``owner``'s method of that name, which it is given first."""
+        stock = getattr(owner, stand_in.__name__)
+
+        @functools.wraps(stock)
+        def method(*args, **kwargs):
+            return stand_in(stock, *args, **kwargs)
+
+        self.replace(owner, stand_in.__name__, method)
 
     def remove_variable(self, name: str) -> None:
         """Take ``name`` out of the environment."""

@@ -43,6 +43,7 @@ def main():
         output_dir=str(folder.checkpoints),
         num_train_epochs=options.epochs,
         per_device_train_batch_size=options.batch_size,
+        group_by_length=options.group_by_length,
         learning_rate=options.chosen_learning_rate,
         evaluation_strategy="epoch",
         save_strategy="epoch",

@@ -1,5 +1,7 @@
 """``mindnlp-dp run``: a script on N ranks."""
 
+import os
+
 import click
 
 from mindnlp_dp_plugin.cli import launching
@@ -62,6 +64,6 @@ def run(
     job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port, trace)
     if dry_run:
         for process in plan(job):
-            click.echo(describe(process))
+            click.echo(os.fsencode(describe(process)))  # names of files may be any bytes
         return 0
     return launch(job, max_restarts)

@@ -1,7 +1,16 @@
 """Which rank reads which rows."""
 
-from mindnlp_dp_plugin.data.sampler import DistributedSampler
+from mindnlp_dp_plugin.data.lengths import measure_lengths
+from mindnlp_dp_plugin.data.padding import DynamicPadding
+from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler
 from mindnlp_dp_plugin.data.shard import shard
 from mindnlp_dp_plugin.data.sharded import ShardedDataset
 
-__all__ = ["DistributedSampler", "ShardedDataset", "shard"]
+__all__ = [
+    "DistributedLengthGroupedSampler",
+    "DistributedSampler",
+    "DynamicPadding",
+    "ShardedDataset",
+    "measure_lengths",
+    "shard",
+]

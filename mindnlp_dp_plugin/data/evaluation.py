@@ -6,6 +6,7 @@ from itertools import chain, islice, zip_longest
 
 from mindspore import dataset as ds
 
+from mindnlp_dp_plugin.data.sampler import NumberedRows
 from mindnlp_dp_plugin.data.shard import deal_rows, is_sharded_by_user, plan_by_row
 from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset, drawing_from
 
@@ -43,16 +44,11 @@ def deal_for_evaluation(
     return _RowsOfEachNthBatch(deal_rows(plan, rows), num_replicas, rows, num_rows, seed)
 
 
-class _Rows(ds.SubsetSampler):
-    def __len__(self):
-        return len(self.indices)
-
-
 def _rows_of_batches(num_rows, batch_size, num_replicas, rank, drop_last):
     """The rows of each N-th batch: as many at a time as make that batch again."""
     num_kept = num_rows - num_rows % batch_size if drop_last else num_rows
     starts = range(rank * batch_size, num_kept, num_replicas * batch_size)
-    return _Rows([row for start in starts for row in range(start, min(start + batch_size, num_kept))])
+    return NumberedRows([row for start in starts for row in range(start, min(start + batch_size, num_kept))])
 
 
 class EvaluationShare(ShardedDataset):

@@ -1,7 +1,7 @@
-"""Which rows a rank reads: torch's DistributedSampler, as a sampler of MindSpore's."""
+"""Which rows a rank reads: torch's DistributedSampler, as a sampler of MindSpore's, and one that groups by length."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from mindspore.dataset import Sampler, SubsetSampler
@@ -64,9 +64,9 @@ class DistributedSampler(Sampler):
         self.num_samples = len(self) - position
 
     def __iter__(self) -> Iterator[int]:
-        order = shuffled_order(self._num_rows, self._shuffle_buffer, self._seed, self._epoch)
+        order = self._order()
         total = len(self) * self._num_replicas
-        dealt = itertools.islice(itertools.cycle(order), total)
+        dealt = itertools.islice(itertools.chain(order, itertools.cycle(self._padding(order))), total)
         first = self._rank + self._start * self._num_replicas
         return itertools.islice(dealt, first, None, self._num_replicas)
 
@@ -87,6 +87,65 @@ class DistributedSampler(Sampler):
         rows = SubsetSampler(list(self))
         rows.child_sampler = self.child_sampler
         return rows.parse_for_minddataset()
+
+    def _order(self) -> list[int]:
+        """The rows of the epoch."""
+        return shuffled_order(self._num_rows, self._shuffle_buffer, self._seed, self._epoch)
+
+    def _padding(self, order: list[int]) -> Iterable[int]:
+        """The rows that are read once more, the first of them first."""
+        return order
+
+
+class DistributedLengthGroupedSampler(DistributedSampler):
+    """Deals rows out so that those of one step have similar lengths, within each rank and across ranks.
+
+    No rank then waits for one with longer rows, and little of a batch is padding. The order is that of the Hugging
+    Face Trainer (``DistributedLengthGroupedSampler`` in transformers' ``trainer_pt_utils``), but with batches of all
+    ranks together: a permutation is cut into megabatches of up to 50 global batches, each is sorted by length, and the
+    longest row of all comes first, so that memory runs out at once or never. The rest is as in
+    ``DistributedSampler``; but the rows read twice, if the rows do not divide by the ranks, are those at the end of
+    the order, which have the lengths of the rows they join.
+
+    Args:
+        lengths: The length of each row, in any unit. Must be the same on all ranks.
+        num_replicas: Ranks.
+        rank: Which of them reads, from 0.
+        batch_size: Rows of a batch of one rank.
+        seed: Together with the epoch it fixes the order. Must be the same on all ranks.
+        drop_last: Whether to leave rows out rather than read some twice.
+
+    Raises:
+        DataParallelError: For a number outside its range.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        num_replicas: int,
+        rank: int,
+        batch_size: int,
+        seed: int = 0,
+        drop_last: bool = False,
+    ):
+        if batch_size < 1:
+            raise DataParallelError(f"batch_size={batch_size} holds no row: give at least 1.")
+        self._lengths = np.asarray(lengths)
+        self._batch_size = batch_size
+        super().__init__(len(lengths), num_replicas, rank, seed=seed, drop_last=drop_last)
+
+    def _order(self):
+        return length_grouped_order(self._lengths, self._batch_size * self._num_replicas, self._seed, self._epoch)
+
+    def _padding(self, order):
+        return reversed(order)
+
+
+class NumberedRows(SubsetSampler):
+    """Reads the rows of these numbers."""
+
+    def __len__(self):
+        return len(self.indices)
 
 
 def check_rank(num_replicas: int, rank: int) -> None:
@@ -127,3 +186,30 @@ def shuffled_order(num_samples: int, buffer_size: int, seed: int, epoch: int) ->
         order.append(buffer[choice])
         buffer[choice] = incoming
     return order + random.permutation(buffer).tolist()
+
+
+MOST_BATCHES = 50  # of a megabatch; more would group better and shuffle less
+FEWEST_MEGABATCHES = 4  # so that few rows are shuffled, too
+
+
+def length_grouped_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[int]:
+    """A random order in which rows of similar length follow each other.
+
+    Args:
+        lengths: The length of each row.
+        batch_size: Rows of a step, over all ranks.
+        seed: Fixes the order together with ``epoch``.
+        epoch: Another epoch, another order.
+
+    Returns:
+        The row numbers 0 to ``len(lengths) - 1``, each once, that of a longest row first.
+    """
+    num_batches = min(len(lengths) // (batch_size * FEWEST_MEGABATCHES), MOST_BATCHES)
+    size = max(num_batches, 1) * batch_size
+    order = np.random.default_rng((seed, epoch)).permutation(len(lengths))
+    for start in range(0, len(order), size):
+        megabatch = order[start : start + size]
+        megabatch[:] = megabatch[np.argsort(-lengths[megabatch], kind="stable")]
+    longest = np.argmax(lengths[order[::size]]) * size
+    order[[0, longest]] = order[[longest, 0]]
+    return order.tolist()

@@ -2,13 +2,14 @@
 
 import copy
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
-from mindnlp_dp_plugin.data.sampler import DistributedSampler, check_rank
+from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler, check_rank
 from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -17,7 +18,9 @@ ROW_BY_ROW = (datasets.MapDataset, datasets.ProjectDataset, datasets.RenameDatas
 ShuffleDataset = datasets.ShuffleDataset
 
 
-def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> ShardedDataset:
+def shard(
+    dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0, lengths: Sequence[int] | None = None
+) -> ShardedDataset:
     """This rank's share of a pipeline. Call it with the same pipeline and seed on all ranks.
 
     By row, where between the source and the batch each row stays one row (map, project, rename, shuffle): a
@@ -44,11 +47,16 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
         num_replicas: Ranks.
         rank: Which of them this is, from 0.
         seed: Fixes the orders of all epochs.
+        lengths: The length of each row, in the order in which the pipeline without its shuffles reads them. If given,
+            rows of similar length are read together, by a ``DistributedLengthGroupedSampler``.
 
     Raises:
-        DataParallelError: If ``rank`` is none of the ranks, or ``dataset`` is no MindSpore pipeline.
+        DataParallelError: If ``rank`` is none of the ranks, ``dataset`` is no MindSpore pipeline, or it cannot be
+            grouped by ``lengths``.
     """
     check_rank(num_replicas, rank)
+    if lengths is not None:
+        return _shard_by_length(dataset, num_replicas, rank, seed, lengths)
     if isinstance(dataset, ShardedDataset):
         return dataset
     if not isinstance(dataset, ds.Dataset):
@@ -66,6 +74,33 @@ def shard(dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0) -> S
     return DealtByRow(deal_rows(plan, sampler), num_replicas, sampler, num_rows, seed)
 
 
+def _shard_by_length(dataset, num_replicas, rank, seed, lengths):
+    plan = plan_to_group(dataset)
+    num_rows = plan.source.get_dataset_size()
+    if len(lengths) != num_rows:
+        raise DataParallelError(f"lengths has {len(lengths)} entries for {num_rows} rows: give one for each row.")
+    batch_size = plan.path[0].get_batch_size()
+    sampler = DistributedLengthGroupedSampler(lengths, num_replicas, rank, batch_size, seed, plan.drop_last)
+    return DealtByRow(deal_rows(plan, sampler), num_replicas, sampler, num_rows, seed)
+
+
+def plan_to_group(dataset: ds.Dataset | ShardedDataset) -> "_Plan":
+    """How to deal out the rows of a copy of ``dataset`` in an order of the plugin's own.
+
+    Raises:
+        DataParallelError: If that cannot be done.
+    """
+    is_sharded = isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset)
+    plan = None if is_sharded else plan_by_row(copy.deepcopy(dataset))
+    if plan is None:
+        reason = "it is sharded already" if is_sharded else "its rows cannot be read by number, each once"
+        raise DataParallelError(
+            f"train_dataset cannot be grouped by length: {reason}. Set group_by_length=False, or hand over a source "
+            "with __getitem__ and __len__ that is only mapped, shuffled and batched."
+        )
+    return plan
+
+
 @dataclass
 class _Plan:
     """What was found on the way down from the batch to the source."""
@@ -77,6 +112,12 @@ class _Plan:
     @property
     def source(self):
         return self.path[-1]
+
+    @property
+    def before_batching(self):
+        """The part of the path on which rows are single."""
+        batches = [place for place, node in enumerate(self.path) if isinstance(node, BATCHES)]
+        return self.path[batches[0] + 1 :] if batches else self.path
 
 
 def plan_by_row(pipeline) -> _Plan | None:

@@ -118,7 +118,7 @@ class ShardedDataset(ABC):
         with drawing_from(seed):
             batches = iter(self._open(options))
             first = next(batches, None)  # operators draw their seed when they start, which the first batch proves
-        return batches if first is None else chain([first], batches)
+        return iter(()) if first is None else chain([first], batches)
 
 
 class DealtByRow(ShardedDataset):

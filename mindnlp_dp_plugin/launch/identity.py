@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -95,14 +96,15 @@ def _from_msrun(environ) -> Identity:
 
 def _local_world_size_under_msrun(environ, world_size: int) -> int | None:
     if LOCAL_WORLD_SIZE in environ:
-        return _count(environ, LOCAL_WORLD_SIZE, "start with mindnlp-dp run, which sets it")
+        way_out = "start with mindnlp-dp run, which sets it"
+        return _count_up_to(environ, LOCAL_WORLD_SIZE, world_size, "MS_WORKER_NUM", way_out)
     on_one_host = environ.get("MS_SCHED_HOST", "").startswith("127.")
     return world_size if on_one_host else None
 
 
 def _from_mpirun(environ, rank: str, size: str, local_rank: str, local_size: str) -> Identity:
     world_size = _count(environ, size, MPIRUN_WAY_OUT)
-    local_world_size = _count(environ, local_size, MPIRUN_WAY_OUT)
+    local_world_size = _count_up_to(environ, local_size, world_size, size, MPIRUN_WAY_OUT)
     return Identity(
         rank=_number_below(environ, rank, world_size, size, MPIRUN_WAY_OUT),
         world_size=world_size,
@@ -128,13 +130,18 @@ def _from_rank_table(environ) -> Identity:
             f"RANK_TABLE_FILE={environ['RANK_TABLE_FILE']!r} lists {num_listed} ranks, which does not fit "
             f"RANK_ID={rank} and RANK_SIZE={world_size}: export the RANK_SIZE of the table, or make a new table."
         )
+    if sorted(chain.from_iterable(hosts)) != list(range(world_size)):
+        raise DataParallelError(
+            f"RANK_TABLE_FILE={environ['RANK_TABLE_FILE']!r} does not list each of the ranks 0 to {world_size - 1} "
+            "once: make a new table."
+        )
     return Identity(rank, world_size, mine.index(rank), len(mine), "ranktable")
 
 
 def _ranks_per_host(path: str) -> list[list[int]]:
     try:
         servers = json.loads(Path(path).read_text(encoding="utf-8"))["server_list"]
-        return [sorted(int(device["rank_id"]) for device in server["device"]) for server in servers]
+        return [sorted(int(str(device["rank_id"])) for device in server["device"]) for server in servers]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataParallelError(
             f"RANK_TABLE_FILE={path!r} cannot be read as a rank table ({type(error).__name__}: {error}): "
@@ -158,6 +165,13 @@ def _count(environ, name: str, way_out: str) -> int:
     value = _number(environ, name, way_out)
     if value == 0:
         raise DataParallelError(f"{name}=0 leaves no rank: {way_out}.")
+    return value
+
+
+def _count_up_to(environ, name: str, limit: int, limit_name: str, way_out: str) -> int:
+    value = _count(environ, name, way_out)
+    if value > limit:
+        raise DataParallelError(f"{name}={value} must be at most {limit_name}={limit}: {way_out}.")
     return value
 
 

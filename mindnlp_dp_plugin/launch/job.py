@@ -99,12 +99,12 @@ def require_script(command: list[str]) -> None:
         DataParallelError: The file or the module does not exist.
     """
     if command[0] != "-m":
-        if not Path(command[0]).exists():
+        if not os.path.exists(command[0]):  # not pathlib's, which raises for some names
             raise DataParallelError(f"script {command[0]!r} does not exist: check the path (modules need -m).")
     else:
         package = command[1].partition(".")[0]
         here = importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
-        if here is None and importlib.util.find_spec(package) is None:
+        if not package or (here is None and importlib.util.find_spec(package) is None):
             raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
 
 

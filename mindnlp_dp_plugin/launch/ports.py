@@ -29,7 +29,7 @@ def resolve(host: str) -> str:
     """
     try:
         return socket.gethostbyname(host)
-    except OSError:
+    except (OSError, ValueError):  # the second for what no host can be called
         raise DataParallelError(f"--master-addr {host!r} cannot be resolved: give the IP address of node 0.") from None
 
 

@@ -34,6 +34,7 @@ class ClassificationOptions:
         type=click.FloatRange(min=0, min_open=True),
     )
     max_length: int = _option(128, "Tokens a text is cut to.", type=click.IntRange(min=8))
+    group_by_length: bool = _option(False, "Batches of texts of like length: less padding, more speed.", is_flag=True)
     lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
     resume: bool = _option(False, "Go on from the last checkpoint in the output folder.", is_flag=True)
     output_dir: Path = _option(Path("classification_output"), "Where the run is left.", type=click.Path(path_type=Path))

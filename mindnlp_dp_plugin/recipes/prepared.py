@@ -1,13 +1,13 @@
 """Texts as numbers on disk: made once, on rank 0, and read by every rank."""
 
 import json
-import math
 from pathlib import Path
 
 import datasets
 from mindnlp.transformers import AutoTokenizer
 from mindspore.dataset import GeneratorDataset
 
+from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
@@ -31,6 +31,7 @@ class PreparedData:
         self._folder = folder
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         self.model, self.label_names, self.splits = facts["model"], facts["label_names"], facts["splits"]
+        self._max_length = facts["max_length"]
         self.tokenizer = AutoTokenizer.from_pretrained(self.model)
 
     def pipeline(self, split: str, batch_size: int, shuffle: bool = False) -> GeneratorDataset:
@@ -38,15 +39,16 @@ class PreparedData:
 
         Args:
             split: Which.
-            batch_size: Rows per batch; padded to the longest of them.
+            batch_size: Rows per batch.
             shuffle: Whether in a new order each epoch.
         """
         rows = Rows(self._folder / split)
-        padding = {name: (None, self._padding_of(name)) for name in rows.columns if name != "labels"}
+        fillings = {name: self._filling_of(name) for name in rows.columns if name != "labels"}
+        padding = DynamicPadding(fillings, LENGTH_STEP, self._max_length)
         pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
-        return pipeline.padded_batch(batch_size, pad_info={**padding, "labels": ([], 0)})
+        return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
-    def _padding_of(self, name):
+    def _filling_of(self, name):
         return self.tokenizer.pad_token_id if name == "input_ids" else 0
 
 
@@ -108,20 +110,15 @@ def tokenise(texts: LabelledTexts, options: ClassificationOptions, folder: Path)
     def encode(rows):
         given = [rows[name] for name in ("text", "text_pair") if name in rows]
         tokens = tokenizer(*given, truncation=True, max_length=options.max_length)
-        fill = {"input_ids": tokenizer.pad_token_id}
-        padded = {
-            name: [_lengthen(row, fill.get(name, 0), options.max_length) for row in column]
-            for name, column in tokens.items()
-        }
-        return {**padded, "labels": rows["label"]}
+        return {**tokens, "labels": rows["label"]}
 
     for name, rows in texts.splits.items():
         tokens = rows.map(encode, batched=True, remove_columns=rows.column_names, desc=f"tokenising {name}")
         tokens.save_to_disk(str(folder / name))
-    facts = {"model": model, "label_names": texts.label_names, "splits": list(texts.splits)}
+    facts = {
+        "model": model,
+        "label_names": texts.label_names,
+        "splits": list(texts.splits),
+        "max_length": options.max_length,
+    }
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _lengthen(row, fill, max_length):
-    length = min(math.ceil(len(row) / LENGTH_STEP) * LENGTH_STEP, max_length)
-    return row + [fill] * (length - len(row))

@@ -19,7 +19,7 @@ from mindnlp_dp_plugin.launch.board import note_save
 
 RECORD = "data_parallel.json"
 STATE = "trainer_state.json"
-FORMAT = 1
+FORMAT = 2
 INCOMPLETE = "incomplete-"
 PRIVATE = 0o700
 REPLACED = "replaced-"

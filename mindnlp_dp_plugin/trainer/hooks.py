@@ -1,6 +1,5 @@
 """Put the stand-ins into MindNLP's Trainer and TrainingArguments, and take them out again."""
 
-import functools
 from types import SimpleNamespace
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -23,7 +22,7 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
     replacements.replace(trainer, "data_parallel_config", config)
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
-            _stand_in_for(owner, stand_in, replacements)
+            replacements.stand_in(owner, stand_in)
     # All the module uses shutil for is to remove checkpoints.
     replacements.replace(trainer_base, "shutil", SimpleNamespace(rmtree=checkpoints.remove))
     replacements.replace(trainer_base, "load", plain_pickle.load)
@@ -36,13 +35,3 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
         stock_docstring = getattr(arguments, name).__doc__
         answer = property(lambda self, position=position: position, doc=stock_docstring)
         replacements.replace(arguments, name, answer)
-
-
-def _stand_in_for(owner, stand_in, replacements):
-    stock = getattr(owner, stand_in.__name__)
-
-    @functools.wraps(stock)
-    def method(self, *args, **kwargs):
-        return stand_in(stock, self, *args, **kwargs)
-
-    replacements.replace(owner, stand_in.__name__, method)

@@ -175,6 +175,7 @@ def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
         "gradient_accumulation_steps": args.gradient_accumulation_steps,
         "seed": args.seed,
         "number of rows": dataset.num_rows,
+        "group_by_length": args.group_by_length,
     }
 
 

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.trainer import random_streams, restarts
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
+from mindnlp_dp_plugin.trainer.grouping import shard_by_length
 from mindnlp_dp_plugin.trainer.lean_loop import make_lean
 from mindnlp_dp_plugin.trainer.measuring import Meter
 from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
@@ -65,11 +66,13 @@ class TrainingSession:
 
         Raises:
             DataParallelError: If the ranks hold data sets of different length (one would wait for ever for another),
-                or too short a one for a single step.
+                too short a one for a single step, or one that cannot be grouped by length though it is to be.
         """
         stock = type(self._trainer).get_train_dataset
+        args = self._trainer.args
         rank, world_size = self._collective.rank, self._collective.world_size
-        self._dataset = shard(stock(self._trainer), world_size, rank, seed=self._trainer.args.seed)
+        whole = stock(self._trainer)
+        self._dataset = shard(whole, world_size, rank, args.seed)
         lengths = self._collective.all_gather_object(_describe_length(self._dataset))
         if len(set(lengths)) > 1:
             described = "; ".join(f"rank {rank} has {length}" for rank, length in enumerate(lengths))
@@ -77,13 +80,14 @@ class TrainingSession:
                 f"train_dataset differs between ranks: {described}. Give every rank the same whole data set: the "
                 "plugin deals it out. If you sharded it yourself, make the shards equally long."
             )
+        if args.group_by_length:
+            self._dataset = shard_by_length(whole, args, self._collective)
         if self._dataset.num_steps == 0:
             raise DataParallelError(
                 f"train_dataset has {lengths[0]}: too few rows for one batch of {self._dataset.get_batch_size()} on "
                 f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
             )
         if self.resumption:
-            args = self._trainer.args
             self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
         return self._dataset
 

@@ -89,6 +89,25 @@ def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, nam
     assert_equal_within_rounding(alone, expected, SCENARIOS[name])
 
 
+def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
+    num_ranks, reference, output = runs
+    scenario = SCENARIOS["grouped_by_length"]
+    alone = np.load(reference / "grouped_by_length.rank0.npz")
+    of_ranks = [np.load(output / f"grouped_by_length.rank{rank}.npz") for rank in range(num_ranks)]
+
+    def steps(name):
+        return np.hstack([result[name].reshape(scenario.num_steps, -1) for result in of_ranks])
+
+    expected = alone["rows"].reshape(scenario.num_steps, -1)
+    np.testing.assert_array_equal(np.sort(steps("rows")), np.sort(expected))
+    first, second = np.split(steps("rows"), 2)
+    np.testing.assert_array_equal(np.sort(first, axis=None), np.arange(first.size))
+    np.testing.assert_array_equal(np.sort(second, axis=None), np.arange(second.size))
+    assert not np.array_equal(np.sort(first), np.sort(second)), "the second epoch is grouped otherwise"
+    lengths = steps("lengths")
+    assert np.ptp(lengths, axis=1).mean() < 0.75 * np.ptp(lengths)
+
+
 def test_adapters_alone_travel(runs):
     num_ranks, _, output = runs
     for rank in range(num_ranks):

@@ -24,6 +24,7 @@ def stopped_and_resumed(request, tmp_path_factory):
         "accumulated": [1, 2, 3, 4, 5],
         "accumulated_saved_at_epoch_ends": [2, 5, 7],
         "by_batch": [2, 4, 6],
+        "grouped_by_length": [3, 6, 9, 12],
         "host_random": [1, 2, 3],
         "stops_early": [1, 2, 3, 4],
         "short_epochs": [1, 2, 3, 4, 5, 6],
@@ -121,6 +122,7 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
         "other_batch_size": "batch size was 4 and is 5",
         "other_accumulation": "gradient_accumulation_steps was 1 and is 2",
         "other_seed": "seed was 42 and is 7",
+        "other_grouping": "group_by_length was False and is True",
         "other_rows": "number of rows was 48 and is 40",
     }
     for name, change in changes.items():

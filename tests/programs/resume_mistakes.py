@@ -54,6 +54,7 @@ CHANGES = {
     "other_batch_size": dict(dataset=lambda: shuffled_rows(6).batch(5)),
     "other_accumulation": dict(gradient_accumulation_steps=2),
     "other_seed": dict(seed=7),
+    "other_grouping": dict(group_by_length=True),
     "other_rows": dict(dataset=lambda: shuffled(5)),
 }
 

@@ -68,6 +68,18 @@ def filtered(num_micro_steps):
     return shuffled_rows(num_micro_steps).filter(lambda ids: True, ["input_ids"]).batch(ROWS_PER_BATCH)
 
 
+def of_many_lengths(num_micro_steps):
+    """Read by a Trainer that groups by length."""
+    chance = np.random.default_rng(7)
+    rows = [
+        (chance.integers(4, 96, chance.integers(3, 13)).astype(np.int32), np.int32(chance.integers(3)))
+        for _ in range(num_micro_steps * ROWS_PER_BATCH * 2)
+    ]
+    padding = dp.DynamicPadding({"input_ids": 0})
+    batches = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"])
+    return batches.batch(ROWS_PER_BATCH, per_batch_map=padding, input_columns=padding.columns)
+
+
 SCENARIOS = {
     "another_seed": dict(
         num_train_epochs=2, save_strategy="no", max_grad_norm=0.1, dataset=lambda: shuffled(6), seed=7
@@ -86,6 +98,7 @@ SCENARIOS = {
         dataset=lambda: shuffled(10),
     ),
     "by_batch": dict(max_steps=6, save_steps=2, dataset=lambda: filtered(3)),
+    "grouped_by_length": dict(max_steps=12, save_steps=3, group_by_length=True, dataset=lambda: of_many_lengths(8)),
     "host_random": dict(max_steps=3, dataset=lambda: shuffled(3), model=DropsLayersOnTheHost),
     "stops_early": dict(
         max_steps=9,

@@ -76,6 +76,7 @@ SCENARIOS = {
         change="batch_without_tokens",
         config=(("average_over", "tokens"),),
     ),
+    "grouped_by_length": Scenario(change="grouped_by_length", num_batches=8, num_steps=16),
     "lora": Scenario(change="lora", num_steps=4),
     "float16": Scenario(change="float16", optimizer="sgd", num_steps=4),
     "float16_accumulated": Scenario(

@@ -148,11 +148,20 @@ def build_rows(scenario, num_ranks):
             labels[1 + (rank + 2 * micro_step) % 5 :] = -100
             if scenario.change == "batch_without_tokens" and row < BATCH_SIZE * num_ranks and row % num_ranks == 0:
                 labels[:] = -100
+        if scenario.change == "grouped_by_length":
+            words = words[: generator.integers(3, SEQUENCE_LENGTH + 1)]
+            words[:2] = 4 + np.array(divmod(row, 64))  # so that it can be recognised
+            rows.append((words, np.ones_like(words), labels))
+            continue
         rows.append((words, labels))
     return rows[: num_rows - NUM_MISSING] if scenario.change == "uneven_batches" else rows
 
 
 def build_dataset(scenario, num_ranks, batch_size):
+    if scenario.change == "grouped_by_length":
+        dataset = GeneratorDataset(build_rows(scenario, num_ranks), ["input_ids", "attention_mask", "labels"])
+        padding = mindnlp_dp_plugin.DynamicPadding({"input_ids": 0, "attention_mask": 0}, pad_to_multiple_of=4)
+        return dataset.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
     dataset = GeneratorDataset(build_rows(scenario, num_ranks), ["input_ids", "labels"], shuffle=False)
     if scenario.change == "uneven_batches":
         dataset = dataset.filter(lambda words: True, ["input_ids"])  # dealt out by batch, the last one as it is
@@ -188,10 +197,14 @@ class StepByStep:
 
 
 class Recorder(TrainerCallback):
-    """After each step: the gradients it was made with, a digest of the parameters it led to, the loss logged."""
+    """After each step: the gradients it was made with, a digest of the parameters it led to, the loss logged.
+
+    Where rows can be recognised: which were read, and how long they are.
+    """
 
     def __init__(self):
         self.gradients, self.digests, self.loss_sums = [], [], []
+        self.rows, self.lengths = [], []
 
     def on_log(self, args, state, control, **kwargs):
         if len(self.loss_sums) < state.global_step:
@@ -206,6 +219,13 @@ class Recorder(TrainerCallback):
 
 
 class RecordingTrainer(Trainer):
+    def training_step(self, model, inputs):
+        if "attention_mask" in inputs:
+            high, low = (inputs["input_ids"].asnumpy()[:, :2].T - 4).tolist()
+            self.recorder.rows += [high * 64 + low for high, low in zip(high, low)]
+            self.recorder.lengths += inputs["attention_mask"].asnumpy().sum(axis=1).tolist()
+        return super().training_step(model, inputs)
+
     def update_gradient_by_distributed_type(self, model):
         super().update_gradient_by_distributed_type(model)
         gradients = [p.grad for p in model.parameters() if p.requires_grad and p.grad is not None]
@@ -239,6 +259,7 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         max_steps=scenario.num_steps,
         gradient_accumulation_steps=accumulation,
         label_smoothing_factor=scenario.label_smoothing,
+        group_by_length=scenario.change == "grouped_by_length",
         logging_steps=1,
         save_strategy="no",
         disable_tqdm=True,
@@ -262,6 +283,8 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         losses=np.diff(recorder.loss_sums, prepend=0.0),
         train_loss=result.training_loss,
         num_bytes=sum(num_bytes),
+        rows=recorder.rows,
+        lengths=recorder.lengths,
     )
 
 

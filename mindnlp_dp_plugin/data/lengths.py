@@ -1,0 +1,58 @@
+"""How long the rows of a pipeline are: what they are grouped by."""
+
+import numpy as np
+from mindspore import dataset as ds
+from tqdm import tqdm
+
+from mindnlp_dp_plugin.data.sampler import NumberedRows, check_rank
+from mindnlp_dp_plugin.data.shard import deal_rows, plan_to_group
+from mindnlp_dp_plugin.data.sharded import DealtByRow
+from mindnlp_dp_plugin.errors import DataParallelError
+
+MODEL_INPUT = "input_ids"
+
+
+def measure_lengths(
+    dataset: ds.Dataset,
+    num_replicas: int,
+    rank: int,
+    column: str = "length",
+    seed: int = 0,
+    shows_progress: bool = True,
+) -> np.ndarray:
+    """The lengths of this rank's part of the rows: of each N-th, from the ``rank``-th on, unshuffled.
+
+    They are read from the column ``column`` where the pipeline has it, at any place before the batch; otherwise they
+    are those of ``input_ids`` right before the batch, for which the rows are read and transformed once.
+
+    Args:
+        dataset: The pipeline of training rows, as for ``shard``. It is not changed.
+        num_replicas: Ranks.
+        rank: Which of them this is, from 0.
+        column: Holds a number for each row.
+        seed: As for ``shard``.
+        shows_progress: Whether to show a bar if it takes more than two seconds.
+
+    Returns:
+        int64, of shape ``(rows of this rank,)``.
+
+    Raises:
+        DataParallelError: If rows of this pipeline cannot be grouped, or it has neither of the two columns.
+    """
+    check_rank(num_replicas, rank)
+    plan = plan_to_group(dataset)
+    by_name = {name: node for node in reversed(plan.before_batching) for name in node.get_col_names()}
+    measured = next((name for name in (column, MODEL_INPUT) if name in by_name), None)
+    if measured is None:
+        raise DataParallelError(
+            f"group_by_length=True finds neither a column {column!r} nor {MODEL_INPUT!r} in train_dataset, which has "
+            f"{', '.join(by_name)}: name the one that holds the lengths with length_column_name."
+        )
+    num_rows = plan.source.get_dataset_size()
+    plan.path = plan.before_batching[plan.before_batching.index(by_name[measured]) :]
+    rows = NumberedRows(list(range(rank, num_rows, num_replicas)))
+    part = DealtByRow(deal_rows(plan, rows), num_replicas, rows, num_rows, seed)
+    values = (row[measured] for row in part.create_dict_iterator(output_numpy=True))
+    bar = tqdm(values, "measuring rows", len(rows), delay=2, disable=not shows_progress)
+    length_of = len if measured == MODEL_INPUT else np.ndarray.item
+    return np.fromiter(map(length_of, bar), np.int64, len(rows))
