@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak hosts install lint clean
+.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -30,6 +30,20 @@ faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, 
 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
+
+bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; half an hour, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
+	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py
+
+$(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
+	$(PYTHON) -m venv $(VENV)-torch
+	$(VENV)-torch/bin/python -m pip install --quiet torch==2.13.0 "transformers<5" accelerate
+	touch $@
+
+matrix: install   ## oracle, evaluation and resume on each Python and MindSpore; hours
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py
 
 hosts: install   ## several hosts made of network namespaces: equality, failures, a slow link; needs root and iproute2
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py

@@ -73,7 +73,7 @@ def bert_base(folder):
             for part in (0, 1)
         ]
 
-    (step, exposed), (local, _), (_, stock_exposed) = (
+    (step, exposed), (local, _), (stock_step, stock_exposed) = (
         medians(together, "averaged"), medians(together, "local"), medians(stock, "per_parameter"),
     )  # fmt: skip
     alone = max(
@@ -83,7 +83,13 @@ def bert_base(folder):
     memory = max(rank["peak_memory"] for rank in together) - one[0]["peak_memory"]
     gradients = together[0]["gradient_bytes"]
     sent = together[0]["bytes_per_step"]
-    return [
+    samples_per_second = {
+        "one process, both cores": alone,
+        "2 ranks, one MCCL all-reduce per parameter": 16 / stock_step,
+        "2 ranks, buckets over MPI": 16 / step,
+        "2 ranks, no averaging": 16 / local,
+    }
+    rows = [
         at_most("step with averaging / without, pinned alike", step / local, 1.02, f"{step:.2f} s / {local:.2f} s"),
         at_least(
             "samples/s of 2 ranks / best single process on both cores", 16 / step / alone, 1.72,
@@ -102,6 +108,8 @@ def bert_base(folder):
             f"{together[0]['all_reduces_per_step']:.0f} all-reduces a step",
         ),
     ]  # fmt: skip
+    rows[1]["samples_per_second"] = samples_per_second
+    return rows
 
 
 @measurement

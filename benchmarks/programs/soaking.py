@@ -1,13 +1,24 @@
 """What ``soak.py`` starts on each rank: train for SECONDS, and note every few of them what this process takes.
 
-python soaking.py OUTPUT SECONDS
+    python soaking.py OUTPUT SECONDS [bridged]
+
+``bridged``: one process with MindNLP's own Trainer, and nothing of the plugin but the bridges to this MindSpore.
 """
 
 import gc
 import json
+import os
 import sys
 import time
 from pathlib import Path
+
+if "bridged" in sys.argv:
+    os.environ["MINDNLP_DP_DEFERRED"] = "1"  # the package is imported, but not armed
+    from mindnlp_dp_plugin import compat
+    from mindnlp_dp_plugin.launch import cpu
+
+    compat.bridge()
+    cpu.tune_mindspore()
 
 import psutil
 from mindnlp.engine import TrainerCallback

@@ -1,10 +1,10 @@
-"""Draws the figures of docs/, one of them from a trace of ``mindnlp-dp run --trace``.
+"""Draws the figures of docs/: one from arithmetic, one from a trace, one from what ``make bench`` measured.
 
-python docs/figures/make_figures.py TRACE
+python docs/figures/make_figures.py [--trace FILE of ``mindnlp-dp run --trace``] [--speed FILE of benchmarks/results]
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -66,6 +66,26 @@ def step(trace):
     save(figure, "step.svg")
 
 
+def scaling(speed):
+    """Rows per second in training BERT-base, by who averages the gradients."""
+    rows = json.loads(Path(speed).read_text())["rows"]
+    (samples,) = [row["samples_per_second"] for row in rows if "samples_per_second" in row]
+    figure, axes = plt.subplots(figsize=(7, 1.8))
+    positions = range(len(samples), 0, -1)
+    bars = axes.barh(positions, samples.values(), color=["#bbbbbb", "#cc6677", "#117733", "#88ccee"])
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.set_yticks(positions, samples)
+    axes.set(xlabel="rows per second", xlim=(0, 1.12 * max(samples.values())))
+    save(figure, "scaling.svg")
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trace")
+    parser.add_argument("--speed")
+    wanted = parser.parse_args()
     parameter_server_and_ring()
-    step(sys.argv[1])
+    if wanted.trace:
+        step(wanted.trace)
+    if wanted.speed:
+        scaling(wanted.speed)

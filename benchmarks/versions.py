@@ -1,0 +1,94 @@
+"""Oracle, evaluation and resume on every supported Python and MindSpore: ``make matrix``.
+
+    python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
+
+Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there, on 2 and 3 ranks over MPI
+and MCCL. A Python that is not on this machine is said to be missing. Takes hours for all pairs. Writes
+``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the table of ``docs/versions.md``.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+from rich.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.record import results_file, write_results
+from tests.harness import REPOSITORY
+
+PYTHONS = ("3.10", "3.11", "3.12")
+MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
+WHAT = ("oracle", "evaluation", "resume")
+PAGE = REPOSITORY / "docs/versions.md"
+PASSED = re.compile(r"(\d+) passed")
+
+
+def environment(python, mindspore):
+    """The Python of a virtual environment with the project and that MindSpore."""
+    interpreter = shutil.which(f"python{python}")
+    if interpreter is None:
+        return None
+    home = REPOSITORY / "build/versions" / f"{python}-{mindspore}"
+    inside = home / "bin/python"
+    if not (home / "made").exists():
+        subprocess.run([interpreter, "-m", "venv", home], check=True)
+        install = [inside, "-m", "pip", "install", "--quiet", "--editable", f"{REPOSITORY}[dev]"]
+        subprocess.run([*install, f"mindspore=={mindspore}"], check=True)
+        (home / "made").touch()
+    return inside
+
+
+def check(python, mindspore):
+    """For each kind of test, how it ended."""
+    try:
+        inside = environment(python, mindspore)
+    except subprocess.CalledProcessError:
+        return dict.fromkeys(WHAT, "not installable")
+    if inside is None:
+        return dict.fromkeys(WHAT, "no such Python here")
+    return {what: run_tests(inside, what) for what in WHAT}
+
+
+def run_tests(python, what):
+    env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    words = [python, "-m", "pytest", "-q", f"tests/distributed/test_{what}.py"]
+    finished = subprocess.run(words, cwd=REPOSITORY, env=env, capture_output=True, text=True)
+    last = finished.stdout.strip().splitlines()[-1:]
+    passed = PASSED.search("".join(last))
+    return f"{passed[1]} passed" if finished.returncode == 0 and passed else f"FAILED: {''.join(last)}"
+
+
+def table(results):
+    lines = ["| Python | MindSpore | " + " | ".join(WHAT) + " |", "| --- " * (2 + len(WHAT)) + "|"]
+    lines += [f"| {result['python']} | {result['mindspore']} | " + " | ".join(result[what] for what in WHAT) + " |"
+              for result in results]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--python", nargs="+", default=PYTHONS)
+    parser.add_argument("--mindspore", nargs="+", default=MINDSPORES)
+    wanted = parser.parse_args()
+    results = []
+    for python, mindspore in track(list(product(wanted.python, wanted.mindspore)), "versions"):
+        results.append({"python": python, "mindspore": mindspore, **check(python, mindspore)})
+        print(results[-1], flush=True)
+        path = results_file("versions", ".json")
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    write_results("versions", {"results": results}, table(results))
+    head = PAGE.read_text().partition("| Python")[0]
+    PAGE.write_text(head + table(results) + "\n")
+    sys.exit(any("FAILED" in result[what] for result in results for what in WHAT))
+
+
+if __name__ == "__main__":
+    main()
