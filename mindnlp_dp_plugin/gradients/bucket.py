@@ -12,7 +12,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 
-RUN = 2**16  # numbers that float32 sums well; the sums of runs are summed in float64
+RUN = 2**13  # numbers that float32 sums well, and that BLAS does not deal out to threads
 
 
 class HostBucket:
@@ -57,10 +57,9 @@ class HostBucket:
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
 
-    def squared_norm(self) -> float:
-        """The sum of squares of the averaged gradients."""
-        runs = (self._buffer[begin : begin + RUN] for begin in range(0, self._buffer.size, RUN))
-        return sum(float(np.dot(run, run)) for run in runs)
+    def squares(self) -> list[float]:
+        """Sums of squares of the averaged gradients, that together are the square of their norm."""
+        return [square for slot in self._slots for square in _squares_on_host(slot.reshape(-1))]
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
@@ -105,14 +104,27 @@ class DeviceBucket:
             begin += parameter.size
         return averaged
 
-    def squared_norm(self) -> mindspore.Tensor:
-        """The sum of squares of the averaged gradients."""
+    def squares(self) -> list:
+        """Sums of squares of the averaged gradients, that together are the square of their norm.
+
+        Floats on the CPU, the same as a ``HostBucket``'s; else scalar tensors.
+        """
         values = self._buffer.astype(self._sums_as)
-        return (values * values).sum()
+        if mindspore.get_context("device_target") != "CPU":
+            return [(values * values).sum()]
+        ends = np.cumsum([parameter.size for parameter in self._parameters])
+        slots = np.split(values.asnumpy(), ends[:-1])
+        return [square for slot in slots for square in _squares_on_host(slot)]
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
         _scale_each(gradients, factor)
+
+
+def _squares_on_host(values):
+    """By parameter and by run, so that neither buckets nor threads nor the engine change the last bit of the norm."""
+    runs = (values[begin : begin + RUN] for begin in range(0, values.size, RUN))
+    return [float(np.dot(run, run)) for run in runs]
 
 
 def _scale_each(gradients, factor):

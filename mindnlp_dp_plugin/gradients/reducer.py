@@ -6,6 +6,7 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
+import math
 import time
 from collections.abc import Callable
 
@@ -109,7 +110,9 @@ class GradientReducer:
         Returns:
             The norm before.
         """
-        norm = mindspore.tensor(sum(bucket.squared_norm() for bucket, _ in self._averaged) ** 0.5)
+        squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
+        on_host = isinstance(squares[0], float)
+        norm = mindspore.tensor(math.fsum(squares) ** 0.5) if on_host else sum(squares) ** 0.5
         factor = mindspore.ops.clamp(max_norm / (norm + 1e-6), max=1.0)
         for bucket, gradients in self._averaged:
             bucket.scale(gradients, factor)

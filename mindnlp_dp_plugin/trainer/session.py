@@ -150,7 +150,6 @@ class TrainingSession:
         """Leave trainer and model as they were found."""
         self._trainer.args.max_steps = self._user_max_steps
         self._trainer.args.gradient_accumulation_steps = self._user_accumulation
-        self._replacements.undo()
         if self._tracer:
             self._tracer.close()
             self._trainer.remove_callback(self._tracer)
@@ -163,6 +162,7 @@ class TrainingSession:
             self._trainer.callback_handler.callbacks.remove(self.meter)
             for callback in self._trackers():
                 callback.close()
+        self._replacements.undo()  # last: the trackers listen to what was replaced
 
     @property
     def global_batch(self) -> int:

@@ -41,12 +41,13 @@ def runs(request, one_process, tmp_path_factory):
     return num_ranks, one_process(num_ranks), run_scenarios(output, num_ranks, backend, num_ranks)
 
 
-def assert_equal_within_rounding(result, expected, scenario):
+def assert_equal_within_rounding(result, expected, scenario, num_roundings=1):
     assert len(result["digests"]) == len(expected["digests"]) > 0
     assert len(set(result["digests"])) == len(result["digests"]), "parameters stood still"
     of_gradients, of_losses, of_parameters = tolerances(scenario)
     largest = np.abs(expected["gradients"]).max(axis=1, keepdims=True)
-    assert np.all(np.abs(result["gradients"] - expected["gradients"]) <= of_gradients * largest)
+    allowed = num_roundings * of_gradients * largest
+    assert np.all(np.abs(result["gradients"] - expected["gradients"]) <= allowed)
     np.testing.assert_allclose(result["losses"], expected["losses"], rtol=0, atol=of_losses)
     np.testing.assert_allclose(result["parameters"], expected["parameters"], rtol=0, atol=of_parameters)
 
@@ -86,7 +87,9 @@ def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
 def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, name):
     reference = one_process(num_ranks)
     alone, expected = (np.load(reference / f"{name}.{kind}.npz") for kind in ("alone", "rank0"))
-    assert_equal_within_rounding(alone, expected, SCENARIOS[name])
+    # All rows in one batch are summed in one order, batch after batch in another: a rounded sum on either side. Those
+    # of ranks and of one process with their batches, above, are nearer to each other.
+    assert_equal_within_rounding(alone, expected, SCENARIOS[name], num_roundings=2)
 
 
 def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
