@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.record import write_results
+from benchmarks.record import results_file, write_results
 from mindnlp_dp_plugin.bench.cost import fit_ring, ring_all_reduce
 from mindnlp_dp_plugin.launch.ports import free_port
 from tests.harness import REPOSITORY, run_ranks_successfully
@@ -240,17 +240,21 @@ def main():
     TORCH = wanted.torch
     if TORCH is None and "torch_peer" in wanted.only:
         sys.exit("torch_peer needs --torch PYTHON, or leave it out by --only")
-    rows = []
+    # Measurements made again on the same day take the place of the older ones.
+    known = results_file("speed", ".json")
+    measured = json.loads(known.read_text())["measurements"] if known.exists() else {}
     folder = Path(tempfile.mkdtemp(prefix="mindnlp-dp-speed-"))
     try:
         for name in wanted.only:
             print(name, "...", flush=True)
             (folder / name).mkdir()
-            rows += MEASUREMENTS[name](folder / name)
-            print(table(rows), flush=True)
+            measured[name] = MEASUREMENTS[name](folder / name)
+            print(table(measured[name]), flush=True)
     finally:
         shutil.rmtree(folder)
-    path = write_results("speed", {"command": " ".join(sys.argv), "rows": rows}, table(rows))
+    measured = {name: measured[name] for name in MEASUREMENTS if name in measured}
+    rows = [row for of_one in measured.values() for row in of_one]
+    path = write_results("speed", {"measurements": measured}, table(rows))
     draw(rows, path.with_suffix(".png"))
 
 

@@ -44,9 +44,9 @@ def main():
         reducers["per_parameter"] = NaiveReducer(parameters, group)
     taken = {way: [] for way in WAYS}
     for number in range(WARM_UP + ROUNDS):
+        if number == WARM_UP:
+            group.num_all_reduces = group.num_bytes = 0
         for way in WAYS:
-            if number == WARM_UP:
-                group.num_all_reduces = group.num_bytes = 0
             seconds = time_step(step, model, way, reducers.get(way))
             if number >= WARM_UP:
                 taken[way].append(seconds)

@@ -68,7 +68,7 @@ def step(trace):
 
 def scaling(speed):
     """Rows per second in training BERT-base, by who averages the gradients."""
-    rows = json.loads(Path(speed).read_text())["rows"]
+    rows = json.loads(Path(speed).read_text())["measurements"]["bert_base"]
     (samples,) = [row["samples_per_second"] for row in rows if "samples_per_second" in row]
     figure, axes = plt.subplots(figsize=(7, 1.8))
     positions = range(len(samples), 0, -1)

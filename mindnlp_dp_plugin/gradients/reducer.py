@@ -74,6 +74,7 @@ class GradientReducer:
         """
         self._live = True
         self._ask_share = share
+        self._averaged = []  # the memory of buckets that were planned anew
 
     def finish(self) -> None:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
