@@ -3,7 +3,8 @@
     python gradient_steps.py OUTPUT MODEL BATCH_SIZE ROUNDS WAY...
 
 Ways: ``averaged`` over the ranks by the plugin's buckets; ``per_parameter``, as MindNLP's own loop does it, one
-blocking all-reduce after another once backward is done; ``local``, not at all; ``stock_operators``, not at all and with
+blocking all-reduce after another once backward is done; ``grad_reducer``, MindSpore's ``nn.DistributedGradReducer``,
+once backward is done; ``local``, not at all; ``stock_operators``, not at all and with
 the operators MindNLP calls. Each round makes one step in each way. Rank r leaves OUTPUT/gradient_steps.rank<r>.json.
 """
 
@@ -42,6 +43,8 @@ def main():
         reducers["averaged"] = GradientReducer(parameters, group)
     if "per_parameter" in WAYS:
         reducers["per_parameter"] = NaiveReducer(parameters, group)
+    if "grad_reducer" in WAYS:
+        reducers["grad_reducer"] = MindSporesOwn(parameters)
     taken = {way: [] for way in WAYS}
     for number in range(WARM_UP + ROUNDS):
         if number == WARM_UP:
@@ -58,6 +61,25 @@ def main():
         "peak_memory": peak_memory(),
     }
     (OUTPUT / f"gradient_steps.rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
+
+
+class MindSporesOwn:
+    """``nn.DistributedGradReducer``, which wants to know of MindSpore's own Parameters only what they are called."""
+
+    def __init__(self, parameters):
+        mindspore.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+        self._parameters = parameters
+        named = [mindspore.Parameter(mindspore.Tensor(0.0), name=f"p{number}") for number in range(len(parameters))]
+        self._reduce = mindspore.nn.DistributedGradReducer(named)
+
+    def prepare(self):
+        pass
+
+    def finish(self):
+        averaged = self._reduce(tuple(parameter.grad for parameter in self._parameters))
+        averaged[-1].asnumpy()  # wait
+        for parameter, gradient in zip(self._parameters, averaged):
+            parameter.grad = gradient
 
 
 def time_step(step, model, way, reducer):

@@ -21,6 +21,7 @@ from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
 
 POLL_S = 0.03
 LOOK_S = 0.25
+SHUTDOWN_S = 5  # for ranks to end after one of them has crashed in its shutdown
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 MAX_BACKOFF_S = 30
 DEVICE_RELEASE_S = 10  # what Ascend's driver takes to give a device back after a kill
@@ -119,6 +120,7 @@ class Watch:
         self._running = [(process, start(process)) for process in plan(job)]
         self._lost_since: dict[int, float] = {}
         self._next_look = 0.0
+        self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
 
     def until_the_end(self) -> tuple[int, str]:
         """Shows rank 0 until all ranks are done, one fails on any host, or the launcher is told to stop.
@@ -143,7 +145,7 @@ class Watch:
         deaths = [
             Death(process.name, process.rank, popen.returncode, process.log)
             for process, popen in self._running
-            if popen.poll()
+            if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
         ]
         return deaths or self._unnoticed_deaths()
 
@@ -168,12 +170,27 @@ class Watch:
             if now - since >= patience
         ]
 
+    def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
+        """Whether it is a rank that a signal ended when all had come to their end: MindSpore's cluster may crash then.
+
+        Nothing is lost but the scheduler's patience: it, and the other ranks, would wait for this one.
+        """
+        if rank is None:
+            return self._crash is not None
+        state = read_state(self._job.board, rank) if returncode < 0 else None
+        if state is None or state.phase != DONE:
+            return False
+        self._crash = self._crash or time.monotonic()
+        return True
+
     def _is_lost(self, rank: int) -> bool:
         state = read_state(self._job.board, rank)
         return state is not None and state.phase != DONE and not is_running(state.pid)
 
     def _are_over(self) -> bool:
         """Whether all have ended. The scheduler follows the ranks, five seconds later, and other hosts may need it."""
+        if self._crash and time.monotonic() - self._crash > SHUTDOWN_S:
+            return True
         return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
 
     def _show(self) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import mindspore
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mindspore import dataset as ds
 
@@ -55,7 +55,11 @@ def test_ranks_together_read_what_one_process_reads(source, num_rows, steps, bat
     for operator, number in steps:
         pipeline = OPERATORS[operator](pipeline, number)
     pipeline = pipeline.batch(batch, drop_last)
-    [alone] = all_ranks(pipeline, 1, epoch)
+    try:
+        [alone] = all_ranks(pipeline, 1, epoch)
+    except RuntimeError as error:  # MindSpore's own: a shuffle of what a filter or skip has left empty
+        assume("Unable to fetch a single row for shuffle buffer" not in str(error))
+        raise
     ranks = all_ranks(pipeline, num_replicas, epoch)
 
     assert len({len(batches) for batches in ranks}) == 1, "ranks make unequally many steps"
