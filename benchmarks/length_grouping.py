@@ -74,9 +74,8 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="folder with sst2 and imdb_sample")
     arguments = parser.parse_args()
     cases = [measure(arguments.data.absolute(), *case) for case in CASES]
-    command = f"python benchmarks/length_grouping.py --data {arguments.data}"
-    summary = f"`{command}`\n\n{summarise(cases)}"
-    path = write_results("length-grouping", {"command": command, "cases": cases}, summary)
+    summary = summarise(cases)
+    path = write_results("length-grouping", {"cases": cases}, summary)
     draw(cases, path.with_suffix(".png"))
 
 

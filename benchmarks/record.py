@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ RESULTS = Path(__file__).parent / "results"
 def write_results(name: str, data: dict[str, Any], summary: str) -> Path:
     """Write ``<name>_<hardware>_<date>.json``, and ``.md`` with the summary, which is printed, too.
 
+    Both begin with the command that made them.
+
     Returns:
         The path without its suffix.
     """
     path = results_file(name, ".json")
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(f"# {path.stem}\n\n{summary}\n", encoding="utf-8")
+    command = shlex.join(["python", *sys.argv])
+    path.write_text(json.dumps({"command": command, **data}, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(f"# {path.stem}\n\n`{command}`\n\n{summary}\n", encoding="utf-8")
     print(summary)
     return path.with_suffix("")
 
