@@ -207,7 +207,8 @@ def shuffle_operator_is_left_out():
 def shuffled_and_filtered_has_each_row_once():
     rows = pipeline(table(43)).filter(lambda ids: ids[0] > 20, "input_ids")
     output = build().predict(rows if ALONE else rows.shuffle(20))
-    return {"predictions": np.sort(output.predictions, axis=0), "labels": np.sort(output.label_ids)}
+    predictions = np.sort(output.predictions, axis=0).round(5)  # the last bits depend on what else is in the batch
+    return {"predictions": predictions, "labels": np.sort(output.label_ids)}
 
 
 @scenario

@@ -1,0 +1,39 @@
+"""Faster CPU operators for what MindNLP's models spend their time on, with the same mathematics.
+
+MindSpore has several operators for one product, and on CPU they are not equally fast (``products``); what is done to
+each number by itself or along the last axis, MindSpore does in many passes over memory, and NumPy in one, block by
+block in the cache (``in_cache``). ``benchmarks/operators.py`` times them. Values and gradients differ from those of
+MindNLP's choice by rounding alone. Whatever is not float32, or of an unusual form, goes the way it always went.
+"""
+
+import mindspore
+from mindnlp.core import ops as core_ops
+from mindnlp.core.nn import functional
+from mindnlp.core.nn.modules import normalization
+
+from mindnlp_dp_plugin.operators.in_cache import gelu, layer_norm, softmax
+from mindnlp_dp_plugin.operators.memory import keep_freed_memory
+from mindnlp_dp_plugin.operators.products import linear, matmul
+from mindnlp_dp_plugin.patching import Replacements
+
+ROUTED = [
+    (functional, linear),
+    (core_ops, matmul),
+    (functional, gelu),
+    (functional, softmax),
+    (functional, layer_norm),
+    (normalization, layer_norm),  # has it under a name of its own
+]
+
+
+def route(replacements: Replacements) -> None:
+    """Let MindNLP's models compute through the operators of this room, if they compute on the CPU.
+
+    Args:
+        replacements: What takes it back.
+    """
+    if mindspore.get_context("device_target") != "CPU":
+        return
+    keep_freed_memory()
+    for module, operator in ROUTED:
+        replacements.stand_in(module, operator)
