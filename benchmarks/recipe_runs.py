@@ -2,19 +2,21 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 
-def run_recipe(nproc, output_dir, **options):
+def run_recipe(nproc, output_dir, environ=None, **options):
     """Run the classification recipe in a new folder; its metrics, with ``wall_seconds`` of the whole command."""
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     arguments = ["recipe", "classification", "--nproc", str(nproc), "--output-dir", str(output_dir), *words]
     print("mindnlp-dp", *arguments, flush=True)
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "mindnlp_dp_plugin.cli", *arguments], check=True)
+    command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", *arguments]
+    subprocess.run(command, check=True, env={**os.environ, **(environ or {})})
     seconds = time.perf_counter() - began
     return {**json.loads((output_dir / "metrics.json").read_text(encoding="utf-8")), "wall_seconds": seconds}
 

@@ -2,8 +2,9 @@
 
     python benchmarks/sst2_finetuning.py --data ../shared/data/sst2
 
-One process has all cores and the same CPU tuning as the ranks; runs alternate. Leave the machine idle meanwhile. Writes
-benchmarks/results/sst2-minilm_<hardware>_<date>.json and .png.
+One process has all cores and the same CPU tuning as the ranks; runs alternate. With the first seed both are also run with
+MindNLP's own operators. Leave the machine idle meanwhile. Writes benchmarks/results/sst2-minilm_<hardware>_<date>.json and
+.png.
 """
 
 import argparse
@@ -20,28 +21,36 @@ GLOBAL_BATCH = 32
 SETTINGS = {"epochs": 1, "max_length": 48, "learning_rate": 5e-5}
 
 
+WAYS = {"one process": (1, {}), "2 ranks": (2, {})}
+WITH_MINDNLPS_OPERATORS = {
+    f"{way}, MindNLP's operators": (ranks, {"MINDNLP_DP_CPU_OPERATORS": "0"}) for way, (ranks, _) in WAYS.items()
+}
+
+
 def measure(data, model, seeds):
     """The runs, in the order they were made."""
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
-            for ranks in (1, 2):
+            ways = WAYS | (WITH_MINDNLPS_OPERATORS if seed == seeds[0] else {})
+            for way, (ranks, environ) in ways.items():
                 results = run_recipe(
                     ranks,
-                    Path(folder, f"{ranks}-ranks-seed-{seed}"),
+                    Path(folder, f"{len(runs)}"),
+                    environ,
                     dataset=data,
                     model=model,
                     batch_size=GLOBAL_BATCH // ranks,
                     seed=seed,
                     **SETTINGS,
                 )
-                runs.append(describe(results, ranks, seed))
+                runs.append(describe(results, way, seed))
     return runs
 
 
-def describe(results, ranks, seed):
+def describe(results, way, seed):
     return {
-        "ranks": ranks,
+        "way": way,
         "seed": seed,
         **{f"{split}_accuracy": scores["accuracy"] for split, scores in results["splits"].items()},
         "train_seconds": train_seconds(results),
@@ -54,27 +63,28 @@ def describe(results, ranks, seed):
 def summarise(runs):
     """Medians over the seeds, and two ranks' time divided by one process's."""
     medians = {
-        ranks: {
-            name: statistics.median(run[name] for run in runs if run["ranks"] == ranks)
+        way: {
+            name: statistics.median(run[name] for run in runs if run["way"] == way)
             for name in ("dev_accuracy", "test_accuracy", "train_seconds", "wall_seconds")
         }
-        for ranks in (1, 2)
+        for way in WAYS | WITH_MINDNLPS_OPERATORS
     }
-    ratio = {name: medians[2][name] / medians[1][name] for name in ("train_seconds", "wall_seconds")}
-    return {"medians": medians, "two_ranks_over_one_process": ratio}
+    seconds = {way: of_way["train_seconds"] for way, of_way in medians.items()}
+    ratios = {f"2 ranks over {way}": seconds["2 ranks"] / seconds[way] for way in seconds if way != "2 ranks"}
+    return {"medians": medians, "train_seconds": ratios}
 
 
 def draw(runs, path):
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     curves, accuracy, seconds = figure.subplots(1, 3)
-    for ranks, colour in ((1, "tab:orange"), (2, "tab:blue")):
-        mine = [run for run in runs if run["ranks"] == ranks]
-        label = "one process" if ranks == 1 else f"{ranks} ranks"
+    for way, colour in zip(WAYS | WITH_MINDNLPS_OPERATORS, ("tab:orange", "tab:blue", "bisque", "lightblue")):
+        mine = [run for run in runs if run["way"] == way]
         for number, run in enumerate(mine):
-            curves.plot(*zip(*run["loss"]), color=colour, alpha=0.7, label=None if number else label)
+            curves.plot(*zip(*run["loss"]), color=colour, alpha=0.7, label=None if number else way)
         for axes, name in ((accuracy, "dev_accuracy"), (seconds, "train_seconds")):
-            axes.plot([label] * len(mine), [run[name] for run in mine], "o", color=colour)
-            axes.margins(x=0.5)
+            axes.plot([way.replace(", ", ",\n")] * len(mine), [run[name] for run in mine], "o", color=colour)
+            axes.tick_params("x", labelsize=6)
+            axes.margins(x=0.2)
     curves.set(title="training loss, each seed", xlabel="optimizer step")
     curves.legend()
     accuracy.set(title="accuracy on dev")

@@ -21,8 +21,8 @@ def make_replicas(model, collective: Collective) -> None:
     """
     state = _state(model)
     _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
+    _give_memory_of_their_own([tensor for _, tensor in state])
     for _, tensor in state:
-        tensor.assign_value(tensor.copy())  # on rank 0, too: it might be a view, or share its memory with another
         collective.broadcast(tensor, src=0)
 
 
@@ -90,6 +90,22 @@ def _compare(state, collective, verdict):
                 f"{verdict}: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
                 "changed it on some ranks only: look for code that depends on the rank, or on unseeded randomness."
             )
+
+
+def _give_memory_of_their_own(tensors):
+    """A view cannot be assigned to, and of two tensors in one memory the last to be assigned would win."""
+    taken = set()
+    for tensor in tensors:
+        if not _is_whole(tensor) or tensor._data_ptr() in taken:
+            tensor.assign_value(tensor.copy())
+        taken.add(tensor._data_ptr())
+
+
+def _is_whole(tensor):
+    try:
+        return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+    except RuntimeError:  # MindSpore 2.7 cannot tell
+        return False
 
 
 def _state(model):
