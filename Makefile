@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-long docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
+.PHONY: demo test test-long test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -44,6 +44,10 @@ $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 
 matrix: install   ## oracle, evaluation and resume on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py
+
+test-oldest: install   ## oracle, evaluation and resume on the oldest MindSpore that is supported
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py --mindspore 2.7.0 \
+		--python $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 hosts: install   ## several hosts made of network namespaces: equality, failures, a slow link; needs root and iproute2
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py

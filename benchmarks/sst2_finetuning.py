@@ -2,9 +2,9 @@
 
     python benchmarks/sst2_finetuning.py --data ../shared/data/sst2
 
-One process has all cores and the same CPU tuning as the ranks; runs alternate. With the first seed both are also run with
-MindNLP's own operators. Leave the machine idle meanwhile. Writes benchmarks/results/sst2-minilm_<hardware>_<date>.json and
-.png.
+One process has all cores and the same CPU tuning as the ranks; runs alternate. With the first seed both are also run
+with MindNLP's own operators. Leave the machine idle meanwhile. Writes
+benchmarks/results/sst2-minilm_<hardware>_<date>.json and .png.
 """
 
 import argparse
