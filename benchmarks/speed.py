@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -52,6 +53,17 @@ def run(folder, program, *arguments, ranks, backend="auto", leaves=None):
     return [json.loads((folder / f"{leaves or program}.rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
+@contextmanager
+def on_one_core():
+    """What is started within has the first core alone."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def slowest(ranks, way):
     """The median step of the slowest rank, in seconds."""
     return max(statistics.median(rank["seconds"][way]) for rank in ranks)
@@ -67,6 +79,9 @@ def bert_base(folder):
         run(folder / f"one_{size}", "gradient_steps", "bert-base", size, rounds, "local", ranks=1)[0]
         for size, rounds in ((8, 5), (16, 3))
     ]
+
+    with on_one_core():
+        (one_core,) = run(folder / "one_core", "gradient_steps", "bert-base", 8, 3, "local", ranks=1)
 
     def medians(ranks, way):
         return [
@@ -85,6 +100,7 @@ def bert_base(folder):
     gradients = together[0]["gradient_bytes"]
     sent = together[0]["bytes_per_step"]
     samples_per_second = {
+        "one process, one core": 8 / medians([one_core], "local")[0],
         "one process, both cores": alone,
         "2 ranks, one MCCL all-reduce per parameter": 16 / stock_step,
         "2 ranks, nn.DistributedGradReducer": 16 / medians(stock, "grad_reducer")[0],
