@@ -72,7 +72,9 @@ def scaling(speed):
     (samples,) = [row["samples_per_second"] for row in rows if "samples_per_second" in row]
     figure, axes = plt.subplots(figsize=(7, 2.1))
     positions = range(len(samples), 0, -1)
-    bars = axes.barh(positions, samples.values(), color=["#bbbbbb", "#bbbbbb", "#cc6677", "#cc6677", "#117733", "#88ccee"])
+    bars = axes.barh(
+        positions, samples.values(), color=["#bbbbbb", "#bbbbbb", "#cc6677", "#cc6677", "#117733", "#88ccee"]
+    )
     axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.set_yticks(positions, samples)
     axes.set(xlabel="rows per second", xlim=(0, 1.12 * max(samples.values())))
