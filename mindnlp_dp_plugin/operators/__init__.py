@@ -1,8 +1,8 @@
 """Faster CPU operators for what MindNLP's models spend their time on, with the same mathematics.
 
-MindSpore has several operators for one product, and on CPU they are not equally fast (``products``); what is done to
-each number by itself or along the last axis, MindSpore does in many passes over memory, and NumPy in one, block by
-block in the cache (``in_cache``). ``benchmarks/operators.py`` times them. Values and gradients differ from those of
+Matrix products go through the BLAS library that NumPy brings (``products``); what is done to each number by itself or
+along the last axis, MindSpore does in many passes over memory, and NumPy in one, block by block in the cache
+(``in_cache``). ``benchmarks/operators.py`` times them. Values and gradients differ from those of
 MindNLP's choice by rounding alone. Whatever is not float32, or of an unusual form, goes the way it always went.
 """
 

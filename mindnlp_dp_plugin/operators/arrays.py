@@ -20,6 +20,11 @@ def array_of(tensor):
     return tensor.permute(*order).asnumpy().transpose(np.argsort(order))
 
 
+def rows_of(tensor):
+    """Its numbers as rows of the length of its last axis, one after the other in memory."""
+    return np.ascontiguousarray(array_of(tensor)).reshape(-1, tensor.shape[-1])
+
+
 def tensor_of(array):
     """A tensor in the memory of an array, which may be transposed."""
     order = _outermost_first(array.strides)

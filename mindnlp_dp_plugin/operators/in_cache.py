@@ -7,7 +7,7 @@ arrays, so nothing is copied.
 import numpy as np
 from mindspore.common._grad_function import _Function
 
-from mindnlp_dp_plugin.operators.arrays import are_float32, array_of, tensor_of
+from mindnlp_dp_plugin.operators.arrays import are_float32, array_of, rows_of, tensor_of
 
 BLOCK = 2**15  # numbers: a few arrays of them fit into a core's second-level cache
 SQRT_HALF = 0.5**0.5
@@ -64,7 +64,7 @@ def _gelu_and_slope(x):
 class _Softmax(_Function):
     @staticmethod
     def forward(ctx, input):
-        x = _rows(input)
+        x = rows_of(input)
         ctx.y = np.empty_like(x)
         for block in _blocks(x):
             y = np.exp(x[block] - x[block].max(-1, keepdims=True))
@@ -73,7 +73,7 @@ class _Softmax(_Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        g, dx = _rows(gradient), np.empty_like(ctx.y)
+        g, dx = rows_of(gradient), np.empty_like(ctx.y)
         for block in _blocks(g):
             along = np.einsum("ij,ij->i", g[block], ctx.y[block])
             np.multiply(g[block] - along[:, None], ctx.y[block], out=dx[block])
@@ -83,7 +83,7 @@ class _Softmax(_Function):
 class _LayerNorm(_Function):
     @staticmethod
     def forward(ctx, input, weight, bias, eps):
-        x = _rows(input)
+        x = rows_of(input)
         ctx.weight, shift = array_of(weight), array_of(bias)
         y, ctx.normal, ctx.scale = np.empty_like(x), np.empty_like(x), np.empty_like(x[:, :1])
         for block in _blocks(x):
@@ -96,7 +96,7 @@ class _LayerNorm(_Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        g, dx = _rows(gradient), np.empty_like(ctx.normal)
+        g, dx = rows_of(gradient), np.empty_like(ctx.normal)
         d_weight, d_bias = np.zeros_like(ctx.weight), np.zeros_like(ctx.weight)
         for block in _blocks(g):
             normal = ctx.normal[block]
@@ -109,15 +109,11 @@ class _LayerNorm(_Function):
 
 
 def _line(tensor):
-    return np.ascontiguousarray(array_of(tensor)).reshape(-1)
-
-
-def _rows(tensor):
-    return np.ascontiguousarray(array_of(tensor)).reshape(-1, tensor.shape[-1])
+    return array_of(tensor).reshape(-1)
 
 
 def _blocks(rows):
-    step = max(1, BLOCK // rows[:1].size)
+    step = max(1, BLOCK // max(1, rows[:1].size))  # of no rows there is no first
     return (slice(begin, begin + step) for begin in range(0, len(rows), step))
 
 

@@ -7,14 +7,14 @@ product. Gradients get the memory layout of what they belong to, so that nothing
 import numpy as np
 from mindspore.common._grad_function import _Function
 
-from mindnlp_dp_plugin.operators.arrays import are_float32, array_of, tensor_of
+from mindnlp_dp_plugin.operators.arrays import are_float32, array_of, rows_of, tensor_of
 
 
 def linear(stock, input, weight, bias=None):
     """A matrix product and a bias, where MindNLP takes ``Dense``."""
     if not are_float32(input, weight) or weight.ndim != 2 or not input.ndim:
         return stock(input, weight, bias)
-    return _Linear.apply(input, weight) if bias is None else _LinearWithBias.apply(input, weight, bias)
+    return _Linear.apply(input, weight, bias)
 
 
 def matmul(stock, input, other):
@@ -26,27 +26,22 @@ def matmul(stock, input, other):
 
 class _Linear(_Function):
     @staticmethod
-    def forward(ctx, input, weight):
-        return tensor_of(_product(ctx, input, weight))
+    def forward(ctx, input, weight, bias):
+        ctx.shape, ctx.rows, ctx.weight = input.shape, rows_of(input), array_of(weight)
+        product = ctx.rows @ ctx.weight.T
+        if bias is not None:
+            product += array_of(bias)
+        return tensor_of(product.reshape(*input.shape[:-1], len(ctx.weight)))
 
     @staticmethod
     def backward(ctx, gradient):
-        for_input, for_weight, *_ = ctx.needs_input_grad
-        g = _rows(gradient)
+        for_input, for_weight, for_bias = ctx.needs_input_grad
+        g = rows_of(gradient)
         return (
             tensor_of((g @ ctx.weight).reshape(ctx.shape)) if for_input else None,
             tensor_of(g.T @ ctx.rows) if for_weight else None,
+            tensor_of(g.sum(0)) if for_bias else None,
         )
-
-
-class _LinearWithBias(_Linear):
-    @staticmethod
-    def forward(ctx, input, weight, bias):
-        return tensor_of(_product(ctx, input, weight, array_of(bias)))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return *_Linear.backward(ctx, gradient), tensor_of(_rows(gradient).sum(0))
 
 
 class _BatchedProduct(_Function):
@@ -62,15 +57,3 @@ class _BatchedProduct(_Function):
         np.matmul(g, ctx.right.swapaxes(-1, -2), out=d_left)
         np.matmul(ctx.left.swapaxes(-1, -2), g, out=d_right)
         return tensor_of(d_left), tensor_of(d_right)
-
-
-def _product(ctx, input, weight, bias=None):
-    ctx.shape, ctx.rows, ctx.weight = input.shape, _rows(input), array_of(weight)
-    product = ctx.rows @ ctx.weight.T
-    if bias is not None:
-        product += bias
-    return product.reshape(*input.shape[:-1], len(ctx.weight))
-
-
-def _rows(tensor):
-    return array_of(tensor).reshape(-1, tensor.shape[-1])
