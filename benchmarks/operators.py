@@ -75,7 +75,7 @@ def cases():
 
 def step(function, arguments):
     """Forward and backward, from a gradient of the result that is there already."""
-    gradients = mindspore.ops.GradOperation(get_all=True, sens_param=True)(function)
+    gradients = mindspore.ops.GradOperation(get_all=True, sens_param=True)(lambda *inputs: function(*inputs))
     of_result = tensor(*function(*arguments).shape)
     return lambda: gradients(*arguments, of_result)
 
