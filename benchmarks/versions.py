@@ -3,9 +3,9 @@
     python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
 
 Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there, on 2 and 3 ranks over MPI
-and MCCL. A Python that is not on this machine is said to be missing. Takes hours for all pairs; pairs run again on the
-same day take the place of the older ones. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the
-table of ``docs/versions.md``.
+and MCCL. A Python that is not on this machine is said to be missing. All pairs take hours: what was run before is kept
+until it is run again. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the table of
+``docs/versions.md``.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.record import results_file, write_results
+from benchmarks.record import RESULTS, write_results
 from tests.harness import REPOSITORY
 
 PYTHONS = ("3.10", "3.11", "3.12")
@@ -68,10 +69,18 @@ def run_tests(python, what):
     return f"{passed[1]} passed" if finished.returncode == 0 and passed else f"FAILED: {''.join(last)}"
 
 
+def known_results():
+    """Of each pair that was run before, the latest result."""
+    of_pair = {}
+    for path in sorted(RESULTS.glob("versions_*.json"), key=lambda path: path.stem.rpartition("_")[2]):
+        of_pair |= {(row["python"], row["mindspore"]): row for row in json.loads(path.read_text())["results"]}
+    return of_pair
+
+
 def table(results):
-    lines = ["| Python | MindSpore | " + " | ".join(WHAT) + " |", "| --- " * (2 + len(WHAT)) + "|"]
-    lines += [f"| {result['python']} | {result['mindspore']} | " + " | ".join(result[what] for what in WHAT) + " |"
-              for result in results]  # fmt: skip
+    columns = ("python", "mindspore", *WHAT, "date")
+    lines = ["| Python | MindSpore | " + " | ".join(columns[2:]) + " |", "| --- " * len(columns) + "|"]
+    lines += ["| " + " | ".join(result[column] for column in columns) + " |" for result in results]
     return "\n".join(lines)
 
 
@@ -80,17 +89,13 @@ def main():
     parser.add_argument("--python", nargs="+", default=PYTHONS, choices=PYTHONS)
     parser.add_argument("--mindspore", nargs="+", default=MINDSPORES, choices=MINDSPORES)
     wanted = parser.parse_args()
-    known = results_file("versions", ".json")
-    of_pair = {}
-    if known.exists():
-        of_pair = {(row["python"], row["mindspore"]): row for row in json.loads(known.read_text())["results"]}
+    of_pair = known_results()
     for pair in track(list(product(wanted.python, wanted.mindspore)), "versions"):
-        of_pair[pair] = {"python": pair[0], "mindspore": pair[1], **check(*pair)}
+        of_pair[pair] = {"python": pair[0], "mindspore": pair[1], **check(*pair), "date": str(date.today())}
         print(of_pair[pair], flush=True)
         results = [of_pair[pair] for pair in product(PYTHONS, MINDSPORES) if pair in of_pair]
         write_results("versions", {"results": results}, table(results))
-    head = PAGE.read_text().partition("| Python")[0]
-    PAGE.write_text(head + table(results) + "\n")
+        PAGE.write_text(PAGE.read_text().partition("| Python")[0] + table(results) + "\n")
     ran = [of_pair[pair] for pair in product(wanted.python, wanted.mindspore)]
     sys.exit(not all(row[what].endswith("passed") for row in ran for what in WHAT))
 
