@@ -10,7 +10,7 @@ PROGRAM = "collectives_contract.py"
 ENGINES = [
     (1, "auto", "contract"),
     (2, "mpi", "contract"),
-    (3, "mpi", "contract"),
+    pytest.param((3, "mpi", "contract"), marks=pytest.mark.long),
     (2, "mccl", "contract"),
     pytest.param((3, "mccl", "contract"), marks=pytest.mark.long),
     (2, "mccl", "contract of primitives"),

@@ -8,7 +8,12 @@ import pytest
 from tests.harness import decorated_functions, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
-JOBS = [(2, "mpi"), (2, "mccl"), (3, "mpi"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
+JOBS = [
+    (3, "mpi"),
+    (2, "mccl"),
+    pytest.param((2, "mpi"), marks=pytest.mark.long),
+    pytest.param((3, "mccl"), marks=pytest.mark.long),
+]
 
 
 def run_scenarios(output, ranks, backend, emulated_ranks):

@@ -8,7 +8,7 @@ import pytest
 from tests.harness import run_ranks_successfully
 from tests.programs.scenarios import SCENARIOS
 
-JOBS = [(2, "mpi"), (2, "mccl"), (3, "mpi"), pytest.param((3, "mccl"), marks=pytest.mark.long)]
+JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.long) for engine in ("mpi", "mccl"))]
 
 # float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.trainer import checkpoints
 from tests.harness import run_ranks, run_ranks_successfully
 
 
-@pytest.fixture(scope="module", params=["mpi", "mccl"])
+@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.long)])
 def stopped_and_resumed(request, tmp_path_factory):
     """Every scenario without a stop and from each of its checkpoints."""
     output = tmp_path_factory.mktemp(request.param)
@@ -65,6 +65,7 @@ def test_dropout_differs_between_ranks_and_another_seed_gives_another_run(stoppe
 NUM_KILLS = 10
 
 
+@pytest.mark.long
 def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(tmp_path):
     seed = random.randrange(2**32)
     for num_kills in range(1, NUM_KILLS + 1):
