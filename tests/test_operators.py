@@ -22,7 +22,7 @@ few = settings(max_examples=25, deadline=None)
 def stock():
     dp.uninstall()
     yield {
-        **{name: getattr(functional, name) for name in ("linear", "gelu", "softmax", "layer_norm")},
+        **{name: getattr(functional, name) for name in ("linear", "gelu", "softmax", "layer_norm", "cross_entropy")},
         "matmul": core_ops.matmul,
     }
     dp.install()
@@ -40,12 +40,12 @@ def values_and_gradients(function, *tensors):
     return [results, *(gradients if isinstance(gradients, tuple) else (gradients,))]
 
 
-def assert_like_stock(operator, stock, *tensors):
+def assert_like_stock(operator, stock, *tensors, atol=2e-6):
     routed = values_and_gradients(lambda *t: operator(stock, *t), *tensors)
     for mine, theirs in zip(routed, values_and_gradients(stock, *tensors), strict=True):
         assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
         largest = max(1, np.abs(theirs.asnumpy()).max())  # what is summed is of the size of 1, even if nothing is left
-        np.testing.assert_allclose(mine.asnumpy(), theirs.asnumpy(), rtol=0, atol=2e-6 * largest)
+        np.testing.assert_allclose(mine.asnumpy(), theirs.asnumpy(), rtol=0, atol=atol * largest)
 
 
 @few
@@ -123,6 +123,33 @@ def test_along_the_last_axis(stock, rows, length):
     )  # fmt: skip
 
 
+@few
+@given(num_rows=st.integers(1, 40), num_classes=st.integers(2, 50), num_ignored=st.integers(0, 39))
+@example(num_rows=300, num_classes=257, num_ignored=3)  # more than a block holds
+def test_cross_entropy(stock, num_rows, num_classes, num_ignored):
+    chance = np.random.default_rng(num_rows)
+    logits, labels = tensor(chance, num_rows, num_classes), chance.integers(num_classes, size=num_rows)
+    counted = np.arange(num_rows) >= num_ignored % num_rows
+    target = mindspore.Tensor(np.where(counted, labels, -100))
+    assert_like_stock(
+        lambda stock, t: operators.cross_entropy(stock, t, target),
+        lambda t: stock["cross_entropy"](t, target),
+        logits,
+        atol=5e-6,  # MindSpore's logarithms are that far off
+    )
+    exact = logits.asnumpy().astype(np.float64)
+    losses = np.log(np.exp(exact).sum(-1)) - exact[np.arange(num_rows), labels]
+    mine = operators.cross_entropy(None, logits, target).asnumpy()
+    np.testing.assert_allclose(mine, losses[counted].mean(), rtol=5e-7, atol=2e-7)
+
+
+def test_cross_entropy_of_no_row_that_counts(stock):
+    logits, nothing = tensor(np.random.default_rng(0), 3, 4), mindspore.Tensor([-100] * 3)
+    for function in (stock["cross_entropy"], lambda *t: operators.cross_entropy(None, *t)):
+        loss, gradient = mindspore.value_and_grad(lambda t, f=function: f(t, nothing))(logits)
+        assert np.isnan(loss.asnumpy()) and not gradient.asnumpy().any()
+
+
 def test_softmax_of_one_number_first():
     one, several = (tensor(np.random.default_rng(0), 3, length) for length in (1, 4))
     assert not values_and_gradients(lambda t: operators.softmax(None, t), one)[1].asnumpy().any()
@@ -159,6 +186,11 @@ def test_other_dtypes_go_the_way_they_went(operator, arguments):
     assert getattr(operators, operator)(lambda *_, **options: "stock", *halves) == "stock"
 
 
+def test_half_precision_logits_go_the_way_they_went():
+    logits, classes = mindspore.ops.ones((2, 3), mindspore.float16), mindspore.ops.ones((2,), mindspore.int32)
+    assert operators.cross_entropy(lambda *_: "stock", logits, classes) == "stock"
+
+
 def test_other_forms_go_the_way_they_went():
     ones = mindspore.ops.ones
     assert operators.gelu(lambda *_: "stock", ones((2, 3)), "tanh") == "stock"
@@ -168,6 +200,15 @@ def test_other_forms_go_the_way_they_went():
     assert operators.softmax(lambda *_, **options: "stock", ones((2, 3)), 0) == "stock"
     assert operators.softmax(lambda *_, **options: "stock", ones((2, 3)), -1, dtype=mindspore.float16) == "stock"
     assert operators.layer_norm(lambda *_: "stock", ones((2, 3)), (3,)) == "stock"
+    classes = ones((2,), mindspore.int32)
+    for arguments in (
+        (ones((2, 3)), classes, ones((3,))),
+        (ones((2, 3)), classes, None, -100, "sum"),
+        (ones((2, 3)), classes, None, -100, "mean", 0.1),
+        (ones((2, 3)), ones((2, 3))),
+        (ones((2, 3, 2)), ones((2, 2), mindspore.int32)),
+    ):
+        assert operators.cross_entropy(lambda *_: "stock", *arguments) == "stock"
     assert operators.layer_norm(lambda *_: "stock", ones((2, 3)), (2, 3), ones((2, 3)), ones((2, 3))) == "stock"
 
 

@@ -11,7 +11,7 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 from mindnlp.core.nn.modules import normalization
 
-from mindnlp_dp_plugin.operators.in_cache import gelu, layer_norm, softmax
+from mindnlp_dp_plugin.operators.in_cache import cross_entropy, gelu, layer_norm, softmax
 from mindnlp_dp_plugin.operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.operators.products import linear, matmul
 from mindnlp_dp_plugin.patching import Replacements
@@ -22,6 +22,7 @@ ROUTED = [
     (functional, gelu),
     (functional, softmax),
     (functional, layer_norm),
+    (functional, cross_entropy),
     (normalization, layer_norm),  # has it under a name of its own
 ]
 

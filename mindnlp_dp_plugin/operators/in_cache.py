@@ -4,6 +4,7 @@ Each operator computes in one visit to memory all that its backward will need. C
 arrays, so nothing is copied.
 """
 
+import mindspore
 import numpy as np
 from mindspore.common._grad_function import _Function
 
@@ -36,6 +37,14 @@ def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5)
     if weight is None or bias is None or weight.ndim != 1 or not are_float32(input, weight, bias):
         return stock(input, normalized_shape, weight, bias, eps)
     return _LayerNorm.apply(input, weight, bias, eps)
+
+
+def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    """The mean over the rows that count, each with one class of its own; not a number if none counts."""
+    is_plain = weight is None and reduction == "mean" and not label_smoothing
+    if not is_plain or (input.ndim, target.ndim) != (2, 1) or target.is_floating_point() or not are_float32(input):
+        return stock(input, target, weight, ignore_index, reduction, label_smoothing)
+    return _CrossEntropy.apply(input, target, ignore_index)
 
 
 class _Gelu(_Function):
@@ -106,6 +115,35 @@ class _LayerNorm(_Function):
             along = np.einsum("ij,ij->i", inner, normal)[:, None] / g.shape[-1]
             dx[block] = (inner - inner.mean(-1, keepdims=True) - normal * along) * ctx.scale[block]
         return _tensor(dx, gradient), tensor_of(d_weight), tensor_of(d_bias), None
+
+
+class _CrossEntropy(_Function):
+    @staticmethod
+    def forward(ctx, input, target, ignore_index):
+        x, labels = rows_of(input), array_of(target)
+        ctx.counts = labels != ignore_index
+        ctx.labels = np.where(ctx.counts, labels, 0)[:, None]
+        ctx.y, losses = np.empty_like(x), np.empty_like(x[:, 0])
+        for block in _blocks(x):
+            below = x[block] - x[block].max(-1, keepdims=True)
+            y = np.exp(below)
+            total = y.sum(-1, keepdims=True)
+            np.divide(y, total, out=ctx.y[block])
+            losses[block] = (np.log(total) - np.take_along_axis(below, ctx.labels[block], -1))[:, 0]
+        with np.errstate(invalid="ignore"):
+            mean = np.float32(losses[ctx.counts].sum(dtype=np.float64) / ctx.counts.sum())
+        return mindspore.Tensor(mean)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part = np.float32(gradient.asnumpy() / max(1, ctx.counts.sum()))
+        of_row = np.where(ctx.counts, part, np.float32(0))[:, None]
+        dx = np.empty_like(ctx.y)
+        for block in _blocks(dx):
+            np.multiply(ctx.y[block], of_row[block], out=dx[block])
+        hit = np.take_along_axis(dx, ctx.labels, -1)
+        np.put_along_axis(dx, ctx.labels, hit - of_row, -1)
+        return tensor_of(dx), None, None
 
 
 def _line(tensor):
