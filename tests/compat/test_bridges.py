@@ -40,7 +40,7 @@ def test_each_patch_says_what_it_is_for_and_when_it_can_go(patch):
 def without(name, code):
     """Run code with every bridge but one."""
     return python(
-        "import os; os.environ['MINDNLP_DP_DEFERRED'] = '1'\n"
+        "import os; os.environ['MINDNLP_DP_DEFERRED'] = '1'; os.environ['GLOG_v'] = '2'  # warnings\n"
         "from mindnlp_dp_plugin import compat\n"
         f"for patch in compat.PATCHES:\n    if patch.name != {name!r}: patch.schedule()\n"
         f"import mindspore, mindnlp\n{code}"
@@ -109,6 +109,7 @@ USES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", USES)
 def test_what_each_patch_bridges_breaks_without_it(name):
     code, complaint = USES[name]
@@ -123,6 +124,7 @@ def test_with_all_patches_nothing_breaks():
     assert everything.returncode == 0, everything.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, code, warning", [
     ("quiet_dtype_to_nptype", "mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
     ("quiet_data_sync", "mindspore.Tensor(1.0).data_sync(True)", "data_sync"),

@@ -8,12 +8,7 @@ import pytest
 from tests.harness import decorated_functions, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
-JOBS = [
-    (3, "mpi"),
-    (2, "mccl"),
-    pytest.param((2, "mpi"), marks=pytest.mark.long),
-    pytest.param((3, "mccl"), marks=pytest.mark.long),
-]
+JOBS = [(2, "mccl"), *(pytest.param(job, marks=pytest.mark.long) for job in ((2, "mpi"), (3, "mpi"), (3, "mccl")))]
 
 
 def run_scenarios(output, ranks, backend, emulated_ranks):

@@ -82,7 +82,7 @@ def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
     assert_equal_within_rounding(results[0], expected, SCENARIOS[name])
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.runs_alone])
 def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, name):
     reference = one_process(num_ranks)
