@@ -2,8 +2,9 @@
 
     python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
 
-Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there. A Python that is not on this machine is said to be missing. All pairs take hours: what was run before is kept until it is run
-again. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the table of ``docs/versions.md``.
+Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there. A Python that is not on this
+machine is said to be missing. All pairs take hours: what was run before is kept until it is run again. Writes
+``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the table of ``docs/versions.md``.
 """
 
 import argparse
