@@ -45,6 +45,7 @@ MOMENTS = {
     "exit": {"mpi": 0.02, "mccl": 0.02},
 }
 EXIT_CODES = {"SIGKILL": 137, "SIGSEGV": 139, "exception": 1}
+SIGNALS = ("SIGKILL", "SIGSEGV")
 LIMIT_S = 3
 STEPS_PER_JOB = 4
 INTERRUPTIONS_PER_JOB = 4
@@ -77,7 +78,8 @@ def kill(home, number, chance):
     rank = chance.randrange(2)
     if moment == "save":
         rank = 0  # the others wait
-    way = chance.choice(list(EXIT_CODES))
+    # At the exit Python ignores an exception that comes when the script has ended.
+    way = chance.choice(SIGNALS if moment == "exit" else list(EXIT_CODES))
     output = home / engine
     output.mkdir(exist_ok=True)
     for attempt in range(5):  # a rank may be through before it is due
@@ -90,8 +92,7 @@ def kill(home, number, chance):
         fault = f"{moment}:{step}:{rank}:{way}:{delay:.5f}"
         before = traces()
         finished, seconds = run_job(output, engine, fault, newest + STEPS_PER_JOB)
-        # At the exit an exception may come when the script has ended, and nobody minds.
-        if (output / "struck_0").exists() and (finished.returncode or moment != "exit"):
+        if (output / "struck_0").exists():
             break
     problems = []
     if finished.returncode != EXIT_CODES[way]:
