@@ -10,10 +10,8 @@ import json
 import mmap
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,15 +110,6 @@ class Board:
     def read(self) -> State:
         """What is noted now."""
         return _parse(self._state)
-
-
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """A board for a job; gone, with all that is on it, when the job is over."""
-    in_memory = Path("/dev/shm")
-    parent = in_memory if os.access(in_memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-", dir=parent, ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 def state_path(folder: Path, rank: int) -> Path:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from mindnlp_dp_plugin.launch.identity import VARIABLES
+from mindnlp_dp_plugin.launch.private_folder import home, remove_abandoned
 
 ROOT = Path(__file__).parents[2]
 BARE = Path(__file__).parent / "bare"
@@ -91,6 +92,7 @@ class Runner:
         """Ends what is left of failed tests."""
         for process in self.left_behind():
             process.send_signal(signal.SIGKILL)
+        remove_abandoned(home(), min_age_s=0)
 
     def _is_ours(self, process):
         try:
