@@ -22,7 +22,7 @@ from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
 
 POLL_S = 0.03
 LOOK_S = 0.25
-SHUTDOWN_S = 5  # for ranks to end after one of them has crashed in its shutdown
+SHUTDOWN_S = 2  # for ranks to end after one of them has crashed in its shutdown; all have come to their end
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 MAX_BACKOFF_S = 30
 DEVICE_RELEASE_S = 10  # what Ascend's driver takes to give a device back after a kill
