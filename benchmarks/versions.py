@@ -61,7 +61,7 @@ def check(python, mindspore):
 
 def run_tests(python, what):
     env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-    words = [python, "-m", "pytest", "-q", f"tests/distributed/test_{what}.py"]
+    words = [python, "-m", "pytest", f"tests/distributed/test_{what}.py"]
     finished = subprocess.run(words, cwd=REPOSITORY, env=env, capture_output=True, text=True)
     last = finished.stdout.strip().splitlines()[-1:]
     passed = PASSED.search("".join(last))
