@@ -145,7 +145,7 @@ def unusable(folder):
 
 def traces():
     """What jobs may leave in shared memory and in the folder for temporary files, and that nobody uses."""
-    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-job-*")
+    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-*")
     sessions = (Path(tempfile.gettempdir()).glob(pattern) for pattern in patterns)
     found = {str(path) for paths in (Path("/dev/shm").iterdir(), *sessions) for path in paths}
     return {path for path in found if not is_used(path)}

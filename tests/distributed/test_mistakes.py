@@ -25,9 +25,10 @@ def fails(program, output, mistake, backend, env=None, ranks=2):
     return finished.stderr
 
 
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_message_names_what_differs(tmp_path, mistake):
-    words = fails("mistakes.py", tmp_path, mistake, "mpi")
+def test_the_message_names_what_differs(tmp_path, mistake, backend):
+    words = fails("mistakes.py", tmp_path, mistake, backend)
     line = next(line for line in words.splitlines() if MISTAKES[mistake] in line)
     assert "Traceback" not in words[: words.index(line)], "the line comes first"
 
