@@ -31,7 +31,7 @@ faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
 
-bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; half an hour, on an idle machine
+bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py

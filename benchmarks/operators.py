@@ -49,6 +49,10 @@ def normalise(layer_norm, input, weight, bias):
     return layer_norm(input, (768,), weight, bias)
 
 
+def to_classes(cross_entropy, logits):
+    return cross_entropy(logits, mindspore.Tensor(np.arange(len(logits))))
+
+
 def cases():
     """Name, the routed operator, MindNLP's, how it is called, its arguments, how often in a layer of BERT-base."""
 
@@ -70,6 +74,8 @@ def cases():
         ("GELU, 1024 x 3072", operators.gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
         ("LayerNorm, 1024 x 768", operators.layer_norm, functional.layer_norm, normalise,
          (tensor(8, 128, 768), tensor(768), tensor(768)), 2),
+        ("cross entropy, 1024 x 30522, of a masked language model", operators.cross_entropy, functional.cross_entropy,
+         to_classes, (tensor(1024, 30522),), 0),
     ]  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from tests.harness import REPOSITORY, run_ranks_successfully
 PROGRAMS = Path(__file__).parent / "programs"
 MEASUREMENTS = {}
 TIMEOUT_S = 1800
+MINDNLPS_OPERATORS = {"MINDNLP_DP_CPU_OPERATORS": "0"}
 
 
 def measurement(function):
@@ -45,12 +46,12 @@ def at_least(what, value, limit, detail):
     return {"what": what, "value": value, "limit": f">= {limit}", "is_met": value >= limit, "detail": detail}
 
 
-def run(folder, program, *arguments, ranks, backend="auto", leaves=None):
+def run(folder, program, *arguments, ranks, backend="auto", env=None):
     """What each rank of a job left."""
     folder.mkdir(parents=True)
-    job = dict(ranks=ranks, backend=backend, log_dir=folder / "logs", timeout=TIMEOUT_S)
+    job = dict(ranks=ranks, backend=backend, log_dir=folder / "logs", timeout=TIMEOUT_S, env=env)
     run_ranks_successfully(PROGRAMS / f"{program}.py", folder, *arguments, **job)
-    return [json.loads((folder / f"{leaves or program}.rank{rank}.json").read_text()) for rank in range(ranks)]
+    return [json.loads((folder / f"{program}.rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
 @contextmanager
@@ -69,17 +70,22 @@ def slowest(ranks, way):
     return max(statistics.median(rank["seconds"][way]) for rank in ranks)
 
 
+def best_alone(folder, env=None):
+    """Samples per second of BERT-base in one process on the whole machine, with the better of two batch sizes."""
+    per_second = []
+    for size, rounds in ((8, 5), (16, 3)):
+        (result,) = run(folder / f"one_{size}", "gradient_steps", "bert-base", size, rounds, "local", ranks=1, env=env)
+        per_second.append(size / statistics.median(seconds[0] for seconds in result["seconds"]["local"]))
+    return max(per_second)
+
+
 @measurement
 def bert_base(folder):
     """A step of BERT-base, 8 rows of 128 tokens per rank: forward, backward and averaging."""
     together = run(folder / "two", "gradient_steps", "bert-base", 8, 7, "averaged", "local", ranks=2, backend="mpi")
     blocking = ("per_parameter", "grad_reducer")
     stock = run(folder / "stock", "gradient_steps", "bert-base", 8, 3, *blocking, ranks=2, backend="mccl")
-    one = [
-        run(folder / f"one_{size}", "gradient_steps", "bert-base", size, rounds, "local", ranks=1)[0]
-        for size, rounds in ((8, 5), (16, 3))
-    ]
-
+    alone = best_alone(folder)
     with on_one_core():
         (one_core,) = run(folder / "one_core", "gradient_steps", "bert-base", 8, 3, "local", ranks=1)
 
@@ -94,10 +100,6 @@ def bert_base(folder):
     )  # fmt: skip
     # Who is done with backward first waits for its peer, too; who is last, for the data alone.
     data_alone, stock_data_alone = medians(together, "averaged", min)[1], medians(stock, "per_parameter", min)[1]
-    alone = max(
-        size / statistics.median(seconds[0] for seconds in result["seconds"]["local"])
-        for size, result in zip((8, 16), one)
-    )
     gradients = together[0]["gradient_bytes"]
     sent = together[0]["bytes_per_step"]
     samples_per_second = {
@@ -227,15 +229,40 @@ def torch_peer(folder):
 @measurement
 def evaluation(folder):
     """``Trainer.evaluate()`` of BERT with 4 layers on 1,024 rows of 64 tokens."""
-    seconds = {}
+    one, two = evaluation_seconds(folder)
+    return [at_least("evaluation: 2 ranks over one process", one / two, 1.7, f"{one:.2f} s / {two:.2f} s")]
+
+
+def evaluation_seconds(folder, env=None):
+    """Of one process, and of 2 ranks."""
+    medians = []
     for ranks in (1, 2):
-        output = folder / f"{ranks}"
+        output = folder / f"evaluation_{ranks}"
         output.mkdir()
-        job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S)
+        job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S, env=env)
         run_ranks_successfully(PROGRAMS / "evaluations.py", output, "bert-4", 1024, 3, **job)
-        seconds[ranks] = statistics.median(json.loads((output / "seconds.json").read_text()))
-    detail = f"{seconds[1]:.2f} s / {seconds[2]:.2f} s"
-    return [at_least("evaluation: 2 ranks over one process", seconds[1] / seconds[2], 1.7, detail)]
+        medians.append(statistics.median(json.loads((output / "seconds.json").read_text())))
+    return medians
+
+
+@measurement
+def with_mindnlps_operators(folder):
+    """Again what is compared with one process on both cores, but all with the operators MindNLP calls."""
+    steps = ("gradient_steps", "bert-base", 8, 3, "averaged")
+    ranks = run(folder / "two", *steps, ranks=2, backend="mpi", env=MINDNLPS_OPERATORS)
+    two = 16 / max(statistics.median(seconds[0] for seconds in rank["seconds"]["averaged"]) for rank in ranks)
+    one = best_alone(folder, MINDNLPS_OPERATORS)
+    evaluated_alone, evaluated = evaluation_seconds(folder, MINDNLPS_OPERATORS)
+    return [
+        at_least(
+            "with MindNLP's operators on both sides: samples/s of 2 ranks / best single process on both cores",
+            two / one, 1.72, f"{two:.2f} / {one:.2f} per s",
+        ),
+        at_least(
+            "with MindNLP's operators on both sides: evaluation, 2 ranks over one process",
+            evaluated_alone / evaluated, 1.7, f"{evaluated_alone:.2f} s / {evaluated:.2f} s",
+        ),
+    ]  # fmt: skip
 
 
 def table(rows):

@@ -40,7 +40,7 @@ def rank_and_size_are_those_of_the_launcher():
 
 @check
 def all_reduce_sums_in_place():
-    for length in (1, 3, 1000, 2**20 + 1):
+    for length in (0, 1, 3, 1000, 2**20 + 1, 6 * 2**20 + 1) if GROUP.on_host else (1, 3, 1000, 2**20 + 1):
         buffer = buffer_of(np.arange(length, dtype=np.float32) % 7 + GROUP.rank)
         GROUP.all_reduce(buffer).wait()
         expected = (np.arange(length) % 7) * GROUP.world_size + SUM_OF_RANKS
@@ -58,7 +58,8 @@ def all_reduce_leaves_the_same_bits_on_all_ranks():
 
 @check
 def several_all_reduces_may_be_under_way():
-    buffers = [buffer_of(np.full(50_000, number + GROUP.rank, np.float32)) for number in range(5)]
+    lengths = (50_000, 6 * 2**20 + 1, 1, 2**20, 50_000)
+    buffers = [buffer_of(np.full(length, number + GROUP.rank, np.float32)) for number, length in enumerate(lengths)]
     works = [GROUP.all_reduce(buffer) for buffer in buffers]
     for work in works:
         work.progress()
