@@ -88,10 +88,10 @@ def main():
     parser.add_argument("--python", nargs="+", default=PYTHONS, choices=PYTHONS)
     parser.add_argument("--mindspore", nargs="+", default=MINDSPORES, choices=MINDSPORES)
     wanted = parser.parse_args()
-    of_pair = known_results()
     for pair in track(list(product(wanted.python, wanted.mindspore)), "versions"):
-        of_pair[pair] = {"python": pair[0], "mindspore": pair[1], **check(*pair), "date": str(date.today())}
-        print(of_pair[pair], flush=True)
+        result = {"python": pair[0], "mindspore": pair[1], **check(*pair), "date": str(date.today())}
+        print(result, flush=True)
+        of_pair = known_results() | {pair: result}  # another process may have run others meanwhile
         results = [of_pair[pair] for pair in product(PYTHONS, MINDSPORES) if pair in of_pair]
         write_results("versions", {"results": results}, table(results))
         PAGE.write_text(PAGE.read_text().partition("| Python")[0] + table(results) + "\n")

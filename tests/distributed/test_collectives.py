@@ -8,7 +8,7 @@ PROGRAM = "collectives_contract.py"
 
 
 ENGINES = [
-    (1, "auto", "contract"),
+    pytest.param((1, "auto", "contract"), marks=pytest.mark.long),
     (2, "mpi", "contract"),
     pytest.param((3, "mpi", "contract"), marks=pytest.mark.long),
     (2, "mccl", "contract"),

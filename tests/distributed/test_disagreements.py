@@ -39,7 +39,11 @@ DISAGREEMENTS = {
 
 
 @pytest.mark.parametrize(
-    "disagreement, backend", [*((name, "mpi") for name in DISAGREEMENTS), ("early_break_on_rank_1", "mccl")]
+    "disagreement, backend",
+    [
+        *((name, "mpi") for name in DISAGREEMENTS),
+        pytest.param("early_break_on_rank_1", "mccl", marks=pytest.mark.long),
+    ],
 )
 def test_ranks_in_different_collectives_are_told_at_once(tmp_path, disagreement, backend):
     words, seconds = ends(tmp_path, disagreement, backend)

@@ -131,6 +131,7 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
 
 
 @once
+@pytest.mark.long
 @pytest.mark.parametrize("num_ranks", [3])
 def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
     assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]
