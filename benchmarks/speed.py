@@ -70,12 +70,18 @@ def slowest(ranks, way):
     return max(statistics.median(rank["seconds"][way]) for rank in ranks)
 
 
+def medians(ranks, way, choose=max):
+    """Seconds of a step, and of its exposed part. Steps begin together, so one takes what its last rank takes."""
+    steps = list(zip(*(rank["seconds"][way] for rank in ranks)))
+    return [statistics.median(choose(seconds[part] for seconds in step) for step in steps) for part in (0, 1)]
+
+
 def best_alone(folder, env=None):
     """Samples per second of BERT-base in one process on the whole machine, with the better of two batch sizes."""
     per_second = []
     for size, rounds in ((8, 5), (16, 3)):
         (result,) = run(folder / f"one_{size}", "gradient_steps", "bert-base", size, rounds, "local", ranks=1, env=env)
-        per_second.append(size / statistics.median(seconds[0] for seconds in result["seconds"]["local"]))
+        per_second.append(size / medians([result], "local")[0])
     return max(per_second)
 
 
@@ -88,12 +94,6 @@ def bert_base(folder):
     alone = best_alone(folder)
     with on_one_core():
         (one_core,) = run(folder / "one_core", "gradient_steps", "bert-base", 8, 3, "local", ranks=1)
-
-    def medians(ranks, way, choose=max):
-        return [
-            choose(statistics.median(seconds[part] for seconds in rank["seconds"][way]) for rank in ranks)
-            for part in (0, 1)
-        ]
 
     (step, exposed), (local, _), (stock_step, stock_exposed) = (
         medians(together, "averaged"), medians(together, "local"), medians(stock, "per_parameter"),
@@ -147,9 +147,7 @@ def memory(folder):
 def one_process(folder):
     """BERT-base in one process: the plugin's operators beside those MindNLP calls, by turns."""
     (result,) = run(folder / "one", "gradient_steps", "bert-base", 8, 5, "local", "stock_operators", ranks=1)
-    with_plugin, without = (
-        statistics.median(seconds[0] for seconds in result["seconds"][way]) for way in ("local", "stock_operators")
-    )
+    with_plugin, without = (medians([result], way)[0] for way in ("local", "stock_operators"))
     detail = f"{with_plugin:.2f} s / {without:.2f} s"
     return [at_most("one process: step with the plugin / without", with_plugin / without, 1.005, detail)]
 
@@ -235,14 +233,14 @@ def evaluation(folder):
 
 def evaluation_seconds(folder, env=None):
     """Of one process, and of 2 ranks."""
-    medians = []
+    of_ranks = []
     for ranks in (1, 2):
         output = folder / f"evaluation_{ranks}"
         output.mkdir()
         job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S, env=env)
         run_ranks_successfully(PROGRAMS / "evaluations.py", output, "bert-4", 1024, 3, **job)
-        medians.append(statistics.median(json.loads((output / "seconds.json").read_text())))
-    return medians
+        of_ranks.append(statistics.median(json.loads((output / "seconds.json").read_text())))
+    return of_ranks
 
 
 @measurement
@@ -250,7 +248,7 @@ def with_mindnlps_operators(folder):
     """Again what is compared with one process on both cores, but all with the operators MindNLP calls."""
     steps = ("gradient_steps", "bert-base", 8, 3, "averaged")
     ranks = run(folder / "two", *steps, ranks=2, backend="mpi", env=MINDNLPS_OPERATORS)
-    two = 16 / max(statistics.median(seconds[0] for seconds in rank["seconds"]["averaged"]) for rank in ranks)
+    two = 16 / medians(ranks, "averaged")[0]
     one = best_alone(folder, MINDNLPS_OPERATORS)
     evaluated_alone, evaluated = evaluation_seconds(folder, MINDNLPS_OPERATORS)
     return [
