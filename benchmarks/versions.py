@@ -2,10 +2,10 @@
 
     python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
 
-Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there. Each ``python3.x`` is to be
-on the path (with pyenv: ``pyenv shell 3.11 3.10 3.12``); one that is not is said to be missing. Takes two hours: what
-was run before is kept until it is run again. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and ``.md``, and the
-table of ``docs/versions.md``.
+Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there. Each ``python3.x`` is to
+be on the path (with pyenv: ``pyenv shell 3.11 3.10 3.12``); one that is not is said to be missing. Takes two hours:
+what was run before is kept until it is run again. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and
+``.md``, and the table of ``docs/versions.md``.
 """
 
 import argparse
