@@ -29,6 +29,7 @@ from tests.harness import REPOSITORY
 PYTHONS = ("3.10", "3.11", "3.12")
 MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
 WHAT = ("oracle", "evaluation", "resume")
+NO_WHEEL = ("3.12", "2.7.0")  # 2.7.2 is the first for Python 3.12
 PAGE = REPOSITORY / "docs/versions.md"
 PASSED = re.compile(r"(\d+) passed")
 OWN_PYTHON = "{}.{}".format(*sys.version_info)
@@ -51,6 +52,8 @@ def environment(python, mindspore):
 
 def check(python, mindspore):
     """For each kind of test, how it ended."""
+    if (python, mindspore) == NO_WHEEL:
+        return dict.fromkeys(WHAT, "no wheel")
     try:
         inside = environment(python, mindspore)
     except subprocess.CalledProcessError:
@@ -97,7 +100,7 @@ def main():
         write_results("versions", {"results": results}, table(results))
         PAGE.write_text(PAGE.read_text().partition("| Python")[0] + table(results) + "\n")
     ran = [of_pair[pair] for pair in product(wanted.python, wanted.mindspore)]
-    sys.exit(not all(row[what].endswith("passed") for row in ran for what in WHAT))
+    sys.exit(not all(row[what].endswith(("passed", "no wheel")) for row in ran for what in WHAT))
 
 
 if __name__ == "__main__":
