@@ -129,7 +129,8 @@ def _squares_on_host(values):
 
 def _scale_each(gradients, factor):
     for gradient in gradients:
-        gradient.assign_value(gradient * factor.astype(gradient.dtype))
+        wide = mindspore.float64 if gradient.dtype == mindspore.float64 else mindspore.float32
+        gradient.assign_value((gradient.astype(wide) * factor.astype(wide)).astype(gradient.dtype))
 
 
 def _numpy_dtype(name):

@@ -58,9 +58,8 @@ def test_clipping_by_buckets_equals_clipping_by_parameters(outcomes):
     for result in results:
         assert result["clipping"] == results[0]["clipping"]
     for case, clipped in results[0]["clipping"].items():
-        # Half-precision gradients are summed before they are rounded, and the norm is that of the sums. bfloat16 rounds
-        # by up to 2^-9 of a number: there the norm, the factor, and what it scales.
-        allowed = 1e-6 if case.startswith("Bert") else 3 * 2.0**-9
+        # Half-precision gradients are summed before they are rounded, and the norm is that of the sums.
+        allowed = 1e-6 if case.startswith("Bert") else 2.0**-8
         mine, norm, stock_norm = clipped["norms"]
         assert mine == pytest.approx(norm, rel=allowed) and mine == pytest.approx(stock_norm, rel=allowed)
         assert clipped["relative_difference"] <= allowed
