@@ -22,6 +22,7 @@ from mindnlp.core.nn import functional
 
 from benchmarks.record import write_results
 from mindnlp_dp_plugin import operators
+from mindnlp_dp_plugin.operators import arithmetic
 from mindnlp_dp_plugin.operators.memory import keep_freed_memory
 
 ROUNDS = 15
@@ -30,6 +31,9 @@ CHANCE = np.random.default_rng(0)
 
 def tensor(*shape):
     return mindspore.Tensor(CHANCE.standard_normal(shape).astype(np.float32))
+
+
+MASK = tensor(8, 1, 1, 128)
 
 
 def heads(tensor):
@@ -47,6 +51,14 @@ def context(matmul, weights, values):
 
 def normalise(layer_norm, input, weight, bias):
     return layer_norm(input, (768,), weight, bias)
+
+
+def divide(division, scores):
+    return division(scores, 8.0)
+
+
+def add_mask(addition, scores):
+    return addition(scores, MASK)
 
 
 def to_classes(cross_entropy, logits):
@@ -70,6 +82,8 @@ def cases():
         *linear,
         ("queries x keys", operators.matmul, core_ops.matmul, scores, (projected, projected), 1),
         ("weights x values", operators.matmul, core_ops.matmul, context, (attention, projected), 1),
+        ("division of 8 x 12 x 128 x 128", arithmetic.__truediv__, mindspore.Tensor.__truediv__, divide, (attention,), 1),
+        ("sum of that and a mask", arithmetic.__add__, mindspore.Tensor.__add__, add_mask, (attention,), 1),
         ("softmax, 8 x 12 x 128 x 128", operators.softmax, functional.softmax, as_it_is, (attention,), 1),
         ("GELU, 1024 x 3072", operators.gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
         ("LayerNorm, 1024 x 768", operators.layer_norm, functional.layer_norm, normalise,

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes
+from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 from scipy.special import erf
 
 from mindnlp_dp_plugin import operators
+from mindnlp_dp_plugin.operators import arithmetic
 from mindnlp_dp_plugin.patching import Replacements
 
 few = settings(max_examples=25, deadline=None)
@@ -24,8 +25,13 @@ def stock():
     yield {
         **{name: getattr(functional, name) for name in ("linear", "gelu", "softmax", "layer_norm", "cross_entropy")},
         "matmul": core_ops.matmul,
+        **{name: getattr(mindspore.Tensor, name) for name in ("__truediv__", "__add__")},
     }
     dp.install()
+
+
+def never(*_):
+    raise AssertionError("went to MindNLP's own")
 
 
 def tensor(chance, *shape, dtype=np.float32):
@@ -91,6 +97,33 @@ def test_products_of_what_attention_transposes(stock):
             lambda *t, way=way: way(stock["matmul"], *t),
             *arguments,
         )
+
+
+@pytest.mark.parametrize("number", [8, 8.0, 3.0, 0.7, 0])
+def test_division_by_a_number(stock, number):
+    numerator = tensor(np.random.default_rng(0), 2, 3, 5)
+    quotient = arithmetic.__truediv__(never, numerator, number)
+    np.testing.assert_array_equal(quotient.asnumpy(), (numerator / number).asnumpy())
+    if number:
+        assert_like_stock(
+            lambda _, t: arithmetic.__truediv__(never, t, number), lambda t: stock["__truediv__"](t, number), numerator
+        )
+
+
+@few
+@given(shapes=mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=4))
+def test_sums_of_shapes_that_differ(stock, shapes):
+    chance = np.random.default_rng(0)
+    summands = [tensor(chance, *shape) for shape in shapes.input_shapes]
+    total = arithmetic.__add__(stock["__add__"], *summands)
+    np.testing.assert_array_equal(total.asnumpy(), np.add(*(summand.asnumpy() for summand in summands)))
+    assert_like_stock(arithmetic.__add__, stock["__add__"], *summands)
+
+
+def test_sums_of_shapes_that_do_not_fit(stock):
+    summands = [tensor(np.random.default_rng(0), *shape) for shape in ((2, 3), (2, 4))]
+    with pytest.raises(ValueError, match="broadcast"):
+        arithmetic.__add__(stock["__add__"], *summands).asnumpy()
 
 
 def test_frozen_weights_get_no_gradient(stock):
@@ -184,6 +217,17 @@ def test_gelu_is_the_exact_one(stock):
 def test_other_dtypes_go_the_way_they_went(operator, arguments):
     halves = [mindspore.ops.ones(shape, mindspore.float16) for shape in arguments]
     assert getattr(operators, operator)(lambda *_, **options: "stock", *halves) == "stock"
+
+
+def test_other_quotients_go_the_way_they_went():
+    ones = mindspore.ops.ones
+    for numerator, divisor in (
+        (ones((2, 3)), ones((2, 3))),
+        (ones((2, 3), mindspore.float16), 2.0),
+        (ones((2, 3), mindspore.int32), 2),
+        (mindspore.Tensor(1.0), 2.0),
+    ):
+        assert arithmetic.__truediv__(lambda *_: "stock", numerator, divisor) == "stock"
 
 
 def test_half_precision_logits_go_the_way_they_went():

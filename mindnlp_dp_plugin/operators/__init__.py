@@ -2,8 +2,9 @@
 
 Matrix products go through the BLAS library that NumPy brings (``products``); what is done to each number by itself or
 along the last axis, MindSpore does in many passes over memory, and NumPy in one, block by block in the cache
-(``in_cache``). ``benchmarks/operators.py`` times them. Values and gradients differ from those of
-MindNLP's choice by rounding alone. Whatever is not float32, or of an unusual form, goes the way it always went.
+(``in_cache``). Two plain operations it computes far slower than others of their size (``arithmetic``).
+``benchmarks/operators.py`` times them. Values and gradients differ from those of MindNLP's choice by rounding alone.
+Whatever is not float32, or of an unusual form, goes the way it always went.
 """
 
 import mindspore
@@ -11,6 +12,7 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 from mindnlp.core.nn.modules import normalization
 
+from mindnlp_dp_plugin.operators.arithmetic import __add__, __truediv__
 from mindnlp_dp_plugin.operators.in_cache import cross_entropy, gelu, layer_norm, softmax
 from mindnlp_dp_plugin.operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.operators.products import linear, matmul
@@ -24,6 +26,8 @@ ROUTED = [
     (functional, layer_norm),
     (functional, cross_entropy),
     (normalization, layer_norm),  # has it under a name of its own
+    (mindspore.Tensor, __truediv__),
+    (mindspore.Tensor, __add__),
 ]
 
 

@@ -47,8 +47,11 @@ class _Linear(_Function):
 class _BatchedProduct(_Function):
     @staticmethod
     def forward(ctx, left, right):
-        ctx.left, ctx.right = array_of(left), array_of(right)
-        return tensor_of(ctx.left @ ctx.right)
+        ctx.left, ctx.right = left, right = array_of(left), array_of(right)
+        # Attention's values have rows in one piece, and its heads, if they are laid out alike, need no transposing.
+        order = "K" if right.strides[-1] == right.itemsize else "C"
+        product = np.empty_like(right, order=order, shape=(*left.shape[:-1], right.shape[-1]))
+        return tensor_of(np.matmul(left, right, out=product))
 
     @staticmethod
     def backward(ctx, gradient):
