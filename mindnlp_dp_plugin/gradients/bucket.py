@@ -1,10 +1,11 @@
 """One bucket: the gradients of a few parameters, averaged over the ranks by a single all-reduce.
 
 A bucket is told of each gradient as backward makes it (``put``), started once (``start``), and read when the
-all-reduce is done (``gradients``). The mean is made by scaling with this rank's share, as a rule 1/world_size, on the
-way in: it costs no pass of its own, and half-precision sums cannot overflow. Half-precision gradients travel and are
-summed as float32, unless a ``comm_dtype`` of two bytes is asked for: then what would be float32 is rounded to it before
-it travels, as by the compression hooks of torch's DistributedDataParallel.
+all-reduce is done (``gradients``); it lets go of its memory before the next forward (``release``). The mean is made by
+scaling with this rank's share, as a rule 1/world_size, on the way in: it costs no pass of its own, and half-precision
+sums cannot overflow. Half-precision gradients travel and are summed as float32, unless a ``comm_dtype`` of two bytes is
+asked for: then what would be float32 is rounded to it before it travels, as by the compression hooks of torch's
+DistributedDataParallel.
 """
 
 import mindspore
@@ -16,28 +17,46 @@ RUN = 2**13  # numbers that float32 sums well, and that BLAS does not deal out t
 
 
 class HostBucket:
-    """A flat numpy buffer that lives as long as the reducer; on CPU, tensors share its memory in both directions."""
+    """A flat numpy buffer, taken when the first gradient comes; on CPU, tensors share its memory in both directions."""
 
     def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
         self._parameters = parameters
         self._dtype = parameters[0].dtype
         self._sums_as = np.float64 if self._dtype == mindspore.float64 else np.float32
-        self._buffer = np.empty(sum(parameter.size for parameter in parameters), self._sums_as)
         is_rounded = comm_dtype != "float32" and self._sums_as is np.float32
-        self._message = np.empty(self._buffer.size, _numpy_dtype(comm_dtype)) if is_rounded else self._buffer
-        ends = np.cumsum([parameter.size for parameter in parameters])
+        self._travels_as = _numpy_dtype(comm_dtype) if is_rounded else self._sums_as
+        self.release()
+
+    def release(self) -> None:
+        """Leave the buffer to the gradients that were handed out; the next ones get another."""
+        self._buffer = self._message = self._slots = None
+
+    def _take_buffer(self):
+        ends = np.cumsum([parameter.size for parameter in self._parameters])
+        self._buffer = np.empty(ends[-1], self._sums_as)
+        is_exact = self._travels_as is self._sums_as
+        self._message = self._buffer if is_exact else np.empty(ends[-1], self._travels_as)
         self._slots = [
             self._buffer[end - parameter.size : end].reshape(parameter.shape)
-            for end, parameter in zip(ends, parameters)
+            for end, parameter in zip(ends, self._parameters)
         ]
 
-    def put(self, index: int, gradient, accumulated, share: float) -> None:
-        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
+    def put(self, index: int, gradient, accumulated, share: float):
+        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it.
+
+        Returns:
+            The place of the gradient in the bucket as a tensor, for backward to keep in the gradient's stead; None if
+            it has another dtype.
+        """
+        if self._buffer is None:
+            self._take_buffer()
         values = gradient.asnumpy()
         if accumulated is not None:
             values = values + accumulated.asnumpy()  # in the gradient's own dtype, as one process accumulates
         np.multiply(values, self._sums_as(share), out=self._slots[index], dtype=self._sums_as)
+        place = mindspore.Tensor.from_numpy(self._slots[index])
+        return place if place.dtype == gradient.dtype else None
 
     def start(self):
         """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
@@ -49,7 +68,7 @@ class HostBucket:
     def gradients(self) -> list:
         """Wait, then the averaged gradients as tensors in the parameters' shapes and dtype.
 
-        They share the bucket's memory and are good until the next ``put``.
+        They share the bucket's memory.
         """
         self._work.wait()
         if self._message is not self._buffer:
@@ -79,6 +98,10 @@ class DeviceBucket:
         self._sums_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
         self._travels_as = getattr(mindspore, comm_dtype) if self._sums_as == mindspore.float32 else self._sums_as
         self._parts = [None] * len(parameters)
+
+    def release(self) -> None:
+        """Let go of what was packed: the gradients that were handed out are copies."""
+        self._buffer = None
 
     def put(self, index: int, gradient, accumulated, share: float) -> None:
         """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""

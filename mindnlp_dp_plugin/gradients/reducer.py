@@ -75,6 +75,8 @@ class GradientReducer:
         self._live = True
         self._ask_share = share
         self._averaged = []  # the memory of buckets that were planned anew
+        for bucket in self._buckets:
+            bucket.release()
 
     def finish(self) -> None:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
@@ -129,11 +131,12 @@ class GradientReducer:
         if not self._live:
             return
         parameter = self._parameters[index]
-        self._fill(index, gradient, parameter.grad)
+        in_bucket = self._fill(index, gradient, parameter.grad)
         parameter.grad = None  # it is in the bucket now, so the gradient attached after backward adds to nothing
         self._start_full_buckets()
         if self._running is not None:
             self._running.progress()
+        return in_bucket
 
     def _left_by_backward(self, index):
         """The gradient of a parameter whose hook was silent: what is attached to it, or zeros if it was unused."""
@@ -144,10 +147,11 @@ class GradientReducer:
         bucket_index, slot = self._place[index]
         if not self._seen:
             self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
-        self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
+        in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
         self._filled[index] = True
         self._missing[bucket_index] -= 1
         self._seen.append(index)
+        return in_bucket
 
     def _start_full_buckets(self):
         while self._next < len(self._buckets) and self._missing[self._next] == 0:

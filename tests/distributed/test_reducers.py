@@ -66,6 +66,13 @@ def test_clipping_by_buckets_equals_clipping_by_parameters(outcomes):
         assert clipped["has_just_averaged"] == [True, False, False]
 
 
+def test_backward_leaves_gradients_in_buckets(outcomes):
+    """On the host; then there is no second copy of them. On a device, buckets are packed from them."""
+    (_, backend), results = outcomes
+    for result in results:
+        assert result["memory"] == {"are_in_buckets": backend == "mpi", "are_kept": True}
+
+
 @pytest.mark.parametrize("accumulate", [1, 4])
 def test_means_near_the_largest_float16_do_not_overflow(outcomes, accumulate):
     (ranks, _), results = outcomes

@@ -137,6 +137,33 @@ def run_clipping(model_type, max_norm):
     }
 
 
+def run_memory():
+    """Where backward leaves gradients, and whether those of one step are still what they were after the next."""
+    model = Bert()
+    make_replicas(model, GROUP)
+    parameters = list(model.parameters())
+    reducer = GradientReducer(parameters, GROUP)
+    step = value_and_grad(lambda chance: model(chance), tuple(parameters))
+    chance = np.random.default_rng(GROUP.rank)
+
+    def addresses():
+        return [parameter.grad.asnumpy().ctypes.data for parameter in parameters]
+
+    reducer.prepare()
+    step(chance)
+    before = addresses()
+    reducer.finish()
+    are_in_buckets = before == addresses()
+    of_first_step = [parameter.grad for parameter in parameters]
+    values = flat(of_first_step)
+    model.zero_grad()
+    reducer.prepare()
+    step(chance)
+    reducer.finish()
+    reducer.close()
+    return {"are_in_buckets": are_in_buckets, "are_kept": np.array_equal(values, flat(of_first_step))}
+
+
 def flat(gradients):
     return np.concatenate([gradient.astype(mindspore.float32).asnumpy().ravel() for gradient in gradients], dtype=float)
 
@@ -175,6 +202,7 @@ def run_cases():
     """For each case, how far the two are apart in each step, and what was sent."""
     outcome = {name: run(*case) for name, case in CASES.items()}
     outcome["near_overflow"] = {accumulate: run_near_overflow(accumulate) for accumulate in (1, 4)}
+    outcome["memory"] = run_memory()
     outcome["clipping"] = {
         f"{model_type.__name__} {max_norm}": run_clipping(model_type, max_norm)
         for model_type in (Bert, MixedDtypes)
