@@ -20,6 +20,10 @@ def processes(job: Job) -> list[Process]:
     placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     # One host: shared memory, which is not left behind, and no port of a rank is open to the network.
     transport = ["--mca", "btl", "self,sm", "--mca", "btl_sm_backing_directory", str(job.board)]
+    # Open MPI sums in place along a tree, where one of 2 ranks does all the work. Its ring shares the work, but with
+    # more ranks it makes the last bit of a sum depend on the place in the message.
+    if job.nproc == 2:
+        transport += ["--mca", "coll_libnbc_iallreduce_algorithm", "ring"]
     session = ["--prtemca", "prte_tmpdir_base", str(job.board)]
     launcher = [find_mpirun(), *as_root, *placement, *transport, *session]
     argv = [*launcher, "-n", str(job.nproc), *worker_argv(job.command)]
