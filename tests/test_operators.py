@@ -99,6 +99,7 @@ def test_products_of_what_attention_transposes(stock):
         )
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", [8, 8.0, 3.0, 0.7, 0])
 def test_division_by_a_number(stock, number):
     numerator = tensor(np.random.default_rng(0), 2, 3, 5)

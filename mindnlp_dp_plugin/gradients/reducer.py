@@ -74,7 +74,7 @@ class GradientReducer:
         """
         self._live = True
         self._ask_share = share
-        self._averaged = []  # the memory of buckets that were planned anew
+        self._averaged = []  # they hold the memory of buckets that were planned anew
         for bucket in self._buckets:
             bucket.release()
 

@@ -24,7 +24,9 @@ def __add__(stock, self, other):
 def _repeated_to(shape, tensor):
     """The tensor itself if it has that shape, no axis, or cannot be repeated to that shape."""
     mine = (1,) * (len(shape) - tensor.ndim) + tensor.shape
-    can_be_repeated = len(mine) == len(shape) and all(a in (1, b) and b for a, b in zip(mine, shape))
+    can_be_repeated = len(mine) == len(shape) and all(
+        wanted and length in (1, wanted) for length, wanted in zip(mine, shape)
+    )
     if mine == shape or not tensor.ndim or not can_be_repeated:
         return tensor
     times = [wanted if length == 1 else 1 for length, wanted in zip(mine, shape)]
@@ -35,8 +37,13 @@ class _Quotient(_Function):
     @staticmethod
     def forward(ctx, input, number):
         ctx.number = np.float32(number)
-        return tensor_of(array_of(input) / ctx.number)
+        return _divided(input, ctx.number)
 
     @staticmethod
     def backward(ctx, gradient):
-        return tensor_of(array_of(gradient) / ctx.number), None
+        return _divided(gradient, ctx.number), None
+
+
+def _divided(tensor, number):
+    with np.errstate(all="ignore"):  # MindSpore says nothing of infinities, either
+        return tensor_of(array_of(tensor) / number)
