@@ -29,7 +29,7 @@ from safetensors.numpy import load_file
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.record import write_results
-from mindnlp_dp_plugin.trainer import checkpoints
+from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import PROGRAMS, REPOSITORY, run_ranks
 
 ENGINES = ("mpi", "mccl")
@@ -136,7 +136,7 @@ def unusable(folder):
     problems = [f"left {path.name}" for path in folder.glob("incomplete-*")]
     for checkpoint in folder.glob("checkpoint-*"):
         try:
-            checkpoints.read_record(checkpoint)
+            store.read_record(checkpoint)
             load_file(checkpoint / "model.safetensors")
         except Exception as error:
             problems.append(f"{checkpoint.name} cannot be loaded: {error}")

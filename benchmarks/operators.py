@@ -1,4 +1,4 @@
-"""The CPU operators of ``mindnlp_dp_plugin.operators`` beside those MindNLP calls, forward and backward, on one core.
+"""The plugin's CPU operators beside those MindNLP calls, forward and backward, on one core.
 
     taskset --cpu-list 0 python benchmarks/operators.py
 
@@ -21,9 +21,9 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 
 from benchmarks.record import write_results
-from mindnlp_dp_plugin import operators
-from mindnlp_dp_plugin.operators import arithmetic
-from mindnlp_dp_plugin.operators.memory import keep_freed_memory
+from mindnlp_dp_plugin import cpu_operators
+from mindnlp_dp_plugin.cpu_operators import arithmetic
+from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 
 ROUNDS = 15
 CHANCE = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def cases():
         return operator(*arguments)
 
     linear = [
-        (f"linear {num_in} -> {num_out}", operators.linear, functional.linear, as_it_is,
+        (f"linear {num_in} -> {num_out}", cpu_operators.linear, functional.linear, as_it_is,
          (tensor(8, 128, num_in), tensor(num_out, num_in), tensor(num_out)), count)
         for num_in, num_out, count in ((768, 768, 4), (768, 3072, 1), (3072, 768, 1))
     ]  # fmt: skip
@@ -80,16 +80,17 @@ def cases():
     attention = tensor(8, 12, 128, 128)
     return [
         *linear,
-        ("queries x keys", operators.matmul, core_ops.matmul, scores, (projected, projected), 1),
-        ("weights x values", operators.matmul, core_ops.matmul, context, (attention, projected), 1),
+        ("queries x keys", cpu_operators.matmul, core_ops.matmul, scores, (projected, projected), 1),
+        ("weights x values", cpu_operators.matmul, core_ops.matmul, context, (attention, projected), 1),
         ("a number divides scores, 8 x 12 x 128 x 128", arithmetic.__truediv__, mindspore.Tensor.__truediv__, divide,
          (attention,), 1),
         ("scores and a mask", arithmetic.__add__, mindspore.Tensor.__add__, add_mask, (attention,), 1),
-        ("softmax, 8 x 12 x 128 x 128", operators.softmax, functional.softmax, as_it_is, (attention,), 1),
-        ("GELU, 1024 x 3072", operators.gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
-        ("LayerNorm, 1024 x 768", operators.layer_norm, functional.layer_norm, normalise,
+        ("softmax, 8 x 12 x 128 x 128", cpu_operators.softmax, functional.softmax, as_it_is, (attention,), 1),
+        ("GELU, 1024 x 3072", cpu_operators.gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
+        ("LayerNorm, 1024 x 768", cpu_operators.layer_norm, functional.layer_norm, normalise,
          (tensor(8, 128, 768), tensor(768), tensor(768)), 2),
-        ("cross entropy, 1024 x 30522, of a masked language model", operators.cross_entropy, functional.cross_entropy,
+        ("cross entropy, 1024 x 30522, of a masked language model",
+         cpu_operators.cross_entropy, functional.cross_entropy,
          to_classes, (tensor(1024, 30522),), 0),
     ]  # fmt: skip
 

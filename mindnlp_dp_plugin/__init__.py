@@ -7,11 +7,9 @@ N times the batch would. Started alone, the plugin changes nothing but what lets
 
 from importlib import import_module
 
-from mindnlp_dp_plugin.arming import install, is_armed_by_import, uninstall
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.logging import get_logger
-from mindnlp_dp_plugin.ranks import (
+from mindnlp_dp_plugin.distributed.logging import get_logger
+from mindnlp_dp_plugin.distributed.ranks import (
     all_gather_object,
     barrier,
     broadcast_object,
@@ -22,6 +20,8 @@ from mindnlp_dp_plugin.ranks import (
     main_process_first,
     print_rank_0,
 )
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.runtime.install import install, is_armed_by_import, uninstall
 from mindnlp_dp_plugin.version import __version__
 
 __all__ = [
@@ -55,9 +55,9 @@ _HOMES = {
     "DistributedLengthGroupedSampler": "data",
     "DistributedSampler": "data",
     "DynamicPadding": "data",
-    "TensorBoardCallback": "trainer.tensorboard",
-    "check_replicas": "replicas",
-    "gather_for_metrics": "gathering",
+    "TensorBoardCallback": "trainer.observe.tensorboard",
+    "check_replicas": "ddp.replicas",
+    "gather_for_metrics": "distributed.gather",
     "shard": "data",
 }
 

@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.config import (
     DataParallelConfig,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.identity import LOCAL_WORLD_SIZE, VARIABLES, Identity, detect
+from mindnlp_dp_plugin.job.rank_info import LOCAL_WORLD_SIZE, VARIABLES, Identity, detect
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]

@@ -20,9 +20,10 @@ from mindnlp.core.autograd import value_and_grad
 import mindnlp_dp_plugin as dp
 from benchmarks.programs import models
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer
-from mindnlp_dp_plugin.replicas import make_replicas
-from mindnlp_dp_plugin.trainer.measuring import peak_memory
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.trainer.observe.throughput import peak_memory
+from tests.oracles.naive_reducer import NaiveReducer
 from tests.programs.reducers import CountingGroup
 
 OUTPUT, MODEL, BATCH_SIZE, ROUNDS, WAYS = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5:]

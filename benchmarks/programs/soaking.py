@@ -15,10 +15,10 @@ from pathlib import Path
 if "bridged" in sys.argv:
     os.environ["MINDNLP_DP_DEFERRED"] = "1"  # the package is imported, but not armed
     from mindnlp_dp_plugin import compat
-    from mindnlp_dp_plugin.launch import cpu
+    from mindnlp_dp_plugin.runtime import cpu_affinity
 
     compat.bridge()
-    cpu.tune_mindspore()
+    cpu_affinity.tune_mindspore()
 
 import psutil
 from mindnlp.engine import TrainerCallback

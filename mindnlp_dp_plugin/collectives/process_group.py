@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
+from mindnlp_dp_plugin.collectives.backend_timeouts import be_patient
 from mindnlp_dp_plugin.collectives.base import Collective
-from mindnlp_dp_plugin.collectives.patience import be_patient
 from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.collectives.watchdog import Watchdog, Watched
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.board import BOARD, JOINING, Board, answer_for_stacks, state_path
-from mindnlp_dp_plugin.launch.identity import Identity
+from mindnlp_dp_plugin.job.rank_info import Identity
+from mindnlp_dp_plugin.job.rank_status import BOARD, JOINING, Board, answer_for_stacks, state_path
 
 DEVICE_OF_BACKEND = {"hccl": "Ascend", "mccl": "CPU"}
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.board import (
+from mindnlp_dp_plugin.job.rank_info import Identity
+from mindnlp_dp_plugin.job.rank_status import (
     ALL_GATHER_OBJECT,
     ALL_REDUCE,
     BARRIER,
@@ -30,12 +31,11 @@ from mindnlp_dp_plugin.launch.board import (
     read_state,
 )
 from mindnlp_dp_plugin.launch.failures import write_record
-from mindnlp_dp_plugin.launch.identity import Identity
 from mindnlp_dp_plugin.launch.logs import LOG_DIR
 
 POLL_S = 0.25
 PATIENCE_WITH_THE_CLAIMANT_S = 5
-NOT_SHOWN = ('"<frozen importlib', '"<frozen runpy>"', "mindnlp_dp_plugin/launch/worker.py")
+NOT_SHOWN = ('"<frozen importlib', '"<frozen runpy>"', "mindnlp_dp_plugin/runtime/worker.py")
 WAY_OUT = (
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
     "for trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor import ascend, engines, leftovers, machine, network, packages, script, settings
 from mindnlp_dp_plugin.doctor.finding import Finding, Level, warning
-from mindnlp_dp_plugin.launch.hardware import has_ascend
+from mindnlp_dp_plugin.job.hardware import has_ascend
 
 __all__ = ["Finding", "Level", "examine"]
 

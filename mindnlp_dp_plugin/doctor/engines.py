@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
+from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.hardware import has_ascend
 
 LIMIT_S = 60
 GRACE_S = 10

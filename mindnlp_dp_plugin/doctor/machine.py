@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.launch.hardware import allowed_cores
+from mindnlp_dp_plugin.job.hardware import allowed_cores
 
 MB = 2**20
 GB = 2**30

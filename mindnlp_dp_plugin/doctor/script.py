@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.launch.hardware import has_ascend
+from mindnlp_dp_plugin.job.hardware import has_ascend
 
 # MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
 FOREIGN_MODES = {"semi_auto_parallel", "auto_parallel", "hybrid_parallel"}

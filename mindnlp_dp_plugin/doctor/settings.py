@@ -3,12 +3,12 @@
 import os
 from dataclasses import fields
 
-from mindnlp_dp_plugin.arming import STOCK_SWITCH
 from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.identity import VARIABLES, detect
+from mindnlp_dp_plugin.job.rank_info import VARIABLES, detect
 from mindnlp_dp_plugin.launch.job import COMMAND_LINE
+from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
 
 def plugin_settings() -> Finding:

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.hardware import has_ascend
+from mindnlp_dp_plugin.job.hardware import has_ascend
 
 
 def choose(backend: str, num_nodes: int) -> str:

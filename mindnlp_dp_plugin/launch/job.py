@@ -89,7 +89,7 @@ class Process:
 
 def worker_argv(command: list[str]) -> list[str]:
     """The command of a rank: the runner around the user's script."""
-    return [sys.executable, "-m", "mindnlp_dp_plugin.launch.worker", *command]
+    return [sys.executable, "-m", "mindnlp_dp_plugin.runtime.worker", *command]
 
 
 def require_script(command: list[str]) -> None:

@@ -7,18 +7,18 @@ import sys
 import time
 from dataclasses import replace
 
-from mindnlp_dp_plugin.arming import DEFERRED
+from mindnlp_dp_plugin.checkpoint.store import clear_leftovers
+from mindnlp_dp_plugin.job.rank_status import BOARD, DONE, noted_saves, read_state
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
-from mindnlp_dp_plugin.launch.board import BOARD, DONE, noted_saves, read_state
 from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, headline, read_records, report
-from mindnlp_dp_plugin.launch.hosts import DIED, RAISED, STOPPED, Failure, Hosts
 from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
-from mindnlp_dp_plugin.launch.meeting import meet
-from mindnlp_dp_plugin.launch.private_folder import private_folder
 from mindnlp_dp_plugin.launch.processes import Family, is_running, start
+from mindnlp_dp_plugin.launch.rendezvous.participants import DIED, RAISED, STOPPED, Failure, Hosts
+from mindnlp_dp_plugin.launch.rendezvous.server import meet
+from mindnlp_dp_plugin.launch.scratch_dir import private_folder
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.trainer.checkpoints import clear_leftovers
+from mindnlp_dp_plugin.runtime.install import DEFERRED
 
 POLL_S = 0.03
 LOOK_S = 0.25

@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from mindnlp_dp_plugin.launch.identity import VARIABLES
+from mindnlp_dp_plugin.job.rank_info import VARIABLES
 from mindnlp_dp_plugin.launch.job import Process
 
 PR_SET_PDEATHSIG = 1

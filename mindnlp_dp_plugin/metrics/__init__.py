@@ -4,7 +4,7 @@ from pathlib import Path
 
 import evaluate
 
-from mindnlp_dp_plugin.ranks import get_rank, main_process_first
+from mindnlp_dp_plugin.distributed.ranks import get_rank, main_process_first
 
 METRICS = sorted(folder.name for folder in Path(__file__).parent.iterdir() if (folder / f"{folder.name}.py").exists())
 

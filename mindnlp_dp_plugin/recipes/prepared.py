@@ -8,7 +8,7 @@ from mindnlp.transformers import AutoTokenizer
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.data import DynamicPadding
-from mindnlp_dp_plugin.ranks import barrier, is_main_process
+from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.small_models import SAVERS

@@ -9,9 +9,9 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from mindnlp_dp_plugin.distributed.ranks import barrier, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch.job import COMMAND_LINE
-from mindnlp_dp_plugin.ranks import barrier, get_world_size, is_main_process
 
 PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
 

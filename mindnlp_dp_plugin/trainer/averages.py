@@ -7,9 +7,9 @@ from mindnlp.engine.utils import find_batch_size
 from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp import WeightedMean
+from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.gathering import PADDING, to_numpy
-from mindnlp_dp_plugin.gradients import WeightedMean
 
 
 def count_micro_step(model, inputs) -> int:

@@ -8,8 +8,8 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, deal_for_evaluation
+from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.gathering import concatenate, to_numpy
 from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
-from mindnlp_dp_plugin.logging import get_logger
+from mindnlp_dp_plugin.distributed.logging import get_logger
 from mindnlp_dp_plugin.patching import Replacements
 
 logger = get_logger(__name__)

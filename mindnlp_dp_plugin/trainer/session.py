@@ -8,18 +8,18 @@ import mindspore
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.gradients import GradientReducer
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.replicas import SharedBuffers, check_parameters, make_replicas
-from mindnlp_dp_plugin.trainer import random_streams, restarts
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
+from mindnlp_dp_plugin.trainer.fast_path import make_lean
 from mindnlp_dp_plugin.trainer.grouping import shard_by_length
-from mindnlp_dp_plugin.trainer.lean_loop import make_lean
-from mindnlp_dp_plugin.trainer.measuring import Meter
-from mindnlp_dp_plugin.trainer.resuming import Bookkeeper, Position, Resumption, settings_of
-from mindnlp_dp_plugin.trainer.tensorboard import TensorBoardCallback
-from mindnlp_dp_plugin.trainer.tracing import StepTracer
+from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
+from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
+from mindnlp_dp_plugin.trainer.observe.throughput import Meter
+from mindnlp_dp_plugin.trainer.resume import agreement, rng
+from mindnlp_dp_plugin.trainer.resume.position import Bookkeeper, Position, Resumption, settings_of
 
 
 class TrainingSession:
@@ -118,10 +118,10 @@ class TrainingSession:
         To be called on all ranks.
         """
         if self._host_random is not None:
-            random_streams.restore_host_state(self._host_random)
+            rng.restore_host_state(self._host_random)
             self._host_random = None
         made = self._before.micro_steps + self._micro_steps
-        random_streams.seed_operators(self._trainer.args.seed, self._collective.rank, made)
+        rng.seed_operators(self._trainer.args.seed, self._collective.rank, made)
         if self.average:
             self.average.take_in(inputs)
         if self._optimizer_steps_after(self._micro_steps + 1):
@@ -178,11 +178,11 @@ class TrainingSession:
         was_cut_short = self._epoch_has_ended and not trainer.control.should_training_stop
         if (is_full or was_cut_short) and not num_pending:
             position = Position(position.epoch + 1, 0, position.micro_steps)
-        everyone = self._collective.all_gather_object((self.pending_loss.item(), random_streams.host_state()))
+        everyone = self._collective.all_gather_object((self.pending_loss.item(), rng.host_state()))
         losses, host_random = zip(*everyone)
         return {
             **vars(position),
-            **restarts.origin(),
+            **agreement.origin(),
             # Micro-steps at the end of an epoch may wait for the next one. They are made again when training resumes.
             "epoch_end_is_done": bool(num_pending),
             "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,

@@ -4,7 +4,7 @@ import json
 import shutil
 import stat
 
-from mindnlp_dp_plugin.trainer import checkpoints
+from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import run_ranks
 
 FAULTS = "backward:1:0:SIGKILL:0.01 save:7:0:SIGSEGV:0.004"  # see tests/programs/faults.py; a save takes about 10 ms
@@ -38,4 +38,4 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
     assert sorted(left) == sorted([expected[0]["best_checkpoint"], "checkpoint-12"])
     for folder in left.values():
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert checkpoints.read_record(folder)["train_call"] == 1
+        assert store.read_record(folder)["train_call"] == 1

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mindnlp_dp_plugin.trainer import checkpoints
+from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import run_ranks, run_ranks_successfully
 
 
@@ -74,7 +74,7 @@ def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(t
         told = f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
         assert (finished.returncode, len(kills)) == (137, num_kills), told
         for folder in (tmp_path / "killed").glob("checkpoint-*"):
-            checkpoints.read_record(folder)
+            store.read_record(folder)
     finished = run_killed(tmp_path, seed)
     assert finished.returncode == 0, f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mindnlp_dp_plugin.launch.identity import VARIABLES
-from mindnlp_dp_plugin.launch.private_folder import home, remove_abandoned
+from mindnlp_dp_plugin.job.rank_info import VARIABLES
+from mindnlp_dp_plugin.launch.scratch_dir import home, remove_abandoned
 
 ROOT = Path(__file__).parents[2]
 BARE = Path(__file__).parent / "bare"

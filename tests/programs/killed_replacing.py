@@ -11,16 +11,16 @@ import signal
 import sys
 from pathlib import Path
 
-from mindnlp_dp_plugin.trainer import checkpoints
+from mindnlp_dp_plugin.checkpoint import store
 
 
 def save(home, content):
-    checkpoints.clear_leftovers(home)
-    written = checkpoints.scratch_folder(home) / "checkpoint-7"
+    store.clear_leftovers(home)
+    written = store.scratch_folder(home) / "checkpoint-7"
     written.mkdir(parents=True)
     (written / "model.safetensors").write_text(content)
     (written / "trainer_state.json").write_text("{}")
-    checkpoints.publish(written, home, {"content": content})
+    store.publish(written, home, {"content": content})
 
 
 def kill_before(number):

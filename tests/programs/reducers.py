@@ -10,8 +10,9 @@ from mindnlp.core.autograd import value_and_grad
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.gradients import GradientReducer, NaiveReducer, WeightedMean
-from mindnlp_dp_plugin.replicas import make_replicas
+from mindnlp_dp_plugin.ddp import GradientReducer, WeightedMean
+from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from tests.oracles.naive_reducer import NaiveReducer
 
 GROUP = collectives.current()
 NUM_STEPS = 3

@@ -22,5 +22,5 @@ class Announcer:
             comes_to(MOMENTS[name])
 
 
-if "mindnlp_dp_plugin.launch.worker" in sys.orig_argv:
+if "mindnlp_dp_plugin.runtime.worker" in sys.orig_argv:
     sys.meta_path.insert(0, Announcer())

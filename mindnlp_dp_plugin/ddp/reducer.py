@@ -1,0 +1,180 @@
+"""Average the gradients over all ranks, bucket by bucket, while backward is still running.
+
+The scheme is that of torch's DistributedDataParallel (Li et al., "PyTorch Distributed: Experiences on Accelerating
+Data Parallel Training", VLDB 2020): parameters are grouped into buckets in the order in which their gradients
+appear, a hook on each parameter fills its bucket, and a full bucket starts its all-reduce. Buckets start in index
+order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+import mindspore
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
+from mindnlp_dp_plugin.ddp.plan import plan_buckets
+
+
+class GradientReducer:
+    """Buckets, hooks and the order between them.
+
+    Each micro-step that is followed by an optimizer step: ``prepare()``, backward, ``finish()``. In micro-steps that
+    only accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all
+    of the work after backward, with the same result.
+
+    Args:
+        parameters: What the optimizer updates, in the same order on all ranks (that of ``named_parameters()``).
+        collective: The ranks to average over.
+        bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
+            per parameter.
+        comm_dtype: What float32 is rounded to before it travels: ``"float16"``, ``"bfloat16"``, or not at all.
+
+    Attributes:
+        waited_seconds: How long ``finish`` has waited for all-reduces so far. Engines whose waits only queue work on
+            the device, as HCCL's, show little here.
+    """
+
+    def __init__(
+        self,
+        parameters,
+        collective: Collective,
+        bucket_cap_mb: float | None = None,
+        comm_dtype: str = "float32",
+    ):
+        self._parameters = list(parameters)
+        self._collective = collective
+        self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
+        self._comm_dtype = comm_dtype
+        self._averaged = []  # of each bucket, the gradients that finish() handed out; empty once they are clipped
+        self._seen = []
+        self._order_is_known = False
+        self._live = False
+        self.waited_seconds = 0.0
+        self._ask_share = None
+        # Backward meets the parameters roughly last to first; the first step tells the true order.
+        self._build_buckets(range(len(self._parameters) - 1, -1, -1))
+        self._hooks = [
+            parameter.register_hook(lambda gradient, index=index: self._on_gradient(index, gradient))
+            for index, parameter in enumerate(self._parameters)
+        ]
+
+    @property
+    def num_buckets(self) -> int:
+        """How many all-reduces a synchronised step takes."""
+        return len(self._buckets)
+
+    def prepare(self, share: Callable[[], float] | None = None) -> None:
+        """From now until ``finish()``, gradients go into their buckets as backward makes them.
+
+        Args:
+            share: Tells what this rank's gradients are multiplied by before they are summed; asked when the first one
+                is there. 1/world_size, which makes the sum a mean, if None.
+        """
+        self._live = True
+        self._ask_share = share
+        self._averaged = []  # they hold the memory of buckets that were planned anew
+        for bucket in self._buckets:
+            bucket.release()
+
+    def finish(self) -> None:
+        """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
+        self._live = False
+        for bucket_index, indices in enumerate(self._plan):
+            for index in indices:
+                if self._missing[bucket_index] and not self._filled[index]:
+                    self._fill(index, *self._left_by_backward(index))
+        self._start_full_buckets()
+        self._averaged = []
+        for bucket, indices in zip(self._buckets, self._plan):
+            began = time.perf_counter()
+            gradients = bucket.gradients()
+            self.waited_seconds += time.perf_counter() - began
+            self._averaged.append((bucket, gradients))
+            for index, gradient in zip(indices, gradients):
+                self._parameters[index].grad = gradient
+        if not self._order_is_known:
+            self._learn_order()
+        self._reset()
+        self._ask_share = None
+
+    def has_just_averaged(self, gradients) -> bool:
+        """Whether these are all that ``finish`` left, and neither replaced nor clipped since."""
+        averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
+        return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
+
+    def clip_grad_norm(self, max_norm: float) -> mindspore.Tensor:
+        """Scale what ``finish`` left such that its Euclidean norm is at most ``max_norm``.
+
+        The rule is that of torch's ``clip_grad_norm_``, and the norm that of all gradients as one vector; but it is
+        taken bucket by bucket, not parameter by parameter.
+
+        Returns:
+            The norm before.
+        """
+        squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
+        on_host = isinstance(squares[0], float)
+        norm = mindspore.tensor(math.fsum(squares) ** 0.5) if on_host else sum(squares) ** 0.5
+        factor = mindspore.ops.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for bucket, gradients in self._averaged:
+            bucket.scale(gradients, factor)
+        self._averaged = []
+        return norm
+
+    def close(self) -> None:
+        """Take the hooks off the parameters."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _on_gradient(self, index, gradient):
+        if not self._live:
+            return
+        parameter = self._parameters[index]
+        in_bucket = self._fill(index, gradient, parameter.grad)
+        parameter.grad = None  # it is in the bucket now, so the gradient attached after backward adds to nothing
+        self._start_full_buckets()
+        if self._running is not None:
+            self._running.progress()
+        return in_bucket
+
+    def _left_by_backward(self, index):
+        """The gradient of a parameter whose hook was silent: what is attached to it, or zeros if it was unused."""
+        gradient = self._parameters[index].grad
+        return (mindspore.ops.zeros_like(self._parameters[index]) if gradient is None else gradient), None
+
+    def _fill(self, index, gradient, accumulated):
+        bucket_index, slot = self._place[index]
+        if not self._seen:
+            self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
+        in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
+        self._filled[index] = True
+        self._missing[bucket_index] -= 1
+        self._seen.append(index)
+        return in_bucket
+
+    def _start_full_buckets(self):
+        while self._next < len(self._buckets) and self._missing[self._next] == 0:
+            self._running = self._buckets[self._next].start()
+            self._next += 1
+
+    def _learn_order(self):
+        """Group anew, once, in the order in which rank 0 saw the gradients."""
+        self._build_buckets(self._collective.all_gather_object(self._seen)[0])
+        self._order_is_known = True
+
+    def _build_buckets(self, order):
+        bucket_type = HostBucket if self._collective.on_host else DeviceBucket
+        self._plan = plan_buckets(self._parameters, order, self._cap_mb)
+        self._buckets = [
+            bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype) for ids in self._plan
+        ]
+        self._place = {i: (bucket, slot) for bucket, ids in enumerate(self._plan) for slot, i in enumerate(ids)}
+        self._reset()
+
+    def _reset(self):
+        self._missing = [len(indices) for indices in self._plan]
+        self._filled = [False] * len(self._parameters)
+        self._seen = []
+        self._next = 0
+        self._running = None

@@ -1,0 +1,1 @@
+"""What a script asks: which rank am I, gather, log once."""

@@ -1,0 +1,1 @@
+"""The ground both sides stand on: what launcher and ranks must agree on."""

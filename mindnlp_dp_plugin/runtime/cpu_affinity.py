@@ -1,0 +1,57 @@
+"""What makes several ranks fast on one CPU: a share of the cores for each, and operators that run when called.
+
+Stock MindSpore runs PyNative operators on threads of their own, which spin and fight for the cores: calling them
+directly (``launch_blocking``) is several times faster. On Ascend that pipeline is what one wants, so nothing here
+happens there. MindSpore sizes its pool of kernel threads by the affinity it finds, so pinning has to come before its
+import, and ``threads_num`` is left to the user (MindSpore lets it be set only once).
+"""
+
+import os
+from collections.abc import MutableMapping
+
+from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.job.rank_info import Identity
+
+
+def is_wanted(environ: MutableMapping[str, str]) -> bool:
+    """Whether this rank computes on the CPU and the user has not opted out with ``MINDNLP_DP_CPU_TUNING=0``."""
+    from mindnlp_dp_plugin.config import DataParallelConfig
+
+    config = DataParallelConfig.from_env(environ)
+    return config.cpu_tuning and (config.backend in ("mccl", "mpi") or not has_ascend())
+
+
+def share(cores: list[int], local_rank: int, local_world_size: int) -> list[int]:
+    """The cores of one rank: an equal slice of neighbours, or a single one, in turn, if ranks outnumber cores.
+
+    Args:
+        cores: The cores that all local ranks together may use.
+        local_rank: Which of the local ranks.
+        local_world_size: How many of them.
+    """
+    if local_world_size > len(cores):
+        return [cores[local_rank % len(cores)]]
+    first, end = (len(cores) * rank // local_world_size for rank in (local_rank, local_rank + 1))
+    return cores[first:end]
+
+
+def pin(identity: Identity, cores: list[int], environ: MutableMapping[str, str]) -> None:
+    """Keeps this process on its share of the cores. To be called before MindSpore or NumPy is imported.
+
+    Args:
+        identity: Which rank this is.
+        cores: The cores that all local ranks may use; ``taskset`` before ``mindnlp-dp run`` narrows them.
+        environ: Gets ``OMP_NUM_THREADS`` unless the user set it.
+    """
+    mine = share(cores, identity.local_rank, identity.local_world_size)
+    os.sched_setaffinity(0, mine)
+    environ.setdefault("OMP_NUM_THREADS", str(len(mine)))
+
+
+def tune_mindspore() -> None:
+    """Makes PyNative operators run in the thread that calls them, if MindSpore computes on the CPU."""
+    import mindspore
+
+    # MindSpore before 2.5 has no mindspore.runtime.
+    if mindspore.get_context("device_target") == "CPU" and hasattr(mindspore, "runtime"):
+        mindspore.runtime.launch_blocking()

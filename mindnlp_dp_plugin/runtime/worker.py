@@ -1,0 +1,108 @@
+"""What each rank of ``mindnlp-dp run`` is: ``python -m mindnlp_dp_plugin.runtime.worker [-m] script args...``.
+
+Pins the process, arms the plugin, runs the script as ``python script args...`` would, and leaves word if it failed.
+"""
+
+import os
+import runpy
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mindnlp_dp_plugin.job.hardware import allowed_cores
+from mindnlp_dp_plugin.job.rank_info import detect
+from mindnlp_dp_plugin.launch.failures import format_error, write_record
+from mindnlp_dp_plugin.launch.logs import LOG_DIR, rank_log
+from mindnlp_dp_plugin.runtime import cpu_affinity
+from mindnlp_dp_plugin.runtime.install import DEFERRED, JOINED
+
+
+def main(argv: list[str]) -> None:
+    """Runs one rank; on failure this process ends here.
+
+    Args:
+        argv: ``[-m] script args...``
+    """
+    identity = detect()
+    if identity.launcher == "mpirun":
+        send_output_to(rank_log(Path(os.environ[LOG_DIR]), identity.rank))
+    try:
+        arm(identity)
+        run_script(argv)
+        say_goodbye()
+    except BaseException as error:
+        end_as_failed(identity.rank, error)
+
+
+def send_output_to(path: Path) -> None:
+    """Sends standard output and error, also those of native code, to the end of a file."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def arm(identity) -> None:
+    """Pins this rank to its cores, then arms the plugin, which starts the process group and loads MindSpore."""
+    tuned = cpu_affinity.is_wanted(os.environ)
+    if tuned:
+        cpu_affinity.pin(identity, allowed_cores(), os.environ)
+    for inherited in (DEFERRED, JOINED):
+        os.environ.pop(inherited, None)
+    import mindnlp_dp_plugin
+
+    mindnlp_dp_plugin.install()
+    if tuned:
+        cpu_affinity.tune_mindspore()
+
+
+def run_script(argv: list[str]) -> None:
+    """Runs ``script args...`` or ``-m module args...`` as Python would, with its ``sys.path`` and ``sys.argv``."""
+    try:
+        if argv[0] == "-m":
+            sys.argv = argv[1:]
+            sys.path[0] = os.getcwd()
+            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = argv
+            sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as leaving:
+        if exit_code_of(leaving):
+            raise
+
+
+def say_goodbye() -> None:
+    """Waits for all ranks: one that leaves while a peer is in its last collective makes that peer fail."""
+    from mindnlp_dp_plugin import collectives
+
+    collectives.shutdown()
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The status Python would end with on this exception: 0 for ``sys.exit()``, 1 for anything but a numbered exit."""
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if isinstance(error.code, int) else 1
+
+
+def end_as_failed(rank: int, error: BaseException) -> None:
+    """Leaves the error record and the traceback, and ends at once: Python's own exit waits for the peers in MPI."""
+    error.__traceback__ = without_runner(error.__traceback__)
+    with suppress(OSError):  # the disk may be full
+        write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
+    with suppress(OSError):
+        sys.__stderr__.write(format_error(error))  # the launcher made this and standard output unbuffered
+    os._exit(exit_code_of(error))
+
+
+def without_runner(trace):
+    """The traceback from the user's own first frame on."""
+    while trace and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    return trace
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

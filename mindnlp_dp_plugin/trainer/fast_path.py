@@ -1,0 +1,38 @@
+"""What MindNLP's loop does on the host in every step, done faster while a session lasts."""
+
+import functools
+
+import mindspore
+from mindnlp.core import nn
+
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.patching import Replacements
+
+
+def make_lean(trainer, reducer: GradientReducer, replacements: Replacements) -> None:
+    """Clip by the norm of buckets, and count the model's parameters once.
+
+    Args:
+        trainer: The Trainer that trains.
+        reducer: What averages its gradients.
+        replacements: What takes it back.
+    """
+    replacements.replace(nn.utils, "clip_grad_norm_", _clipping(nn.utils.clip_grad_norm_, reducer))
+    # MindNLP counts floating point operations of each batch, and for that the parameters, by a walk over all modules.
+    model = getattr(getattr(trainer.model, "floating_point_ops", None), "__self__", None)
+    if hasattr(model, "num_parameters"):
+        replacements.replace(model, "num_parameters", functools.cache(model.num_parameters))
+
+
+def _clipping(stock, reducer):
+    """Stock takes three operators for each parameter, the buckets two passes over memory."""
+
+    @functools.wraps(stock)
+    def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+        parameters = [parameters] if isinstance(parameters, mindspore.Tensor) else list(parameters)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if norm_type == 2 and not error_if_nonfinite and reducer.has_just_averaged(gradients):
+            return reducer.clip_grad_norm(max_norm)
+        return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+    return clip_grad_norm_

@@ -1,0 +1,113 @@
+"""What training took: time, waiting and memory, and the summary of it at the end."""
+
+import logging
+import resource
+import time
+
+import mindspore
+from mindnlp.engine.callbacks import TrainerCallback
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp import GradientReducer
+
+MEGABYTE = 2**20
+
+
+class Stopwatch(TrainerCallback):
+    """Counts optimizer steps and the time they take; evaluations and saves stop the watch.
+
+    Attributes:
+        num_steps: Optimizer steps since training began.
+    """
+
+    num_steps = 0
+    _zero = _left_training = 0.0
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Start at zero."""
+        self.num_steps = 0
+        self._zero = self._left_training = time.perf_counter()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Count; what follows may be an evaluation or a save."""
+        self.num_steps += 1
+        self._left_training = time.perf_counter()
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        """What follows may be an evaluation or a save."""
+        self._left_training = time.perf_counter()
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        """Leave its time out."""
+        self._leave_out()
+
+    def on_save(self, args, state, control, **kwargs):
+        """Leave its time out."""
+        self._leave_out()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training since it began."""
+        return time.perf_counter() - self._zero
+
+    def _leave_out(self):
+        now = time.perf_counter()
+        self._zero += now - self._left_training
+        self._left_training = now
+
+
+class Meter(Stopwatch):
+    """A stopwatch that also knows how long the ranks waited for each other.
+
+    Args:
+        collective: The ranks that train together.
+        reducer: What averages this rank's gradients.
+
+    Attributes:
+        waited_seconds: For each rank, the seconds it has waited for all-reduces after backward, when
+            ``gather_waits`` was last called.
+    """
+
+    def __init__(self, collective: Collective, reducer: GradientReducer):
+        self._collective = collective
+        self._reducer = reducer
+        self.waited_seconds = [0.0] * collective.world_size
+
+    def gather_waits(self) -> None:
+        """Bring ``waited_seconds`` up to date. To be called on all ranks."""
+        self.waited_seconds = self._collective.all_gather_object(self._reducer.waited_seconds)
+
+    def summary(self, global_batch: int) -> str:
+        """A few lines about the training that ends here, the same on all ranks. To be called on all ranks.
+
+        Args:
+            global_batch: Rows of an optimizer step over all ranks.
+        """
+        seconds = self._left_training - self._zero  # what came after the last step is no training
+        self.gather_waits()
+        memory = self._collective.all_gather_object(peak_memory())
+        world_size, num_steps = self._collective.world_size, self.num_steps
+        shares = ", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds)
+        samples_per_second = global_batch * num_steps / seconds
+        return (
+            f"Trained on {world_size} ranks: {num_steps} steps of {global_batch} rows (global batch) "
+            f"in {seconds:.1f} s, {seconds / num_steps:.4g} s per step, evaluations and saves not counted\n"
+            f"  samples per second: {samples_per_second:.4g}, per rank {samples_per_second / world_size:.4g}\n"
+            f"  waiting for communication, rank by rank: {shares}\n"
+            f"  peak memory in MB, rank by rank: {', '.join(f'{peak / MEGABYTE:.0f}' for peak in memory)}"
+        )
+
+
+def peak_memory() -> int:
+    """The most memory this process ever held, in bytes: on Ascend the device's, on CPU the host's."""
+    if mindspore.get_context("device_target") == "Ascend":
+        for module in ("runtime", "hal"):  # MindSpore 2.5 and 2.4
+            if measure := getattr(getattr(mindspore, module, None), "max_memory_allocated", None):
+                return measure()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def is_wanted(args) -> bool:
+    """Whether this process is to show the summary: rank 0 of several, unless ``log_level`` is above warning."""
+    leads = args.world_size > 1 and args.process_index == 0
+    return leads and args.get_process_log_level() <= logging.WARNING

@@ -1,0 +1,178 @@
+"""One function here for each Trainer method it stands in for, under the same name; ``stock`` is MindNLP's own.
+
+Line numbers of the order in which MindNLP 0.4.1 calls them are in docs/architecture.md.
+"""
+
+import os
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
+
+import mindspore
+from mindnlp.peft import PeftModel
+
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.observe import throughput
+from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
+from mindnlp_dp_plugin.trainer.resume import agreement, rng
+from mindnlp_dp_plugin.trainer.resume.file_systems import common_checkpoint, require_own_folders
+from mindnlp_dp_plugin.trainer.resume.position import Resumption, count_steps_in_whole_numbers
+from mindnlp_dp_plugin.trainer.session import TrainingSession
+
+
+def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
+    """Look arguments and a checkpoint over before anything is read. After a restart of the job, take its own newest."""
+    refuse_mixed_precision(self.args)
+    current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
+    if self.args.save_on_each_node:
+        require_own_folders(self.args.output_dir, self.args.should_save, current())
+    if self.args.should_save:
+        store.recover(self.args.output_dir)
+    current().barrier()
+    agreement.begin_train()
+    resume_from_checkpoint = agreement.own_checkpoint(self.args.output_dir) or resume_from_checkpoint
+    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current())
+    return stock(self, resume_from_checkpoint, *args, **kwargs)
+
+
+def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
+    """Train with this rank's share of the data, and leave together."""
+    resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
+    self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config, resumption)
+    self.get_train_dataset = session.shard_train_dataset  # on the instance, so that an overriding subclass is covered
+    try:
+        with TemporaryDirectory() as told, rng.operators_left_as_found():
+            output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
+        if session.meter.num_steps:
+            summary = session.meter.summary(session.global_batch)
+            if throughput.is_wanted(self.args):
+                print(summary)
+        current().barrier()
+        return output
+    finally:
+        del self.get_train_dataset
+        session.close()
+
+
+def _load_optimizer_and_scheduler(stock, self, checkpoint):
+    """The last call before the loop: from here on every rank holds what rank 0 holds."""
+    session = self.data_parallel_session
+    if session.resumption:
+        stock(self, str(session.resumption.folder))
+        count_steps_in_whole_numbers(self.optimizer)
+        session.tell_trainer(checkpoint)
+    session.begin()
+
+
+def training_step(stock, self, model, inputs):
+    """Backward starts the all-reduces of the gradients it has made."""
+    session = self.data_parallel_session
+    session.prepare(inputs)
+    if session.average:
+        return session.average.train(lambda: stock(self, model, inputs), model)
+    return stock(self, model, inputs)
+
+
+def update_gradient_by_distributed_type(stock, self, model):
+    """Leave the average over the ranks in every gradient, if the optimizer steps now."""
+    self.data_parallel_session.synchronize()
+
+
+def num_examples(stock, self, dataset):
+    """Rows of an epoch over all ranks: what samples per second are counted from."""
+    return dataset.num_examples if isinstance(dataset, ShardedDataset) else stock(self, dataset)
+
+
+def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
+    """Log the loss of the whole batch, not of this rank's part of it."""
+    if self.data_parallel_session.repeats_end_of_epoch():
+        mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
+        return None
+    if self.control.should_log or self.control.should_training_stop:
+        losses = current().all_gather_object(tr_loss.item())
+        mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
+        self.data_parallel_session.meter.gather_waits()
+    self.data_parallel_session.pending_loss = tr_loss
+    return stock(self, tr_loss, *args, **kwargs)
+
+
+def _save_checkpoint(stock, self, model, metrics=None):
+    """Rank 0 writes, whole or not at all, and removes old ones; nobody goes on before that is done."""
+    progress = self.data_parallel_session.progress()
+    home, writes = self._get_output_dir(), self.args.should_save
+    scratch = store.scratch_folder(home)
+    with store.nothing_by_halves(home) if writes else nullcontext():
+        self._get_output_dir = lambda: str(scratch)
+        try:
+            stock(self, model, metrics=metrics)
+        finally:
+            del self._get_output_dir
+        written = scratch / f"checkpoint-{self.state.global_step}"
+        if self.state.best_model_checkpoint == str(written):
+            self.state.best_model_checkpoint = os.path.join(home, written.name)
+        if writes:
+            self.state.save_to_json(str(written / store.STATE))
+            store.publish(written, home, progress)
+            self._rotate_checkpoints(use_mtime=False, output_dir=home)
+    current().barrier()
+
+
+def _save(stock, self, output_dir=None, state_dict=None):
+    """Adapters are saved alone, without the model they adapt; of any other model buffers, too, not only parameters."""
+    if not isinstance(self.model, PeftModel):
+        return stock(self, output_dir, self.model.state_dict() if state_dict is None else state_dict)
+    output_dir = self.args.output_dir if output_dir is None else output_dir
+    self.model.save_pretrained(output_dir)
+    if self.tokenizer is not None:
+        self.tokenizer.save_pretrained(output_dir)
+
+
+def _load_best_model(stock, self):
+    """Rank 0, which wrote it, reads it; other hosts may not have it."""
+    if current().rank == 0:
+        stock(self)
+    make_replicas(self.model, current())
+
+
+def evaluation_loop(
+    stock, self, dataset, description, prediction_loss_only=None, ignore_keys=None, metric_key_prefix="eval"
+):
+    """Each rank scores its share; every rank gets all rows, and the metrics over them."""
+    if self.args.past_index >= 0:  # a batch needs what the model made of the one before
+        return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+    if not self.is_in_train:
+        make_replicas(self.model, current())
+    loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
+    return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current())
+
+
+TRAINER_METHODS = (
+    train,
+    _inner_training_loop,
+    _load_optimizer_and_scheduler,
+    training_step,
+    update_gradient_by_distributed_type,
+    num_examples,
+    _maybe_log_save_evaluate,
+    _save_checkpoint,
+    _save,
+    _load_best_model,
+    evaluation_loop,
+)
+
+
+@contextmanager
+def main_process_first(stock, self, local=True, desc="work"):
+    """Rank 0 (of each host, if ``local``) does the work; the others follow. To be entered by all ranks."""
+    leads = (self.local_process_index if local else self.process_index) == 0
+    if not leads:
+        current().barrier()
+    yield
+    if leads:
+        current().barrier()
+
+
+ARGUMENTS_METHODS = (main_process_first,)

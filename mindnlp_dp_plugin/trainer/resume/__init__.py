@@ -1,0 +1,1 @@
+"""Where training stands, and how it goes on from a checkpoint."""

@@ -1,0 +1,185 @@
+"""Go on where a checkpoint was saved: with the row after the last one trained, to the last bit."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mindspore
+from mindnlp.engine.callbacks import TrainerCallback
+
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.errors import DataParallelError
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where training stands.
+
+    Attributes:
+        epoch: The epoch.
+        micro_steps_in_epoch: Micro-steps made in it.
+        micro_steps: Micro-steps made since training first began.
+    """
+
+    epoch: int = 0
+    micro_steps_in_epoch: int = 0
+    micro_steps: int = 0
+
+
+class Resumption:
+    """A checkpoint, and how to make the Trainer go on from it.
+
+    Args:
+        folder: The checkpoint.
+
+    Raises:
+        DataParallelError: If it is damaged.
+    """
+
+    def __init__(self, folder: str):
+        self.folder = Path(folder)
+        self.record = store.read_record(folder)
+        self.state = json.loads((self.folder / store.STATE).read_text(encoding="utf-8"))
+        self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
+        if not self.record["with_optimizer"]:
+            raise DataParallelError(
+                f"Cannot resume from {folder!r}: it holds the model alone (save_only_model=True). Start from its "
+                "weights with from_pretrained."
+            )
+
+    def place(self, dataset: ShardedDataset, settings: dict[str, Any], args) -> None:
+        """Let ``dataset`` go on with the row after the last one trained.
+
+        Args:
+            dataset: This rank's share of the training data.
+            settings: What decides which rows make a step; as ``settings_of`` returns it.
+            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
+                ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
+                ``gradient_accumulation_steps`` is set so that training steps where it would have.
+
+        Raises:
+            DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint.
+        """
+        saved = self.record["settings"]
+        changed = [name for name in settings if settings[name] != saved[name]]
+        if changed and self.position.micro_steps_in_epoch:
+            self._refuse(changed, saved, settings)
+        if changed and args.max_steps <= 0:
+            epochs_left = max(args.num_train_epochs - self.position.epoch, 0)
+            args.max_steps = self.state["global_step"] + math.ceil(epochs_left * _updates_per_epoch(dataset, args))
+        if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
+            args.gradient_accumulation_steps = AccumulationGoesOn(
+                args.gradient_accumulation_steps, self.position, dataset.num_steps
+            )
+        dataset.start_at(self.position.epoch, self.position.micro_steps_in_epoch)
+
+    def tell_trainer(self, folder: str, dataset: ShardedDataset, args) -> None:
+        """Leave in ``folder`` the state from which MindNLP's loop derives the epoch to begin with.
+
+        MindNLP 0.4.1 derives it from the step, wrongly where an epoch's last rows wait for the next epoch's first to
+        make a step. It gets the step from which it derives the right one; ``Bookkeeper`` puts the true one back.
+        """
+        updates = _updates_per_epoch(dataset, args)
+        max_steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates)
+        is_over = self.record["stopped_early"] or self.state["global_step"] >= max_steps
+        epoch = sys.maxsize if is_over else self.position.epoch
+        Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": epoch * updates}))
+
+    def _refuse(self, changed, saved, settings):
+        differences = ", ".join(f"{name} was {saved[name]} and is {settings[name]}" for name in changed)
+        at_ends = store.at_epoch_ends(self.folder.absolute().parent)
+        offered = f", here {str(at_ends[0])!r}" if at_ends else ""
+        raise DataParallelError(
+            f"Cannot resume from {str(self.folder)!r} with other settings: {differences}. It was saved in the middle "
+            f"of epoch {self.position.epoch}, whose rows were dealt out by them. Take the old settings, or resume from "
+            f"a checkpoint saved at the end of an epoch{offered}."
+        )
+
+
+class AccumulationGoesOn(int):
+    """``gradient_accumulation_steps`` of a resumed run whose epochs are no longer than the accumulation.
+
+    MindNLP's loop steps when ``count % gradient_accumulation_steps`` is 0, with a count that begins at 0 again when it
+    resumes, and at the end of such an epoch, which it does not recognise where it begins in the middle. Here the
+    remainder is that of the count since training first began, and 0 at the end of the epoch that was begun.
+
+    Args:
+        accumulation: The number of micro-steps.
+        position: Where the checkpoint stands.
+        num_steps: Micro-steps of an epoch, no more than ``accumulation``.
+    """
+
+    def __new__(cls, accumulation: int, position: Position, num_steps: int):
+        """As of an int."""
+        self = super().__new__(cls, accumulation)
+        self._made = position.micro_steps
+        self._epoch_ends_after = num_steps - position.micro_steps_in_epoch
+        return self
+
+    def __rmod__(self, count):
+        """``count % self``"""
+        return 0 if count == self._epoch_ends_after else (self._made + count) % int(self)
+
+
+class Bookkeeper(TrainerCallback):
+    """Comes before all other callbacks, and shows them the true step and epoch.
+
+    Args:
+        session: The ``TrainingSession``.
+    """
+
+    def __init__(self, session):
+        self._session = session
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Bring back what the Trainer had counted."""
+        self._session.bring_back_progress()
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        """Count the steps of a new epoch."""
+        self._session.begin_epoch()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Count the steps that were skipped."""
+        self._session.correct_epoch(state)
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        """Note that no row of the epoch is left."""
+        self._session.end_epoch()
+
+
+def count_steps_in_whole_numbers(optimizer) -> None:
+    """Undo what MindNLP's Adam does to its step counters when a state is loaded.
+
+    They come back as float32 tensors, so that ``beta ** step`` is rounded otherwise than in a run that never stopped.
+    """
+    for state in optimizer.state.values():
+        if isinstance(state.get("step"), mindspore.Tensor):
+            state["step"] = int(state["step"].item())
+
+
+def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
+    """What decides which rows make a step: in the middle of an epoch none of it may change.
+
+    Args:
+        dataset: A rank's share of the training data.
+        args: The TrainingArguments.
+    """
+    return {
+        "world_size": args.world_size,
+        "batch size": dataset.get_batch_size(),
+        "gradient_accumulation_steps": args.gradient_accumulation_steps,
+        "seed": args.seed,
+        "number of rows": dataset.num_rows,
+        "group_by_length": args.group_by_length,
+    }
+
+
+def _updates_per_epoch(dataset, args):
+    """As MindNLP's loop counts them."""
+    steps = dataset.num_steps
+    return args.max_steps if steps is None else max(steps // args.gradient_accumulation_steps, 1)

@@ -1,0 +1,32 @@
+"""The limits of MindSpore's engines follow the plugin's timeout, unless the user set them."""
+
+import pytest
+
+from mindnlp_dp_plugin.collectives.backend_timeouts import be_patient
+
+VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
+
+
+@pytest.mark.parametrize(
+    "device, timeout, limits",
+    [
+        ("CPU", 1800, ("1830", "1830", None, None)),  # a little later than the watchdog, which says more
+        ("CPU", 0.5, ("31", "31", None, None)),
+        ("Ascend", 1800, (None, None, "1800", "1800")),
+        ("Ascend", 60, (None, None, "120", "60")),
+        ("Ascend", 100000, (None, None, "7200", "17340")),
+    ],
+)
+def test_they_follow_the_timeout(monkeypatch, device, timeout, limits):
+    environ = {}
+    monkeypatch.setattr("os.environ", environ)
+    be_patient(device, timeout)
+    assert tuple(environ.get(variable) for variable in VARIABLES) == limits
+
+
+@pytest.mark.parametrize("device, variable", [("CPU", "MS_CPU_COMM_OP_TIMEOUT"), ("Ascend", "HCCL_EXEC_TIMEOUT")])
+def test_what_the_user_set_stays(monkeypatch, device, variable):
+    environ = {variable: "77"}
+    monkeypatch.setattr("os.environ", environ)
+    be_patient(device, 1800)
+    assert environ[variable] == "77" and len(environ) == 2

@@ -1,0 +1,69 @@
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mindnlp_dp_plugin.ddp.plan import MEGABYTE, plan_buckets
+
+
+@dataclass(frozen=True)
+class Parameter:
+    dtype: str
+    size: int
+    itemsize: int
+
+
+PARAMETERS = st.lists(
+    st.builds(
+        lambda half, size: Parameter("float16" if half else "float32", size, 2 if half else 4),
+        st.booleans(),
+        st.integers(1, 3 * MEGABYTE),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def num_bytes(parameters, bucket):
+    return sum(parameters[index].size * parameters[index].itemsize for index in bucket)
+
+
+@given(PARAMETERS, st.randoms(use_true_random=False), st.floats(0, 20))
+def test_every_parameter_is_in_one_bucket_of_its_dtype_no_larger_than_need_be(parameters, chance, cap):
+    order = list(range(len(parameters)))
+    chance.shuffle(order)
+    plan = plan_buckets(parameters, order, cap)
+    assert sorted(index for bucket in plan for index in bucket) == sorted(order)
+    for bucket in plan:
+        assert len({parameters[index].dtype for index in bucket}) == 1
+        assert [order.index(index) for index in bucket] == sorted(order.index(index) for index in bucket)
+        assert num_bytes(parameters, bucket[:-1]) < max(cap * MEGABYTE, 1)
+
+
+@given(PARAMETERS, st.randoms(use_true_random=False), st.floats(0, 20))
+def test_buckets_are_listed_as_they_fill_up_and_what_is_left_of_each_dtype_comes_last(parameters, chance, cap):
+    order = list(range(len(parameters)))
+    chance.shuffle(order)
+    plan = plan_buckets(parameters, order, cap)
+    full = [bucket for bucket in plan if num_bytes(parameters, bucket) >= cap * MEGABYTE]
+    left = plan[len(full) :]
+    assert plan[: len(full)] == full, "a bucket that may start early waits behind one that cannot"
+    filled_at = [order.index(bucket[-1]) for bucket in full]
+    assert filled_at == sorted(filled_at)
+    assert len(left) == len({parameters[bucket[0]].dtype for bucket in left})
+    for dtype in {parameter.dtype for parameter in parameters}:
+        of_dtype = [index for bucket in plan for index in bucket if parameters[index].dtype == dtype]
+        assert of_dtype == [index for index in order if parameters[index].dtype == dtype], (
+            "gradients wait for later ones"
+        )
+
+
+def test_a_cap_of_zero_gives_each_parameter_its_own_bucket():
+    parameters = [Parameter("float32", size, 4) for size in (1, 2, 3)]
+    assert plan_buckets(parameters, [2, 1, 0], 0) == [[2], [1], [0]]
+
+
+def test_full_buckets_are_listed_as_they_fill_up():
+    quarter = Parameter("float32", MEGABYTE // 16, 4)
+    other = Parameter("float16", MEGABYTE // 2, 2)
+    assert plan_buckets([quarter, other, quarter, quarter], [0, 1, 2, 3], 0.5) == [[1], [0, 2], [3]]

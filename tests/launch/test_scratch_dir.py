@@ -1,0 +1,46 @@
+"""What a killed launcher left in shared memory goes when the next job starts; what is in use stays."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mindnlp_dp_plugin.launch.scratch_dir import PREFIX, home, private_folder
+
+HOLD_ONE = """
+import time
+from mindnlp_dp_plugin.launch.scratch_dir import private_folder
+with private_folder() as folder:
+    (folder / "shared").write_text("memory")
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def launcher():
+    environ = {**os.environ, "MINDNLP_DP_DEFERRED": "1"}
+    process = subprocess.Popen([sys.executable, "-c", HOLD_ONE], stdout=subprocess.PIPE, text=True, env=environ)
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_what_a_killed_launcher_left_goes_and_what_is_in_use_stays(launcher):
+    folder = launcher.stdout.readline().strip()
+    os.utime(folder, (0, 0))
+    young = home() / f"{PREFIX}young"
+    young.mkdir()
+    try:
+        with private_folder():
+            assert os.listdir(folder) == ["shared"], "its launcher lives"
+        launcher.kill()
+        launcher.wait()
+        with private_folder() as own:
+            assert not os.path.exists(folder)
+            assert own.is_dir() and young.is_dir()
+        assert not own.exists()
+    finally:
+        young.rmdir()

@@ -1,0 +1,30 @@
+"""How cores are dealt out to ranks."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mindnlp_dp_plugin.job.hardware import allowed_cores
+from mindnlp_dp_plugin.runtime.cpu_affinity import is_wanted, share
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_cores_are_shared_out_evenly_and_completely(num_cores, num_ranks):
+    shares = [share(list(range(num_cores)), rank, num_ranks) for rank in range(num_ranks)]
+    assert {core for mine in shares for core in mine} == set(range(num_cores))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    users = [sum(core in mine for mine in shares) for core in range(num_cores)]
+    assert max(users) - min(users) <= 1
+
+
+def test_allowed_cores_are_those_of_this_process():
+    import os
+
+    assert set(allowed_cores()) == os.sched_getaffinity(0)
+
+
+def test_tuning_is_for_the_cpu_only(monkeypatch):
+    monkeypatch.setattr("mindnlp_dp_plugin.runtime.cpu_affinity.has_ascend", lambda: True)
+    assert not is_wanted({"MINDNLP_DP_BACKEND": "hccl"})
+    assert not is_wanted({})
+    assert is_wanted({"MINDNLP_DP_BACKEND": "mpi"})
+    assert not is_wanted({"MINDNLP_DP_BACKEND": "mpi", "MINDNLP_DP_CPU_TUNING": "0"})
