@@ -2,5 +2,6 @@
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.collectives.process_group import current, join, shutdown
+from mindnlp_dp_plugin.collectives.require_same import require_same
 
-__all__ = ["Collective", "Work", "current", "join", "shutdown"]
+__all__ = ["Collective", "Work", "current", "join", "require_same", "shutdown"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import mindspore
 
-from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.ddp import GradientReducer
@@ -73,18 +73,19 @@ class TrainingSession:
         rank, world_size = self._collective.rank, self._collective.world_size
         whole = stock(self._trainer)
         self._dataset = shard(whole, world_size, rank, args.seed)
-        lengths = self._collective.all_gather_object(_describe_length(self._dataset))
-        if len(set(lengths)) > 1:
-            described = "; ".join(f"rank {rank} has {length}" for rank, length in enumerate(lengths))
-            raise DataParallelError(
-                f"train_dataset differs between ranks: {described}. Give every rank the same whole data set: the "
-                "plugin deals it out. If you sharded it yourself, make the shards equally long."
-            )
+        length = _describe_length(self._dataset)
+        require_same(
+            "train_dataset",
+            length,
+            self._collective,
+            "Give every rank the same whole data set: the plugin deals it out. If you sharded it yourself, make the "
+            "shards equally long.",
+        )
         if args.group_by_length:
             self._dataset = shard_by_length(whole, args, self._collective)
         if self._dataset.num_steps == 0:
             raise DataParallelError(
-                f"train_dataset has {lengths[0]}: too few rows for one batch of {self._dataset.get_batch_size()} on "
+                f"train_dataset has {length}: too few rows for one batch of {self._dataset.get_batch_size()} on "
                 f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
             )
         if self.resumption:
