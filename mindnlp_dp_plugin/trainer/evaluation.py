@@ -1,16 +1,19 @@
 """Evaluation and prediction: each rank scores its share of the batches, then every rank has the rows of all."""
 
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from mindnlp.core.autograd import no_grad
 from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
 
-from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, deal_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
-from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
+from mindnlp_dp_plugin.trainer.same_data import require_same_rows
+
+_compared = WeakSet()  # data sets that were found to be the same on all ranks
 
 
 class ScoredBatch(NamedTuple):
@@ -37,12 +40,17 @@ def evaluate_together(
         collective: The ranks that evaluate together.
 
     Raises:
-        DataParallelError: If the ranks hold data sets of different length.
+        DataParallelError: If the ranks hold different data sets.
     """
     share = deal_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
+    if dataset not in _compared:
+        hint = "Give every rank the same whole data set: the plugin deals it out."
+        require_same("The data set to evaluate", f"{share.num_rows} rows", collective, hint)
+        require_same_rows("The data set to evaluate", dataset, collective)
+        _compared.add(dataset)
     with no_grad():
         mine = _score(trainer, share, prediction_loss_only, ignore_keys)
-    batches = _bring_together(mine, share, collective)
+    batches = share.in_order(collective.all_gather_object(mine))
     predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
 
     metrics = {}
@@ -86,18 +94,6 @@ def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -
 
 def _to_host(batch):
     return ScoredBatch(*to_numpy(tuple(batch)))
-
-
-def _bring_together(mine, share, collective) -> list[ScoredBatch]:
-    """The batches of all ranks in the data set's order."""
-    nums_rows, batches_of_ranks = zip(*collective.all_gather_object((share.num_rows, mine)))
-    if len(set(nums_rows)) > 1:
-        described = "; ".join(f"rank {rank} has {num_rows} rows" for rank, num_rows in enumerate(nums_rows))
-        raise DataParallelError(
-            f"The data set to evaluate differs between ranks: {described}. Give every rank the same whole data set: "
-            "the plugin deals it out."
-        )
-    return share.in_order(batches_of_ranks)
 
 
 def _join(batches, name):

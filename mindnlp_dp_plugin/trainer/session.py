@@ -20,6 +20,7 @@ from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
 from mindnlp_dp_plugin.trainer.resume.position import Bookkeeper, Position, Resumption, settings_of
+from mindnlp_dp_plugin.trainer.same_data import require_same_labels, require_same_rows
 
 
 class TrainingSession:
@@ -65,8 +66,8 @@ class TrainingSession:
         """This rank's share of the training data. To be called on all ranks.
 
         Raises:
-            DataParallelError: If the ranks hold data sets of different length (one would wait for ever for another),
-                too short a one for a single step, or one that cannot be grouped by length though it is to be.
+            DataParallelError: If the ranks hold different data sets (of different length, one would wait for ever), too
+                short a one for a single step, or one that cannot be grouped by length though it is to be.
         """
         stock = type(self._trainer).get_train_dataset
         args = self._trainer.args
@@ -81,6 +82,7 @@ class TrainingSession:
             "Give every rank the same whole data set: the plugin deals it out. If you sharded it yourself, make the "
             "shards equally long.",
         )
+        require_same_rows("train_dataset", whole, self._collective)
         if args.group_by_length:
             self._dataset = shard_by_length(whole, args, self._collective)
         if self._dataset.num_steps == 0:
@@ -94,6 +96,7 @@ class TrainingSession:
 
     def begin(self) -> None:
         """Make the replicas equal and put the reducer on them. To be called on all ranks, right before the loop."""
+        require_same_labels(self._trainer.model, self._collective)
         make_replicas(self._trainer.model, self._collective)
         self._buffers = SharedBuffers(self._trainer.model, self._collective)
         trained = {id(p) for group in self._trainer.optimizer.param_groups for p in group["params"]}

@@ -1,0 +1,68 @@
+"""Refuses to train on ranks that do not hold the same data, as far as a sample of it and the model's constants tell.
+
+Rows that are random by design (augmentation, random masking) differ between ranks, and should. What tells them apart is
+that they also differ between two readings of the same row on the same rank. So each rank reads the sample twice, and no
+column is compared that changed on any rank. Where the others differ the sample is read a few times more before that is
+called an error, because an augmentation may leave most rows alone.
+"""
+
+from collections.abc import Mapping
+
+from mindspore import dataset as ds
+
+from mindnlp_dp_plugin.collectives import Collective, require_same
+from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.data.sample import RowSample
+
+READINGS = 2
+READINGS_IN_DOUBT = 6
+HINT = (
+    "All ranks must read the same data. Look for what each process decides for itself: the order of a Python set, "
+    "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
+)
+
+
+def require_same_rows(what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective) -> None:
+    """Raise unless a sample of the rows is the same on all ranks. To be called on all ranks.
+
+    Args:
+        what: The data set, as the message names it.
+        dataset: The whole pipeline, batched. Shards of the user's own are not compared.
+        collective: The ranks that read it.
+
+    Raises:
+        DataParallelError: It names the first row and column that differ, and shows each rank's value.
+    """
+    sample = RowSample(dataset)
+    differing = _differing(sample, READINGS, collective) and _differing(sample, READINGS_IN_DOUBT, collective)
+    for row, column in differing[:1]:
+        require_same(f"{what}, {sample.unit} {row}, column {column!r}", sample.shown(row, column), collective, HINT)
+
+
+def require_same_labels(model, collective: Collective) -> None:
+    """Raise unless the model's configuration numbers its labels alike on all ranks. To be called on all ranks.
+
+    Args:
+        model: Its ``config.label2id`` is compared, if it has one.
+        collective: The ranks that train it.
+
+    Raises:
+        DataParallelError: It shows each rank's mapping.
+    """
+    label2id = getattr(getattr(model, "config", None), "label2id", None)
+    mapping = dict(label2id) if isinstance(label2id, Mapping) else None
+    require_same("model.config.label2id", mapping, collective, HINT)
+
+
+def _differing(sample, times, collective):
+    """Rows and columns that differ between ranks, though they change on none; the same list on all ranks."""
+    everyone = collective.all_gather_object(sample.read(times))
+    random_columns = set().union(*(changing for _, changing in everyone))
+    first = everyone[0][0]
+    places = sorted({place for digests, _ in everyone for place in digests})
+    return [
+        (row, column)
+        for row, column in places
+        if column not in random_columns
+        and any(digests.get((row, column)) != first.get((row, column)) for digests, _ in everyone)
+    ]

@@ -1,0 +1,29 @@
+"""Ranks that hold other rows, labels or numbers of labels are told so before they train or score."""
+
+import pytest
+
+from tests.harness import run_ranks_successfully
+
+ERRORS = {
+    "labels_numbered_by_a_set": "train_dataset, row 0, column 'labels' differs between ranks: rank 0 has ",
+    "rows_from_a_set": "train_dataset, row 0, column 'input_ids' differs between ranks: rank 0 has [",
+    "filtered_rows_from_a_set": "train_dataset, batch 0, column 'input_ids' differs between ranks: rank 0 has [",
+    "labels_of_evaluation_numbered_by_a_set": "The data set to evaluate, row 0, column 'labels' differs between ranks",
+    "label_mapping_numbered_by_a_set": "model.config.label2id differs between ranks: rank 0 has {'",
+    "evaluation_data_of_another_length": "to evaluate differs between ranks: rank 0 has 24 rows; rank 1 has 23 rows",
+}
+
+
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+def test_the_error_names_what_differs(tmp_path, backend):
+    # As under srun, mpirun and msrun, each rank hashes strings in its own way, and so orders sets.
+    env = {"PYTHONHASHSEED": "random"}
+    run_ranks_successfully("differing_data.py", tmp_path, ranks=2, backend=backend, log_dir=tmp_path / "logs", env=env)
+    for mistake, words in ERRORS.items():
+        assert words in (tmp_path / f"{mistake}.txt").read_text()
+
+
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+def test_rows_that_are_random_by_design_may_differ(tmp_path, backend):
+    run_ranks_successfully("random_rows.py", tmp_path, ranks=2, backend=backend, log_dir=tmp_path / "logs")
+    assert len(list(tmp_path.glob("trained_*"))) == 6

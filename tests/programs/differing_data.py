@@ -1,0 +1,82 @@
+"""Data that each rank makes in its own way, as scripts do without knowing: python differing_data.py OUTPUT.
+
+Each function is a mistake. Rank 0 leaves OUTPUT/<function>.txt with the error it ends in.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mindspore.dataset import GeneratorDataset
+
+import mindnlp_dp_plugin as dp
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+
+OUTPUT = Path(sys.argv[1])
+NAMES = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
+NUMBER_OF = {name: number for number, name in enumerate(set(NAMES))}  # another order in each process
+
+
+def tokens(num_rows=64):
+    chance = np.random.default_rng(11)
+    return [chance.integers(4, 96, 12).astype(np.int32) for _ in range(num_rows)]
+
+
+def dataset(labels, rows=None, shuffle=True):
+    rows = list(zip(tokens() if rows is None else rows, labels))
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=shuffle)
+
+
+def numbered_by_the_set():
+    return [np.int32(NUMBER_OF[NAMES[row % 8]]) for row in range(64)]
+
+
+def rows_of_a_set():
+    texts = {" ".join(map(str, row)) for row in tokens()}
+    return [np.array(text.split(), np.int32) for text in texts]
+
+
+def labels_numbered_by_a_set():
+    tiny_trainer(OUTPUT, model=tiny_model(num_labels=8), dataset=dataset(numbered_by_the_set()).batch(8)).train()
+
+
+def rows_from_a_set():
+    tiny_trainer(OUTPUT, dataset=dataset([np.int32(0)] * 64, rows_of_a_set()).batch(8)).train()
+
+
+def filtered_rows_from_a_set():
+    rows = dataset([np.int32(0)] * 64, rows_of_a_set(), shuffle=False).filter(lambda ids, labels: True)
+    tiny_trainer(OUTPUT, dataset=rows.batch(8)).train()
+
+
+def labels_of_evaluation_numbered_by_a_set():
+    tiny_trainer(OUTPUT, model=tiny_model(num_labels=8)).evaluate(
+        dataset(numbered_by_the_set(), shuffle=False).batch(8)
+    )
+
+
+def label_mapping_numbered_by_a_set():
+    model = tiny_model(id2label={number: name for name, number in NUMBER_OF.items()}, label2id=NUMBER_OF)
+    tiny_trainer(OUTPUT, model=model).train()
+
+
+def evaluation_data_of_another_length():
+    tiny_trainer(OUTPUT).evaluate(tiny_dataset(num_rows=24 - dp.get_rank()))
+
+
+MISTAKES = [
+    labels_numbered_by_a_set,
+    rows_from_a_set,
+    filtered_rows_from_a_set,
+    labels_of_evaluation_numbered_by_a_set,
+    label_mapping_numbered_by_a_set,
+    evaluation_data_of_another_length,
+]
+
+if __name__ == "__main__":
+    for mistake in MISTAKES:
+        try:
+            mistake()
+        except dp.DataParallelError as error:
+            if dp.is_main_process():
+                (OUTPUT / f"{mistake.__name__}.txt").write_text(str(error))
