@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-long test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
+.PHONY: demo test test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -22,8 +22,8 @@ test: install   ## ruff and every test that runs in minutes
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
-test-long: install   ## what would make `make test` too long
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m long
+test-slow: install   ## the tests that `make test` leaves out
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m slow
 
 faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py

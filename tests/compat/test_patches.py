@@ -109,7 +109,7 @@ USES = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", USES)
 def test_what_each_patch_bridges_breaks_without_it(name):
     code, complaint = USES[name]
@@ -124,7 +124,7 @@ def test_with_all_patches_nothing_breaks():
     assert everything.returncode == 0, everything.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name, code, warning", [
     ("quiet_dtype_to_nptype", "mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
     ("quiet_data_sync", "mindspore.Tensor(1.0).data_sync(True)", "data_sync"),

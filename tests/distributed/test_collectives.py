@@ -8,13 +8,13 @@ PROGRAM = "collectives_contract.py"
 
 
 ENGINES = [
-    pytest.param((1, "auto", "contract"), marks=pytest.mark.long),
+    pytest.param((1, "auto", "contract"), marks=pytest.mark.slow),
     (2, "mpi", "contract"),
-    pytest.param((3, "mpi", "contract"), marks=pytest.mark.long),
+    pytest.param((3, "mpi", "contract"), marks=pytest.mark.slow),
     (2, "mccl", "contract"),
-    pytest.param((3, "mccl", "contract"), marks=pytest.mark.long),
+    pytest.param((3, "mccl", "contract"), marks=pytest.mark.slow),
     (2, "mccl", "contract of primitives"),
-    pytest.param((3, "mccl", "contract of primitives"), marks=pytest.mark.long),
+    pytest.param((3, "mccl", "contract of primitives"), marks=pytest.mark.slow),
 ]
 
 

@@ -56,7 +56,7 @@ def check_one_training(folder, rank_logs, num_ranks, trained_before):
 
 @pytest.mark.parametrize(
     "num_ranks, backend, exported",
-    [(2, "mpi", EXPORTED), pytest.param(3, "mccl", EXPORTED, marks=pytest.mark.long), (2, "auto", {})],
+    [(2, "mpi", EXPORTED), pytest.param(3, "mccl", EXPORTED, marks=pytest.mark.slow), (2, "auto", {})],
 )
 def test_unmodified_under_mindnlp_dp_run(local_files, trained_before, tmp_path, num_ranks, backend, exported):
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", num_ranks, "--backend", backend]
@@ -68,7 +68,7 @@ def test_unmodified_under_mindnlp_dp_run(local_files, trained_before, tmp_path, 
     assert "start training" in finished.stdout and finished.stdout.count("'train_runtime'") == 1
 
 
-@pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), pytest.param(3, {}, marks=pytest.mark.long)])
+@pytest.mark.parametrize("num_ranks, exported", [(2, EXPORTED), pytest.param(3, {}, marks=pytest.mark.slow)])
 def test_with_one_import_under_plain_msrun(local_files, trained_before, tmp_path, num_ranks, exported):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())

@@ -17,7 +17,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 def test_the_error_names_what_differs(tmp_path, backend):
     # As under srun, mpirun and msrun, each rank hashes strings in its own way, and so orders sets.
     env = {"PYTHONHASHSEED": "random"}
@@ -26,7 +26,7 @@ def test_the_error_names_what_differs(tmp_path, backend):
         assert re.search(pattern, (tmp_path / f"{mistake}.txt").read_text())
 
 
-@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 def test_rows_that_are_random_by_design_may_differ(tmp_path, backend):
     run_ranks_successfully("random_rows.py", tmp_path, ranks=2, backend=backend, log_dir=tmp_path / "logs")
     assert len(list(tmp_path.glob("trained_*"))) == 6

@@ -42,7 +42,7 @@ DISAGREEMENTS = {
     "disagreement, backend",
     [
         *((name, "mpi") for name in DISAGREEMENTS),
-        pytest.param("early_break_on_rank_1", "mccl", marks=pytest.mark.long),
+        pytest.param("early_break_on_rank_1", "mccl", marks=pytest.mark.slow),
     ],
 )
 def test_ranks_in_different_collectives_are_told_at_once(tmp_path, disagreement, backend):

@@ -8,7 +8,7 @@ import pytest
 from tests.harness import decorated_functions, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
-JOBS = [(2, "mccl"), *(pytest.param(job, marks=pytest.mark.long) for job in ((2, "mpi"), (3, "mpi"), (3, "mccl")))]
+JOBS = [(2, "mccl"), *(pytest.param(job, marks=pytest.mark.slow) for job in ((2, "mpi"), (3, "mpi"), (3, "mccl")))]
 
 
 def run_scenarios(output, ranks, backend, emulated_ranks):

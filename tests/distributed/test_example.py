@@ -69,7 +69,7 @@ def test_bert_on_a_csv_of_ones_own(tmp_path):
     assert config["model_type"] == "bert" and config["label2id"] == {"bad": 0, "good": 1}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_pairs_in_three_classes_with_lora_resumed_and_the_snippet_of_the_report(tmp_path):
     """Ends with the model that was trained: loaded from the folder, it scores what the report says."""
     chance = generate_reviews(400, seed=3)

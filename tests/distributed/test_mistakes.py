@@ -25,7 +25,7 @@ def fails(program, output, mistake, backend, env=None, ranks=2):
     return finished.stderr
 
 
-@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_message_names_what_differs(tmp_path, mistake, backend):
     words = fails("mistakes.py", tmp_path, mistake, backend)

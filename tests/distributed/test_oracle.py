@@ -8,7 +8,7 @@ import pytest
 from tests.harness import run_ranks_successfully
 from tests.programs.scenarios import SCENARIOS
 
-JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.long) for engine in ("mpi", "mccl"))]
+JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.slow) for engine in ("mpi", "mccl"))]
 
 # float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -82,7 +82,7 @@ def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
     assert_equal_within_rounding(results[0], expected, SCENARIOS[name])
 
 
-@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.runs_alone])
 def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, name):
     reference = one_process(num_ranks)

@@ -14,7 +14,7 @@ CASES = [
 ]
 
 
-JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.long) for engine in ("mpi", "mccl"))]
+JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.slow) for engine in ("mpi", "mccl"))]
 
 
 @pytest.fixture(scope="module", params=JOBS, ids=str)

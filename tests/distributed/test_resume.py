@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import run_ranks, run_ranks_successfully
 
 
-@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 def stopped_and_resumed(request, tmp_path_factory):
     """Every scenario without a stop and from each of its checkpoints."""
     output = tmp_path_factory.mktemp(request.param)
@@ -65,7 +65,7 @@ def test_dropout_differs_between_ranks_and_another_seed_gives_another_run(stoppe
 NUM_KILLS = 10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(tmp_path):
     seed = random.randrange(2**32)
     for num_kills in range(1, NUM_KILLS + 1):
@@ -131,7 +131,7 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
 
 
 @once
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [3])
 def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
     assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]

@@ -117,7 +117,7 @@ def test_a_host_that_never_comes_is_named_after_the_timeout(runner, hosts):
     assert f"host 0 cannot be reached at port {control_port(hosts.port)} after 1 s" in second.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, hosts, tmp_path):
     runner.environ.update(PYTHONPATH=str(ROOT), MINDNLP_DP_CPU_TUNING="1")
     disks = [tmp_path / f"disk_{rank}" for rank in range(2)]
