@@ -91,13 +91,9 @@ def _engine_type(launcher, config):
     if backend == "mccl" and launcher == "mpirun":
         raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
     be_patient(device, config.timeout)
-    if hasattr(getattr(mindspore.mint, "distributed", None), "all_gather_object"):
-        from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
+    from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
 
-        return MindSporeCollective
-    from mindnlp_dp_plugin.collectives.primitives import PrimitiveCollective
-
-    return PrimitiveCollective
+    return MindSporeCollective
 
 
 def _mpi_engine_type(launcher):

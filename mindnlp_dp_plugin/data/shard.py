@@ -175,10 +175,9 @@ def _reads_rows_by_number(source):
 
 def _is_plain_random(sampler):
     """A permutation of all rows: what ``shuffle=True`` means, and what the plugin draws in its place."""
-    everywhere = ds.Shuffle.GLOBAL, getattr(ds.Shuffle, "ADAPTIVE", None)  # ADAPTIVE is younger than MindSpore 2.3
     return (
         type(sampler) is ds.RandomSampler
-        and getattr(sampler, "shuffle", ds.Shuffle.GLOBAL) in everywhere
+        and getattr(sampler, "shuffle", ds.Shuffle.GLOBAL) in (ds.Shuffle.GLOBAL, ds.Shuffle.ADAPTIVE)
         and not sampler.replacement
         and sampler.num_samples is None
         and sampler.reshuffle_each_epoch

@@ -52,6 +52,5 @@ def tune_mindspore() -> None:
     """Makes PyNative operators run in the thread that calls them, if MindSpore computes on the CPU."""
     import mindspore
 
-    # MindSpore before 2.5 has no mindspore.runtime.
-    if mindspore.get_context("device_target") == "CPU" and hasattr(mindspore, "runtime"):
+    if mindspore.get_context("device_target") == "CPU":
         mindspore.runtime.launch_blocking()

@@ -8,20 +8,18 @@ PROGRAM = "collectives_contract.py"
 
 
 ENGINES = [
-    pytest.param((1, "auto", "contract"), marks=pytest.mark.slow),
-    (2, "mpi", "contract"),
-    pytest.param((3, "mpi", "contract"), marks=pytest.mark.slow),
-    (2, "mccl", "contract"),
-    pytest.param((3, "mccl", "contract"), marks=pytest.mark.slow),
-    (2, "mccl", "contract of primitives"),
-    pytest.param((3, "mccl", "contract of primitives"), marks=pytest.mark.slow),
+    pytest.param((1, "auto"), marks=pytest.mark.slow),
+    (2, "mpi"),
+    pytest.param((3, "mpi"), marks=pytest.mark.slow),
+    (2, "mccl"),
+    pytest.param((3, "mccl"), marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=str)
 @pytest.mark.parametrize("check", decorated_functions(PROGRAM))
 def test_contract(engine_outcomes, engine, check):
-    ranks, backend, contract = engine
+    ranks, backend = engine
     if ranks == 1 and check in ("broadcast_object_gives_all_the_same", "mindspore_communication_answers"):
         pytest.skip("asks for a rank 1, or for MindSpore's cluster")
-    assert [outcome[contract][check] for outcome in engine_outcomes(ranks, backend)] == [None] * ranks
+    assert [outcome["contract"][check] for outcome in engine_outcomes(ranks, backend)] == [None] * ranks

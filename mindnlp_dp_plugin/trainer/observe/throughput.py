@@ -101,9 +101,7 @@ class Meter(Stopwatch):
 def peak_memory() -> int:
     """The most memory this process ever held, in bytes: on Ascend the device's, on CPU the host's."""
     if mindspore.get_context("device_target") == "Ascend":
-        for module in ("runtime", "hal"):  # MindSpore 2.5 and 2.4
-            if measure := getattr(getattr(mindspore, module, None), "max_memory_allocated", None):
-                return measure()
+        return mindspore.runtime.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
