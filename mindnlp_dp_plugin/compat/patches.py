@@ -34,6 +34,50 @@ def empty_through_constructor(creation):
 
 
 @patch(
+    module="mindspore",
+    bridges="weights of DistilBERT, ALBERT, XLM-R, ERNIE, OPT and forty others: initializer() returns a tensor whose "
+    "numbers only init_data() draws, and assign_value, arithmetic and indexing take it for numbers",
+    needed_from="2.7",
+    obsolete_when="MindNLP's _init_weights call init_data(), or use mindnlp.core.nn.init throughout",
+)
+def drawn_initial_weights(mindspore):
+    """Draw them in ``initializer()``. What imported the name before, as MindSpore's own layers, keeps the stock one."""
+    stock = mindspore.common.initializer.initializer
+
+    @functools.wraps(stock)
+    def initializer(*args, **kwargs):
+        tensor = stock(*args, **kwargs)
+        return tensor.init_data() if tensor.has_init else tensor
+
+    mindspore.common.initializer.initializer = initializer
+
+
+def mean_before_sigma(module):
+    stock = module.Normal
+    module.Normal = lambda mean, sigma: stock(sigma=sigma, mean=mean)
+
+
+@patch(
+    module="mindnlp.transformers.models.lilt.modeling_lilt",
+    bridges="weights of LiLT: it calls Normal(0.0, std), which is Normal(sigma, mean): all weights are std",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_lilt names sigma where it calls Normal",
+)
+def normal_weights_of_lilt(modeling_lilt):
+    mean_before_sigma(modeling_lilt)
+
+
+@patch(
+    module="mindnlp.transformers.models.gptsan_japanese.modeling_gptsan_japanese",
+    bridges="weights of GPTSAN: it calls Normal(0.0, std), which is Normal(sigma, mean): all weights are std",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_gptsan_japanese names sigma where it calls Normal",
+)
+def normal_weights_of_gptsan(modeling_gptsan_japanese):
+    mean_before_sigma(modeling_gptsan_japanese)
+
+
+@patch(
     module="mindnlp.core.nn.parameter",
     bridges="Parameter.grad: reading it raises AttributeError until a gradient was set",
     needed_from="2.7",
@@ -41,6 +85,21 @@ def empty_through_constructor(creation):
 )
 def parameter_without_gradient(parameter):
     parameter.Parameter.grad = None
+
+
+@patch(
+    module="mindnlp.core.nn.parameter",
+    bridges="XLM-R's masked language model, and InternLM: they call Parameter(data, name), as MindSpore's own takes it",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_xlm_roberta and modeling_internlm give their parameters no name",
+)
+def names_of_parameters(parameter):
+    stock = parameter.Parameter.__init__
+
+    def __init__(self, input_data=None, requires_grad=True):
+        stock(self, input_data, bool(requires_grad))
+
+    parameter.Parameter.__init__ = __init__
 
 
 @patch(

@@ -53,7 +53,45 @@ from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from tests.programs.tiny import tiny_model, tiny_trainer
 model = get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.SEQ_CLS))
 """
+INITIAL_WEIGHTS = """
+from mindnlp.core import nn
+model = {model}({config})
+for name, weight in model.named_parameters():
+    values, is_norm = weight.asnumpy(), "norm" in name.lower()
+    drawn = values.ndim == 2 and not is_norm
+    assert not drawn or 0.015 < values.std() < 0.025, f"{{name}} is not drawn: {{values}}"
+    assert not is_norm or (values == name.endswith("weight")).all(), f"{{name}} is not drawn: {{values}}"
+"""
+DISTILBERT = "dim=32, hidden_dim=64, n_layers=1, n_heads=2, max_position_embeddings=16"
+BERT_SIZES = "hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64"
+
+
+def initial_weights(*models):
+    names = ", ".join(name for model, config in models for name in (model, config.partition("(")[0]))
+    return f"from mindnlp.transformers import {names}\n" + "".join(
+        INITIAL_WEIGHTS.format(model=model, config=config) for model, config in models
+    )
+
+
 USES = {
+    "drawn_initial_weights": (
+        initial_weights(
+            ("DistilBertForSequenceClassification", f"DistilBertConfig({DISTILBERT})"),
+            ("DistilBertForMaskedLM", f"DistilBertConfig({DISTILBERT})"),
+            ("AlbertForMaskedLM", f"AlbertConfig(embedding_size=32, {BERT_SIZES})"),
+            ("XLMRobertaForSequenceClassification", f"XLMRobertaConfig({BERT_SIZES})"),
+            ("OPTForCausalLM", "OPTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, ffn_dim=64)"),
+        ),
+        "is not drawn",
+    ),
+    "names_of_parameters": (
+        initial_weights(("XLMRobertaForMaskedLM", f"XLMRobertaConfig({BERT_SIZES})")),
+        "incompatible function arguments",
+    ),
+    "normal_weights_of_lilt": (
+        initial_weights(("LiltForTokenClassification", f"LiltConfig({BERT_SIZES}, channel_shrink_ratio=1)")),
+        "is not drawn",
+    ),
     "stub_tensor_module": ("pass", "_stub_tensor"),
     "empty_through_constructor": ("from mindnlp.core import ops; ops.empty(2, 3)", "pyboost_empty"),
     "parameter_without_gradient": ("from mindnlp.core import nn, ops; nn.Parameter(ops.ones(2)).grad", "grad"),
