@@ -1,8 +1,9 @@
 """What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -12,6 +13,59 @@ COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+
+
+class Kind(NamedTuple):
+    """The values that a field can take.
+
+    Attributes:
+        accepts: Tells whether a value is one of them.
+        parse: Makes a value of an environment variable's text; raises ValueError or KeyError if it cannot.
+        hint: Ends an error about a wrong value: what is wrong with it, and what to give.
+        text: What an environment variable's text must be.
+    """
+
+    accepts: Callable[[Any], bool]
+    parse: Callable[[str], Any]
+    hint: str
+    text: str = "a text"
+
+
+def _one_of(choices):
+    return Kind(
+        lambda v: isinstance(v, str) and v in choices, str, f"is not known: choose one of {', '.join(choices)}."
+    )
+
+
+def _number(accepts, hint):
+    return Kind(
+        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and accepts(v), float, hint, "a number"
+    )
+
+
+def _whole_number(accepts, hint):
+    return Kind(lambda v: isinstance(v, int) and not isinstance(v, bool) and accepts(v), int, hint, "a whole number")
+
+
+def _switch():
+    return Kind(
+        lambda value: isinstance(value, bool),
+        lambda text: SWITCH_WORDS[text.lower()],
+        "is not a switch: give True or False.",
+        f"one of {', '.join(SWITCH_WORDS)}",
+    )
+
+
+def _path(hint):
+    return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, hint)
+
+
+def _or_none(kind):
+    return kind._replace(accepts=lambda value: value is None or kind.accepts(value))
+
+
+def _option(default, kind):
+    return field(default=default, metadata={"kind": kind})
 
 
 @dataclass(frozen=True)
@@ -43,45 +97,39 @@ class DataParallelConfig:
         DataParallelError: For a value that a field cannot take; the message names field, value and choices.
     """
 
-    backend: str = "auto"
-    bucket_cap_mb: float | None = None
-    comm_dtype: str = "float32"
-    cpu_tuning: bool = True
-    cpu_operators: bool = True
-    timeout: float = 1800
-    trace: str | None = None
-    check_replicas_every: int = 0
-    average_over: str = "ranks"
+    backend: str = _option("auto", _one_of(BACKENDS))
+    bucket_cap_mb: float | None = _option(
+        None,
+        _or_none(
+            _number(
+                lambda cap: 0 <= cap < 2**20,
+                "is not a size in MB: give a number from 0 (a bucket for each parameter) to below "
+                f"{2**20}, or None for the engine's default.",
+            )
+        ),
+    )
+    comm_dtype: str = _option("float32", _one_of(COMM_DTYPES))
+    cpu_tuning: bool = _option(True, _switch())
+    cpu_operators: bool = _option(True, _switch())
+    timeout: float = _option(
+        1800,
+        _number(
+            lambda seconds: 0 < seconds < LONGEST_TIMEOUT,
+            f"is not a time: give the seconds a collective may wait, more than 0 and below {LONGEST_TIMEOUT}.",
+        ),
+    )
+    trace: str | None = _option(None, _or_none(_path("is not a file: give its path, or None for no trace.")))
+    check_replicas_every: int = _option(
+        0,
+        _whole_number(lambda every: every >= 0, "is not a number of optimizer steps: give 1 or more, or 0 for never."),
+    )
+    average_over: str = _option("ranks", _one_of(AVERAGES))
 
     def __post_init__(self):
-        for name, choices in (("backend", BACKENDS), ("comm_dtype", COMM_DTYPES), ("average_over", AVERAGES)):
-            if not _is_one_of(choices, getattr(self, name)):
-                raise DataParallelError(
-                    f"{name}={getattr(self, name)!r} is not known: choose one of {', '.join(choices)}."
-                )
-        cap = self.bucket_cap_mb
-        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 <= cap < 2**20):
-            raise DataParallelError(
-                f"bucket_cap_mb={cap!r} is not a size in MB: give a number from 0 (a bucket for each parameter) "
-                f"to below {2**20}, or None for the engine's default."
-            )
-        for switch in ("cpu_tuning", "cpu_operators"):
-            if not isinstance(getattr(self, switch), bool):
-                raise DataParallelError(f"{switch}={getattr(self, switch)!r} is not a switch: give True or False.")
-        seconds = self.timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_TIMEOUT:
-            raise DataParallelError(
-                f"timeout={seconds!r} is not a time: give the seconds a collective may wait, more than 0 and below "
-                f"{LONGEST_TIMEOUT}."
-            )
-        trace = self.trace
-        if trace is not None and not (isinstance(trace, (str, os.PathLike)) and str(trace) and "\0" not in str(trace)):
-            raise DataParallelError(f"trace={trace!r} is not a file: give its path, or None for no trace.")
-        every = self.check_replicas_every
-        if isinstance(every, bool) or not isinstance(every, int) or every < 0:
-            raise DataParallelError(
-                f"check_replicas_every={every!r} is not a number of optimizer steps: give 1 or more, or 0 for never."
-            )
+        for option in fields(self):
+            value, kind = getattr(self, option.name), option.metadata["kind"]
+            if not kind.accepts(value):
+                raise DataParallelError(f"{option.name}={value!r} {kind.hint}")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -94,33 +142,17 @@ class DataParallelConfig:
             DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
         """
         environ = os.environ if environ is None else environ
-        parsers = {
-            "backend": str,
-            "bucket_cap_mb": float,
-            "comm_dtype": str,
-            "cpu_tuning": lambda text: SWITCH_WORDS[text.lower()],
-            "cpu_operators": lambda text: SWITCH_WORDS[text.lower()],
-            "timeout": float,
-            "trace": str,
-            "check_replicas_every": int,
-            "average_over": str,
-        }
-        numbers = {float: "a number", int: "a whole number"}
         values = {}
-        for field in fields(cls):
-            variable = ENVIRONMENT_PREFIX + field.name.upper()
+        for option in fields(cls):
+            variable = ENVIRONMENT_PREFIX + option.name.upper()
             if text := environ.get(variable):
+                kind = option.metadata["kind"]
                 try:
-                    values[field.name] = parsers[field.name](text)
+                    values[option.name] = kind.parse(text)
                 except (KeyError, ValueError):
-                    kind = numbers.get(parsers[field.name], f"one of {', '.join(SWITCH_WORDS)}")
-                    raise DataParallelError(f"{variable}={text!r} is not understood: give {kind}.") from None
+                    raise DataParallelError(f"{variable}={text!r} is not understood: give {kind.text}.") from None
                 try:
-                    cls(**{field.name: values[field.name]})
+                    cls(**{option.name: values[option.name]})
                 except DataParallelError as error:
                     raise DataParallelError(f"{variable}: {error}") from None
         return cls(**values)
-
-
-def _is_one_of(choices, value):
-    return isinstance(value, str) and value in choices
