@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
+from mindnlp.core import nn
 from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 from scipy.special import erf
@@ -119,6 +120,18 @@ def test_sums_of_shapes_that_differ(stock, shapes):
     total = arithmetic.__add__(stock["__add__"], *summands)
     np.testing.assert_array_equal(total.asnumpy(), np.add(*(summand.asnumpy() for summand in summands)))
     assert_like_stock(arithmetic.__add__, stock["__add__"], *summands)
+
+
+@pytest.mark.parametrize("shapes", [((4, 3), (3,)), ((3,), (4, 3)), ((64,), (1,)), ((4, 1), (1, 3))])
+def test_gradients_of_a_bias_can_be_clipped(shapes):
+    """MindSpore refuses to write to a view, and clipping writes to gradients."""
+    parameters = [nn.Parameter(tensor(np.random.default_rng(0), *shape)) for shape in shapes]
+    gradients = mindspore.grad(lambda a, b: (arithmetic.__add__(never, a, b) ** 2).sum(), (0, 1))(*parameters)
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient
+    nn.utils.clip_grad_norm_(parameters, 1e-3)
+    squares = sum(float((parameter.grad.asnumpy() ** 2).sum()) for parameter in parameters)
+    np.testing.assert_allclose(squares**0.5, 1e-3, rtol=1e-4)
 
 
 def test_sums_of_shapes_that_do_not_fit(stock):

@@ -15,22 +15,45 @@ def __truediv__(stock, self, other):
 
 
 def __add__(stock, self, other):
-    """Of scores and a mask, or of what else has to be repeated to the other's shape, to the same last bit."""
-    if not (isinstance(other, mindspore.Tensor) and are_float32(self, other)):
+    """Of scores and a mask, a product and its bias, or whatever else has to be repeated, to the same last bit."""
+    if not (isinstance(other, mindspore.Tensor) and are_float32(self, other) and _differ_but_fit(self, other)):
         return stock(self, other)
-    return stock(_repeated_to(other.shape, self), _repeated_to(self.shape, other))
+    return _Sum.apply(self, other)
 
 
-def _repeated_to(shape, tensor):
-    """The tensor itself if it has that shape, no axis, or cannot be repeated to that shape."""
-    mine = (1,) * (len(shape) - tensor.ndim) + tensor.shape
-    can_be_repeated = len(mine) == len(shape) and all(
-        wanted and length in (1, wanted) for length, wanted in zip(mine, shape)
-    )
-    if mine == shape or not tensor.ndim or not can_be_repeated:
-        return tensor
-    times = [wanted if length == 1 else 1 for length, wanted in zip(mine, shape)]
-    return mindspore.ops.tile(tensor.reshape(mine), tuple(times))
+def _differ_but_fit(self, other):
+    """Whether one has to be repeated to the other's shape, or both to a third, and neither is empty or a scalar."""
+    if self.shape == other.shape or not (self.size and other.size and self.ndim and other.ndim):
+        return False
+    return all(1 in pair or pair[0] == pair[1] for pair in zip(self.shape[::-1], other.shape[::-1]))
+
+
+class _Sum(_Function):
+    @staticmethod
+    def forward(ctx, left, right):
+        ctx.shapes = left.shape, right.shape
+        with np.errstate(all="ignore"):
+            return tensor_of(np.add(array_of(left), array_of(right), order="C"))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        # Arrays of their own, and no views: what a parameter gets as its gradient is written to in place.
+        g = array_of(gradient)
+        return tuple(
+            tensor_of(_summed_to(shape, g)) if is_needed else None
+            for shape, is_needed in zip(ctx.shapes, ctx.needs_input_grad)
+        )
+
+
+def _summed_to(shape, values):
+    """What was repeated from ``shape`` is summed up to it again; a new array."""
+    added = values.ndim - len(shape)
+    repeated = [added + axis for axis, length in enumerate(shape) if length == 1 and values.shape[added + axis] != 1]
+    axes = (*range(added), *repeated)
+    if not axes:
+        return np.array(values, order="C")
+    with np.errstate(all="ignore"):
+        return np.asarray(values.sum(axes, keepdims=True), order="C").reshape(shape)
 
 
 class _Quotient(_Function):
