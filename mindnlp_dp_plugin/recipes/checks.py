@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 
-NEEDED = ("sklearn", "matplotlib", "tensorboard", "tensorboardX")
+NEEDED = ("sklearn", "matplotlib", "tensorboard", "tensorboardX", "charset_normalizer", "openpyxl")
 
 
 def check(options: ClassificationOptions, num_ranks: int) -> None:
@@ -22,14 +22,14 @@ def check(options: ClassificationOptions, num_ranks: int) -> None:
         raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-    from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+    from mindnlp_dp_plugin.recipes.tables import read_texts
 
     RunFolder(options.output_dir).check(options.resume)
     if options.model is not None:
         check_model(options.model, options.max_length)
     if options.dataset is None:
         return
-    texts = read_labelled_texts(options.dataset, options.text_column, options.label_column, options.seed)
+    texts = read_texts(options)
     num_rows = len(texts.splits["train"])
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(

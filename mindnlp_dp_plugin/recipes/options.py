@@ -16,12 +16,13 @@ class ClassificationOptions:
 
     dataset: str | None = _option(
         None,
-        "File (csv, tsv, json, jsonl, parquet, txt), folder, or name in the hub.",
+        "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or name in the hub.",
     )
     text_column: tuple[str, ...] = _option(
         (), "Column with the text; give it twice for pairs of texts. Otherwise found.", multiple=True
     )
     label_column: str | None = _option(None, "Column with the class. Otherwise found.")
+    encoding: str | None = _option(None, "Of the files, such as gb18030. Otherwise found.")
     model: str | None = _option(None, "Model folder, or name in the hub. Otherwise a small one, trained from nothing.")
     small_model: str = _option(
         "roberta", "Which small model, where there is no --model.", type=click.Choice(["roberta", "bert"])

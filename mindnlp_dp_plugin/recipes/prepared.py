@@ -10,9 +10,8 @@ from mindspore.dataset import GeneratorDataset
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
-from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_labelled_texts
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
 
 LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
 
@@ -83,18 +82,6 @@ def prepare(options: ClassificationOptions, folder: Path) -> PreparedData:
         tokenise(texts, options, folder)
     barrier()
     return PreparedData(folder)
-
-
-def read_texts(options: ClassificationOptions) -> LabelledTexts:
-    """The data set that the options name; generated film reviews if they name none."""
-    if options.dataset is not None:
-        return read_labelled_texts(options.dataset, options.text_column, options.label_column, options.seed)
-    splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
-    return LabelledTexts(
-        {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
-        ["bad", "good"],
-        ["generated film reviews: 4000 to train on, 500 in dev"],
-    )
 
 
 def tokenise(texts: LabelledTexts, options: ClassificationOptions, folder: Path) -> None:

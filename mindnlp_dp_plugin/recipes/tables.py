@@ -1,16 +1,20 @@
 """A data set for classification: texts and class numbers, without empty rows, in splits."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import datasets
 from sklearn.model_selection import train_test_split
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.columns import Columns, find_columns
-from mindnlp_dp_plugin.recipes.files import SPLIT_WORDS, read_splits
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
+from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
+from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 
 DEV_SHARE = 0.1
+MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -22,34 +26,55 @@ class LabelledTexts:
             too, and ``label`` (the class's number).
         label_names: The classes; a class's number is its place here.
         remarks: What was found, dropped and split off, a line each.
+        columns: Where the texts and labels were found; None if they were generated.
     """
 
     splits: dict[str, datasets.Dataset]
     label_names: list[str]
     remarks: list[str] = field(default_factory=list)
+    columns: Columns | None = None
+
+
+def read_texts(options: ClassificationOptions) -> LabelledTexts:
+    """The data set that the options name; generated film reviews if they name none."""
+    if options.dataset is not None:
+        named = (options.text_column, options.label_column)
+        return read_labelled_texts(options.dataset, *named, options.seed, options.encoding)
+    splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
+    return LabelledTexts(
+        {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
+        ["bad", "good"],
+        ["generated film reviews: 4000 to train on, 500 in dev"],
+    )
 
 
 def read_labelled_texts(
-    name: str, text_columns: tuple[str, ...] = (), label_column: str | None = None, seed: int = 42
+    name: str,
+    text_columns: tuple[str, ...] = (),
+    label_column: str | None = None,
+    seed: int = 42,
+    encoding: str | None = None,
 ) -> LabelledTexts:
     """Read a data set and make it ready to tokenise.
 
     Rows whose text or label is empty are counted and left out. Without a dev split, a tenth of the training rows
-    becomes one: stratified, the same rows for the same seed.
+    becomes one: stratified, the same rows for the same seed, and rows of the same text on the same side.
 
     Args:
         name: A file, a folder or a name in the hub, see ``read_splits``.
         text_columns: One column, two for pairs of texts, or none: found by name, else by content.
         label_column: The column with the classes, as text or as numbers; None: found.
         seed: Fixes which rows become the dev split.
+        encoding: Of the files, if it is not to be found.
 
     Raises:
         DataParallelError: If the data cannot be read or are no task of classification.
     """
-    tables = read_splits(name)
+    tables = read_splits(name, encoding)
     columns = find_columns(tables["train"], tuple(text_columns), label_column)
-    remarks = [f"text: {', '.join(columns.texts)}; label: {columns.label}"]
-    splits = {split: _plain_rows(table, columns, split) for split, table in tables.items()}
+    remarks = list(dict.fromkeys(remark for table in tables.values() for remark in table.remarks))
+    remarks.append(f"text: {', '.join(columns.texts)}; label: {columns.label}")
+    splits = {split: plain_rows(table, columns, split) for split, table in tables.items()}
     for split, rows in list(splits.items()):
         kept = [row for row in rows if all(row)]
         if dropped := len(rows) - len(kept):
@@ -58,59 +83,79 @@ def read_labelled_texts(
         if not kept and split != "train":  # test sets are often published without their labels
             del splits[split]
     label_names = _label_names([label for *_, label in splits["train"]], columns.label, tables["train"])
+    remarks += _alike(label_names)
     numbers = {label: number for number, label in enumerate(label_names)}
     numbered = {split: _numbered(rows, numbers, split) for split, rows in splits.items()}
     if "dev" not in numbered:
-        numbered["train"], numbered["dev"] = _split_off_dev(numbered["train"], label_names, seed)
+        numbered["train"], numbered["dev"], singles = _split_off_dev(numbered["train"], seed)
         remarks.append(f"no dev split: {len(numbered['dev'])} rows of train became one")
-    counts = Counter(numbered["train"]["label"])
-    classes = ", ".join(f"{label} ({counts[number]})" for number, label in enumerate(label_names[:20]))
-    remarks.append(f"{len(label_names)} classes (rows to train on): {classes}{', ...' * (len(label_names) > 20)}")
-    return LabelledTexts({name: numbered[name] for name in SPLIT_WORDS if name in numbered}, label_names, remarks)
+        if singles:
+            listed = _listed([label_names[number] for number in singles])
+            remarks.append(f"classes with one text only stay in train, and cannot be scored: {listed}")
+    ordered = {split: numbered[split] for split in SPLIT_WORDS if split in numbered}
+    return LabelledTexts(ordered, label_names, remarks, columns)
 
 
-def as_text(value) -> str:
-    """A cell's content; nothing for missing ones. Whole numbers have no point: 1, not 1.0."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
+def plain_rows(table: Table, columns: Columns, split: str) -> list[tuple[str, ...]]:
+    """Each row's texts and label, as text, in a tuple.
 
-
-def _plain_rows(table, columns: Columns, split) -> list[tuple[str, ...]]:
-    missing = [name for name in (*columns.texts, columns.label) if name not in table.column_names]
+    Raises:
+        DataParallelError: If a column is not there.
+    """
+    missing = [name for name in (*columns.texts, columns.label) if name not in table.columns]
     if missing:
         raise DataParallelError(
-            f"column {missing[0]!r} is not in the {split} split: its columns are {', '.join(table.column_names)}."
+            f"column {missing[0]!r} is not in the {split} split: its columns are {', '.join(table.names)}."
         )
-    labels = table[columns.label]
-    kind = table.features[columns.label]
-    if isinstance(kind, datasets.ClassLabel):
-        labels = [None if number is None or number < 0 else kind.int2str(number) for number in labels]
-    return [tuple(map(as_text, row)) for row in zip(*(table[name] for name in columns.texts), labels)]
+    labels = table.columns[columns.label]
+    if names := table.class_names.get(columns.label):
+        labels = [None if number is None or number < 0 else names[number] for number in labels]
+    return [tuple(map(as_text, row)) for row in zip(*(table.columns[name] for name in columns.texts), labels)]
 
 
-def _label_names(labels, column, table) -> list[str]:
+def _label_names(labels, column, table: Table) -> list[str]:
     """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list."""
     distinct = set(labels)
     if not labels:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
+    if many := [value for value in table.columns[column] if _is_list(value)]:
+        raise DataParallelError(
+            f"label column {column!r} holds lists (for example {many[0]}): multi-label classification is not built; "
+            "give one label for each row."
+        )
     if len(distinct) == 1:
         raise DataParallelError(
             f"label column {column!r} holds one class only, {labels[0]!r}: a classifier needs at least two."
         )
     if len(distinct) > max(2, len(labels) // 2):
+        fractions = all(map(is_number, distinct)) and any("." in label for label in distinct)
+        kind = "numbers on a scale, and regression is not built" if fractions else "no classes"
         raise DataParallelError(
-            f"label column {column!r} holds {len(distinct)} different values in {len(labels)} rows, which are no "
-            f"classes: choose --label-column among {', '.join(table.column_names)}."
+            f"label column {column!r} holds {len(distinct)} different values in {len(labels)} rows, which are {kind}: "
+            f"choose another --label-column among {', '.join(table.names)}."
         )
-    if isinstance(table.features[column], datasets.ClassLabel):
-        return [name for name in table.features[column].names if name in distinct]
-    try:
-        return sorted(distinct, key=float)
-    except ValueError:
-        return sorted(distinct)
+    if names := table.class_names.get(column):
+        return [name for name in names if name in distinct]
+    return sorted(distinct, key=float) if all(map(is_number, distinct)) else sorted(distinct)
+
+
+def _is_list(value):
+    return isinstance(value, (list, tuple)) or (
+        isinstance(value, str) and value.lstrip().startswith(("['", '["')) and value.rstrip().endswith("]")
+    )
+
+
+def _alike(label_names) -> list[str]:
+    """A line for labels that only case or blanks tell apart."""
+    spellings = defaultdict(list)
+    for label in label_names:
+        spellings["".join(label.casefold().split())].append(label)
+    return [
+        f"{' and '.join(map(repr, labels))} differ by case or blanks only, and are {len(labels)} classes: "
+        "write them alike if they mean the same"
+        for labels in spellings.values()
+        if len(labels) > 1
+    ]
 
 
 def _numbered(rows, numbers, split):
@@ -118,21 +163,31 @@ def _numbered(rows, numbers, split):
         if row[-1] not in numbers:
             raise DataParallelError(
                 f"label {row[-1]!r} of the {split} split is unseen in training, whose labels are "
-                f"{', '.join(list(numbers)[:20])}: mend the label, or add rows with it to the training data."
+                f"{_listed(numbers)}: mend the label, or add rows with it to the training data."
             )
     *texts, labels = zip(*rows)
     columns = dict(zip(("text", "text_pair"), map(list, texts)))
     return datasets.Dataset.from_dict({**columns, "label": [numbers[label] for label in labels]})
 
 
-def _split_off_dev(train, label_names, seed):
-    counts = Counter(train["label"])
-    number, least = min(counts.items(), key=lambda item: item[1])
-    if least < 2:
-        raise DataParallelError(
-            f"class {label_names[number]!r} has one row only, and there is no dev split: add rows of it, or give a "
-            "folder with train and dev files."
-        )
-    size = max(len(label_names), round(DEV_SHARE * len(train)))
-    rest, dev = train_test_split(range(len(train)), test_size=size, stratify=train["label"], random_state=seed)
-    return train.select(rest), train.select(dev)
+def _split_off_dev(train, seed):
+    """Train, dev, and the classes that have one text only. Rows with the same text stay together."""
+    texts = list(zip(*(train[name] for name in train.column_names if name != "label")))
+    first_label = {}
+    for text, label in zip(texts, train["label"]):
+        first_label.setdefault(text, label)
+    counts = Counter(first_label.values())
+    singles = [number for number in sorted(counts) if counts[number] == 1]
+    candidates = [text for text, label in first_label.items() if counts[label] > 1]
+    if not candidates:
+        raise DataParallelError("no class has two different texts: give more rows.")
+    size = max(len(counts) - len(singles), round(DEV_SHARE * len(first_label)))
+    strata = [first_label[text] for text in candidates]
+    _, dev = train_test_split(range(len(candidates)), test_size=size, stratify=strata, random_state=seed)
+    in_dev = {candidates[row] for row in dev}
+    sides = [[row for row, text in enumerate(texts) if (text in in_dev) == wanted] for wanted in (False, True)]
+    return train.select(sides[0]), train.select(sides[1]), singles
+
+
+def _listed(names):
+    return ", ".join(list(names)[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-import datasets
-
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, could_be_label, is_number
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -15,8 +14,14 @@ PAIRS = (
     ("question", "sentence"),
     ("question", "passage"),
 )
-TEXTS = ("text", "sentence", "review", "content", "comment", "tweet", "title", "document", "question", "utterance")
-LABELS = ("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating")
+TEXTS = (
+    *("text", "sentence", "review", "content", "comment", "tweet", "title", "document", "question", "utterance"),
+    *("文本", "评论", "内容", "句子", "正文", "标题"),
+)
+LABELS = (
+    *("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating"),
+    *("标签", "类别", "分类", "情感"),
+)
 
 
 class Columns(NamedTuple):
@@ -31,7 +36,7 @@ class Columns(NamedTuple):
     label: str
 
 
-def find_columns(table: datasets.Dataset, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
     """The columns to learn from.
 
     Args:
@@ -43,8 +48,8 @@ def find_columns(table: datasets.Dataset, texts: tuple[str, ...] = (), label: st
         DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
     """
     for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
-        if name is not None and name not in table.column_names:
-            raise DataParallelError(f"{option} {name!r} is not there: the columns are {_listed(table.column_names)}.")
+        if name is not None and name not in table.names:
+            raise DataParallelError(f"{option} {name!r} is not there: the columns are {_listed(table.names)}.")
     if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
         raise DataParallelError(
             f"--text-column {_listed(texts)} with --label-column {label!r}: name one text column, or the two of a "
@@ -54,24 +59,25 @@ def find_columns(table: datasets.Dataset, texts: tuple[str, ...] = (), label: st
     texts = tuple(texts) or _find_texts(table, label)
     for name in texts:
         if not holds_text(table, name):
-            example = next((value for value in table[name] if value not in (None, "")), None)
+            example = next((value for value in table.columns[name] if value not in (None, "")), None)
             raise DataParallelError(
                 f"column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
-                f"{_listed(table.column_names)}."
+                f"{_listed(table.names)}."
             )
     return Columns(texts, label)
 
 
-def holds_text(table: datasets.Dataset, name: str) -> bool:
+def holds_text(table: Table, name: str) -> bool:
     """Whether a column holds words rather than numbers or anything else."""
-    return any(isinstance(value, str) and value.strip() and not _is_number(value) for value in table[name])
+    values = table.columns[name]
+    return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)
 
 
 def _find_label(table, texts):
-    others = [name for name in table.column_names if name not in texts]
+    others = [name for name in table.names if name not in texts]
     if named := _first_named(others, LABELS):
         return named
-    candidates = [name for name in others if _could_be_label(table[name])]
+    candidates = [name for name in others if could_be_label(table.columns[name])]
     if len(candidates) == 1:
         return candidates[0]
     raise DataParallelError(
@@ -80,7 +86,7 @@ def _find_label(table, texts):
 
 
 def _find_texts(table, label):
-    others = [name for name in table.column_names if name != label]
+    others = [name for name in table.names if name != label]
     lowered = {name.lower(): name for name in others}
     for pair in PAIRS:
         if all(name in lowered for name in pair):
@@ -90,28 +96,14 @@ def _find_texts(table, label):
     candidates = [name for name in others if holds_text(table, name)]
     if not candidates:
         raise DataParallelError(
-            f"no column with text beside the label column {label!r}: the columns are {_listed(table.column_names)}."
+            f"no column with text beside the label column {label!r}: the columns are {_listed(table.names)}."
         )
-    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table[name])),)
+    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table.columns[name])),)
 
 
 def _first_named(columns, names):
     lowered = {column.lower(): column for column in columns}
     return next((lowered[name] for name in names if name in lowered), None)
-
-
-def _could_be_label(values):
-    """A few values that come again: on average ten times each, and short."""
-    distinct = {str(value).strip() for value in values} - {"", "None"}
-    return 2 <= len(distinct) <= max(2, len(values) // 10) and max(map(len, distinct)) <= 60
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _listed(names):

@@ -1,0 +1,223 @@
+"""One file of any kind as a table: by what is in it first, by its suffix where that leaves a choice."""
+
+import csv
+import io
+import json
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.reading import lines
+from mindnlp_dp_plugin.recipes.reading.columns import LABELS, PAIRS, TEXTS
+from mindnlp_dp_plugin.recipes.reading.decoding import decode
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, from_records, from_rows
+
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
+NOT_READ = {  # by how they begin
+    b"\xd0\xcf\x11\xe0": "an Excel file of before 2007: save it as .xlsx or csv",
+    b"%PDF": "a PDF: save its table as csv",
+    b"\x1f\x8b": "compressed: unpack it with gunzip",
+    b"\x89HDF": "HDF5: save its table as csv or parquet",
+    b"ARROW1": "an Arrow file: save its table as parquet",
+}
+
+
+class BadFile(ValueError):
+    """What is wrong with a file."""
+
+
+def read_file(path: Path, encoding: str | None = None) -> Table:
+    """The rows of one file.
+
+    Args:
+        path: The file.
+        encoding: Of its text, if the user named one; otherwise found.
+
+    Raises:
+        DataParallelError: If it is empty or cannot be read; the message names the file, and the line where it can.
+    """
+    try:
+        table = _read(path, encoding)
+    except (ValueError, csv.Error, pyarrow.ArrowException, zipfile.BadZipFile, KeyError, OSError) as error:
+        raise DataParallelError(f"{str(path)!r} cannot be read: {_first_line(error)}.") from None
+    if len(table) == 0:
+        raise DataParallelError(f"{str(path)!r} has no rows: give a file with a text and a label in each row.")
+    return table
+
+
+def _read(path, encoding):
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    for mark, kind in NOT_READ.items():
+        if beginning.startswith(mark):
+            raise BadFile(f"it is {kind}")
+    if beginning.startswith(b"PAR1") or path.suffix.lower() == ".parquet":
+        return _read_parquet(path)
+    if beginning.startswith(b"PK\x03\x04") or path.suffix.lower() == ".xlsx":
+        return _read_xlsx(path)
+    text, remarks = decode(path, encoding)
+    text = text.removeprefix("\ufeff")
+    table = _read_text(text, path.suffix.lower()) if text.strip() else Table({})
+    table.remarks[:0] = remarks
+    return table
+
+
+def _read_text(text, suffix):
+    if suffix in (".json", ".jsonl"):
+        return _read_json(text)
+    if text.lstrip().startswith(("{", "[{")):
+        try:
+            return _read_json(text)
+        except BadFile:
+            pass
+    lines.refuse_conll(text)
+    separator = "\t" if suffix == ".tsv" else find_separator(text)
+    has_names = separator and _names_columns(text, separator)
+    if suffix in (".csv", ".tsv") and separator or has_names or separator == "\t":
+        return _read_separated(text, separator, is_usual=(suffix, separator) in ((".csv", ","), (".tsv", "\t")))
+    return lines.read_labelled(text)
+
+
+def find_separator(text: str) -> str | None:
+    """What separates the columns of a csv: that which gives the first hundred rows equally many, more than one."""
+    best, most = None, 0.0
+    for separator in SEPARATORS:
+        widths = []
+        try:
+            for row in _rows(text, separator):
+                widths += [len(row)] * bool(row)
+                if len(widths) == 100:
+                    break
+        except csv.Error:
+            pass
+        if not widths or (width := widths[0]) < 2:
+            continue
+        # Between equals: the one with a header that we know, else commas first.
+        agreeing = sum(each == width for each in widths) / len(widths) + _names_columns(text, separator)
+        if agreeing > most:
+            best, most = separator, agreeing
+    return best
+
+
+def _names_columns(text, separator):
+    first = text.split("\n", 1)[0]
+    return bool({cell.strip(' "\r').lower() for cell in first.split(separator)} & KNOWN_NAMES) and separator in first
+
+
+def _rows(text, separator):
+    csv.field_size_limit(sys.maxsize)
+    # In tab-separated files quotes are text.
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True)
+
+
+def _read_separated(text, separator, is_usual):
+    reader, rows, numbers, began = _rows(text, separator), [], [], 1
+    try:
+        for row in reader:
+            if row:
+                rows.append(row)
+                numbers.append(began)
+            began = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(f"line {began}: {error}; a quote inside a quoted text is written twice") from None
+    table = from_rows(rows, numbers)
+    if not is_usual:
+        table.remarks.insert(0, f"columns are separated by {SEPARATORS[separator]}")
+    return table
+
+
+def _read_json(text):
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and not _looks_like_table(found):
+            found = [found]
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("["):
+            raise BadFile(f"line {error.lineno}: {error.msg}") from None
+        numbered = enumerate(text.split("\n"), 1)
+        found = [_parse_line(number, line) for number, line in numbered if line.strip()]
+    return _from_json(found)
+
+
+def _parse_line(number, line):
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadFile(f"line {number}: {error.msg}") from None
+
+
+def _looks_like_table(found):
+    return any(isinstance(value, (list, dict)) for value in found.values())
+
+
+def _from_json(found):
+    if isinstance(found, dict):
+        lists = [name for name, value in found.items() if _is_records(value)]
+        if len(lists) > 1:
+            raise BadFile(f"it holds several tables ({', '.join(lists)}): give each a file of its own")
+        if lists:
+            return from_records(found[lists[0]])
+        columns = {str(name): list(_values(column)) for name, column in found.items()}
+        if len({len(column) for column in columns.values()}) != 1:
+            raise BadFile("it is no list of objects; give one, or one object a line")
+        return Table(columns)
+    if found and all(isinstance(row, list) for row in found):
+        return from_rows(found)
+    if not _is_records(found):
+        raise BadFile("it holds other things than objects; give a list of objects, or one object a line")
+    return from_records(found)
+
+
+def _is_records(value):
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _values(column):
+    return column.values() if isinstance(column, dict) else column if isinstance(column, list) else []
+
+
+def _read_parquet(path):
+    table = datasets.Dataset(pyarrow.parquet.read_table(path))
+    return from_dataset(table)
+
+
+def from_dataset(rows: datasets.Dataset) -> Table:
+    """A Hugging Face data set as a table."""
+    kinds = {name: kind for name, kind in rows.features.items() if isinstance(kind, datasets.ClassLabel)}
+    return Table(rows.to_dict(), [], {name: list(kind.names) for name, kind in kinds.items()})
+
+
+def _read_xlsx(path):
+    try:
+        import openpyxl
+    except ImportError:
+        raise BadFile("it takes openpyxl to read: pip install openpyxl, or save it as csv") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and the like
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    for sheet in book.worksheets:
+        numbered = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), 1)]
+        numbered = [(number, row) for number, row in numbered if any(map(as_text, row))]
+        if not numbered:
+            continue
+        numbers, rows = zip(*numbered)
+        width = max(number for row in rows for number, cell in enumerate(row, 1) if as_text(cell))
+        table = from_rows([row[:width] for row in rows], numbers)
+        if len(book.worksheets) > 1:
+            others = ", ".join(each.title for each in book.worksheets if each is not sheet)
+            table.remarks.insert(0, f"sheet {sheet.title!r} is read, and not {others}")
+        return table
+    return Table({})
+
+
+def _first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

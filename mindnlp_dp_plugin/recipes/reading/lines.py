@@ -1,0 +1,43 @@
+"""Files without columns: ``<label> <text>`` in each line."""
+
+import re
+
+from mindnlp_dp_plugin.recipes.reading.table import Table
+
+TAG = re.compile(r"(O|[BIESMLU]-[\w-]+)")
+FASTTEXT = "__label__"
+MOST_LABEL_SHARE = 0.5  # of the lines: with more different first words these are no labels
+
+
+def read_labelled(text: str) -> Table:
+    """Lines of ``<label> <text>``, also with fastText's ``__label__`` before the label.
+
+    Raises:
+        ValueError: If they are not that.
+    """
+    # Not splitlines(): it takes U+2028, U+0085 and form feeds for ends of lines, which are inside of texts.
+    lines = [line.strip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in lines if line]
+    if any(len(part) > 1 and part[1].startswith(FASTTEXT) for part in parts):
+        raise ValueError("a line has several labels, and multi-label classification is not built: give one for a line")
+    labels = [part[0].removeprefix(FASTTEXT) for part in parts]
+    if not any(len(part) > 1 for part in parts) or len(set(labels)) > max(2, MOST_LABEL_SHARE * len(labels)):
+        raise ValueError(
+            "it has neither columns that are known nor a `<label> <text>` in each line: give a header such as "
+            "text,label, or the label as each line's first word"
+        )
+    return Table({"label": labels, "text": [part[1] if len(part) > 1 else "" for part in parts]})
+
+
+def refuse_conll(text: str) -> None:
+    """Refuse a file with a token and its tag in each line.
+
+    Raises:
+        ValueError: If it is one.
+    """
+    filled = [line.split() for line in text[:100_000].split("\n")[:-1] or [text] if line.strip()][:2000]
+    tagged = sum(2 <= len(words) <= 4 and bool(TAG.fullmatch(words[-1])) for words in filled)
+    if tagged > 0.8 * len(filled) and any(words[-1] != "O" for words in filled):
+        raise ValueError(
+            "it looks like CoNLL, a token and its tag in each line: classifying tokens is not built, only whole texts"
+        )

@@ -1,0 +1,92 @@
+"""Tables of texts as they lie on disk or in the hub, one for each split, columns as they are."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import datasets
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, from_dataset, read_file
+from mindnlp_dp_plugin.recipes.reading.table import Table
+
+SPLIT_WORDS = {
+    "train": ("train", "training"),
+    "dev": ("dev", "valid", "validation", "val", "eval"),
+    "test": ("test",),
+}
+
+
+def read_splits(name: str, encoding: str | None = None) -> dict[str, Table]:
+    """All splits of a data set.
+
+    Args:
+        name: A file (csv with any separator, tsv, json, jsonl, parquet, xlsx, or lines of ``<label> <text>``); a folder
+            with one such file, or with files whose names say train, dev and test; or a data set's name in the hub.
+        encoding: Of the files, if the user named one; otherwise found.
+
+    Returns:
+        ``train``, and ``dev`` and ``test`` where there are such.
+
+    Raises:
+        DataParallelError: If it is not there, or cannot be read; the message names the file, and the line where one
+            is to blame.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return {split: _concatenate(files, encoding) for split, files in _files_by_split(path).items()}
+    if path.is_file():
+        return {"train": read_file(path, encoding)}
+    if path.suffix.lower() in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
+        raise DataParallelError(f"--dataset {name!r} does not exist: check the path, from {str(Path.cwd())!r}.")
+    return _read_from_hub(name)
+
+
+def _files_by_split(folder) -> dict[str, list[Path]]:
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    found = {split: [path for path in files if _says(words, path)] for split, words in SPLIT_WORDS.items()}
+    found = {split: paths for split, paths in found.items() if paths}
+    if found.get("train"):
+        return found
+    if len(files) == 1 and not found:
+        return {"train": files}
+    listed = ", ".join(path.name for path in files) or "no data file"
+    raise DataParallelError(
+        f"folder {str(folder)!r} has no file for training ({listed}): name files train, dev and test, or give one file."
+    )
+
+
+def _says(words: Iterable[str], path) -> bool:
+    return bool(set(re.split(r"[._-]", path.name.lower())) & set(words))
+
+
+def _concatenate(files, encoding):
+    parts = [read_file(path, encoding) for path in files]
+    whole = parts[0]
+    for path, part in zip(files[1:], parts[1:]):
+        if part.names != whole.names:
+            raise DataParallelError(
+                f"{str(path)!r} has the columns {', '.join(part.names)}, but {str(files[0])!r} has "
+                f"{', '.join(whole.names)}: files of one split need the same."
+            )
+        for name, values in part.columns.items():
+            whole.columns[name] += values
+        whole.remarks += part.remarks
+    return whole
+
+
+def _read_from_hub(name):
+    try:
+        found = datasets.load_dataset(name)
+    except Exception as error:  # the hub's many ways to say no
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise DataParallelError(
+            f"--dataset {name!r} is no file or folder here, and the hub did not give it ({reason[0]}): check the name "
+            "and the network, or give a file."
+        ) from None
+    splits = {
+        split: from_dataset(found[word]) for split, words in SPLIT_WORDS.items() for word in words if word in found
+    }
+    if "train" not in splits:
+        raise DataParallelError(f"--dataset {name!r} has no split for training: it has {', '.join(found)}.")
+    return splits

@@ -1,0 +1,107 @@
+"""Rows of a file before anything is known of them: named columns of whatever values they hold."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_LABEL_CHARACTERS = 60
+SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
+
+
+@dataclass
+class Table:
+    """A table.
+
+    Attributes:
+        columns: Values by column, all equally many.
+        remarks: What was assumed in order to read it, a line each.
+        class_names: For columns that hold class numbers: the names of all classes.
+    """
+
+    columns: dict[str, list]
+    remarks: list[str] = field(default_factory=list)
+    class_names: dict[str, list[str]] = field(default_factory=dict)
+
+    def __len__(self):
+        return len(next(iter(self.columns.values()), []))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.columns)
+
+
+def from_records(records: list[dict]) -> Table:
+    """A table of objects; what an object lacks is None."""
+    names = dict.fromkeys(str(name) for record in records for name in record)
+    return Table({name: [record.get(name) for record in records] for name in names})
+
+
+def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
+    """A table of rows, the first of which is its header, unless it looks like the others.
+
+    Args:
+        rows: At least one, of any values.
+        numbers: The line in which each row begins; for messages.
+
+    Raises:
+        ValueError: If a row has more values than the header.
+    """
+    width = len(rows[0])
+    for number, row in enumerate(rows):
+        if len(row) > width:
+            line = numbers[number] if numbers else number + 1
+            raise ValueError(
+                f"line {line} has {len(row)} fields where the first has {width}: quote a text that holds the separator"
+            )
+    short = sum(len(row) < width for row in rows)
+    remarks = [f"{short} rows have fewer than {width} fields; the missing ones are taken as empty"] if short else []
+    columns = [list(column) for column in zip(*(row + [None] * (width - len(row)) for row in rows))]
+    if has_header(columns):
+        return Table({name: column[1:] for name, column in zip(_unique(rows[0]), columns)}, remarks)
+    names = [f"column_{number}" for number in range(1, width + 1)]
+    remarks.append(f"no header: the first line is taken as data, and the columns are called {', '.join(names)}")
+    return Table(dict(zip(names, columns)), remarks)
+
+
+def has_header(columns: list[list]) -> bool:
+    """Whether the first value of each column names it: none is a class of its column, or a number among numbers."""
+    return not any(
+        len(column) > 1
+        and (as_text(column[0]) in set(map(as_text, column[1:])) and could_be_label(column[1:]))
+        or (is_number(as_text(column[0])) and all(is_number(text) for text in map(as_text, column[1:]) if text))
+        for column in columns
+    )
+
+
+def could_be_label(values: list) -> bool:
+    """Whether it is a few short values that come again: on average ten times each, or only two of them."""
+    distinct = {as_text(value) for value in values} - {""}
+    if not 2 <= len(distinct) <= max(2, len(values) // 10):
+        return False
+    return len(distinct) < len(values) and max(map(len, distinct)) <= MOST_LABEL_CHARACTERS
+
+
+def as_text(value: Any) -> str:
+    """A cell's content, without blanks around it; nothing for missing ones. Whole numbers have no point: 1, not 1.0."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip().translate(SURROGATES)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unique(header):
+    names = []
+    for number, cell in enumerate(header, 1):
+        name = as_text(cell) or f"column_{number}"
+        names.append(name if name not in names else f"{name}_{number}")
+    return names
