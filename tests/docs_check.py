@@ -1,8 +1,11 @@
-"""Run every command and every piece of Python of the README and the docs, as a reader would: ``make docs-check``.
+"""Run every command and every piece of Python of the README and the docs, and every example: ``make docs-check``.
 
 Shell blocks run as they stand, in a folder that holds a ``roberta.py``; the Python of a page runs as one script, on two
 ranks, with ``model``, ``train_dataset``, ``eval_dataset``, ``predictions`` and ``labels`` at hand. A block that cannot
-run here has a comment above it, ``<!-- not run here: why -->``, which is shown.
+run here has a comment above it, ``<!-- not run here: why -->``, which is shown. Each example must print what
+it promises.
+
+    python -m tests.docs_check README.md examples/by_feature/lora.py    # some of them
 """
 
 import os
@@ -13,10 +16,21 @@ from pathlib import Path
 
 from tests.harness import REPOSITORY, run
 
+COMMAND = [sys.executable, "-m", "mindnlp_dp_plugin.cli"]
+EXAMPLES_FOLDER = REPOSITORY / "examples"
 PAGES = [*sorted(REPOSITORY.glob("README*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- not run here: (?P<reason>.*?) -->\n)?```(?P<language>bash|python)\n(?P<text>.*?)```", re.DOTALL
 )
+EXAMPLES = {  # what each must print
+    "by_feature/accumulation.py": "3 optimizer steps of 64 rows",
+    "by_feature/early_stopping.py": r"stopped at step \d+ of 40",
+    "by_feature/length_grouping.py": r"batches from \d+ to \d+ tokens wide",
+    "by_feature/lora.py": r"trained 12 of \d+ parameters and loaded the adapter",
+    "by_feature/own_metrics.py": r"macro F1 0\.\d+ over 500 rows\ngathered 10 rows",
+    "by_feature/resume.py": "resumed, and ended at step 8",
+    "roberta_imdb/roberta_imdb.py": r"accuracy 0\.[89]\d+ on 500 test rows\ngood  .*\nbad   ",
+}
 AT_HAND = """
 import numpy as np
 from tests.programs.tiny import tiny_dataset, tiny_model
@@ -45,9 +59,19 @@ def check(page: Path) -> list[str]:
                 script.append(block["text"])
         if script:
             (folder / "snippets.py").write_text(AT_HAND + "\n".join(script))
-            command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", 2, "snippets.py"]
-            failures += report(f"{page.relative_to(REPOSITORY)}: Python", run(command, cwd=folder, timeout=600))
+            finished = run([*COMMAND, "run", "--nproc", 2, "snippets.py"], cwd=folder, timeout=600)
+            failures += report(f"{page.relative_to(REPOSITORY)}: Python", finished)
     return failures
+
+
+def check_example(script: Path) -> list[str]:
+    """Run an example on two ranks; returns what failed."""
+    wanted = EXAMPLES[str(script.relative_to(EXAMPLES_FOLDER))]
+    with tempfile.TemporaryDirectory() as folder:
+        finished = run([*COMMAND, "run", "--nproc", 2, script], cwd=Path(folder), timeout=600)
+    if finished.returncode == 0 and not re.search(wanted, finished.stdout):
+        finished.returncode, finished.stderr = 1, f"does not print: {wanted}"
+    return report(script.relative_to(REPOSITORY), finished)
 
 
 def report(place, finished):
@@ -57,6 +81,6 @@ def report(place, finished):
 
 if __name__ == "__main__":
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    wanted = [Path(word).resolve() for word in sys.argv[1:]] or PAGES
-    failed = [failure for page in wanted for failure in check(page)]
+    wanted = [Path(word).resolve() for word in sys.argv[1:]] or [*PAGES, *(EXAMPLES_FOLDER / name for name in EXAMPLES)]
+    failed = [failure for file in wanted for failure in (check if file.suffix == ".md" else check_example)(file)]
     sys.exit("\n\n".join(failed))

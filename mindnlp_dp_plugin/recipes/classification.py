@@ -1,7 +1,4 @@
-"""The recipe: fine-tune a classifier of texts on all ranks. ``python -m`` of this file is what each rank runs.
-
-examples/homework_classification is the same, to be read and changed.
-"""
+"""The recipe: fine-tune a classifier of texts on all ranks. ``python -m`` of this file is what each rank runs."""
 
 import mindnlp_dp_plugin as dp  # isort: skip  (first of all: it lets MindNLP import, and joins the other ranks)
 

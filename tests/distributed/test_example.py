@@ -1,4 +1,4 @@
-"""The examples and the recipe command, as a student runs them, and the folder they leave."""
+"""The example and the recipe command, as a student runs them, and the folder the recipe leaves."""
 
 import ast
 import json
@@ -14,7 +14,6 @@ from mindnlp_dp_plugin.recipes.report import read_curves
 from tests.harness import REPOSITORY, run
 from tests.recipes.test_tables import write
 
-EXAMPLES = REPOSITORY / "examples"
 COMMAND = [sys.executable, "-m", "mindnlp_dp_plugin.cli"]
 
 
@@ -24,9 +23,8 @@ def run_on_two_ranks(folder, *words):
     return finished.stdout
 
 
-def run_example(folder, name, *options, backend="auto"):
-    script = EXAMPLES / name / f"{name}.py"
-    return run_on_two_ranks(folder, "run", "--nproc", 2, "--backend", backend, script, *options)
+def run_recipe(folder, name, *options, backend="auto"):
+    return run_on_two_ranks(folder, "recipe", name, "--nproc", 2, "--backend", backend, *options)
 
 
 def check_run_folder(folder, splits):
@@ -46,7 +44,7 @@ def check_run_folder(folder, splits):
 
 
 def test_embedded_default_learns_and_says_where_things_are(tmp_path):
-    words = run_example(tmp_path, "roberta_imdb", "--epochs", 2)
+    words = run_recipe(tmp_path, "roberta-imdb", "--epochs", 2)
     accuracy, f1 = map(float, re.search(r"accuracy ([\d.]+), F1 ([\d.]+) on 500 dev rows", words).groups())
     assert accuracy > 0.75 and f1 > 0.7, "a coin would get 0.5"
     assert "model: roberta_imdb_output/model    report: roberta_imdb_output/report.html" in words
@@ -54,16 +52,23 @@ def test_embedded_default_learns_and_says_where_things_are(tmp_path):
     assert len(list((tmp_path / "mindnlp_dp_logs").glob("*/rank_*.log"))) == 2
     results = check_run_folder(tmp_path / "roberta_imdb_output", ["dev"])
     assert results["splits"]["dev"]["accuracy"] == pytest.approx(accuracy, abs=6e-4)
-    assert (
-        results["command"].startswith("mindnlp-dp run --nproc 2 --backend auto") and "--epochs 2" in results["command"]
-    )
+    assert results["command"].startswith("mindnlp-dp recipe roberta-imdb --nproc 2 --backend auto")
+    assert "--epochs 2" in results["command"]
+
+
+def test_the_example_trains_scores_and_predicts(tmp_path):
+    script = REPOSITORY / "examples" / "roberta_imdb" / "roberta_imdb.py"
+    words = run_on_two_ranks(tmp_path, "run", "--nproc", 2, script, "--model", "small-bert", "--epochs", 1)
+    assert float(re.search(r"accuracy ([\d.]+) on 500 test rows", words)[1]) > 0.65, "a coin would get 0.5"
+    assert "good  The plot was clever" in words and "bad   The acting was dull" in words
+    assert (tmp_path / "roberta_imdb_output" / "model" / "config.json").exists()
 
 
 def test_bert_on_a_csv_of_ones_own(tmp_path):
     reviews = generate_reviews(120, seed=5)
     rows = [{"text": text, "label": ("bad", "good")[label]} for text, label in zip(*reviews.values())]
     write(tmp_path / "reviews.csv", rows)
-    run_example(tmp_path, "bert_imdb", "--dataset", "reviews.csv", "--epochs", 1, backend="mccl")
+    run_recipe(tmp_path, "bert-imdb", "--dataset", "reviews.csv", "--epochs", 1, backend="mccl")
     check_run_folder(tmp_path / "bert_imdb_output", ["dev"])
     config = json.loads((tmp_path / "bert_imdb_output" / "model" / "config.json").read_text())
     assert config["model_type"] == "bert" and config["label2id"] == {"bad": 0, "good": 1}
