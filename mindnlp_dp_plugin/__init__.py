@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.distributed.ranks import (
     print_rank_0,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.runtime.install import install, is_armed_by_import, uninstall
+from mindnlp_dp_plugin.runtime.install import install, is_installed_by_import, uninstall
 from mindnlp_dp_plugin.version import __version__
 
 __all__ = [
@@ -68,5 +68,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-if is_armed_by_import():
+if is_installed_by_import():
     install()

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.errors import DataParallelError
 
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
-BACKENDS = ("auto", "hccl", "mccl", "mpi")
+BACKENDS = ("auto", *ENGINES)
 COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
@@ -82,9 +83,9 @@ class DataParallelConfig:
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
         cpu_operators: Whether models on the CPU compute through operators that are faster than those MindNLP calls
-            (see ``operators``), alone too. The same mathematics: results differ by rounding alone.
+            (see ``cpu_operators``), alone too. The same mathematics: results differ by rounding alone.
         timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
-        trace: File for a trace of a few steps of all ranks (see ``tracing``); none is made if None.
+        trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); none is made if None.
         check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
             the job ends if they differ. 0 never does.
         average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over

@@ -23,7 +23,9 @@ from mindnlp_dp_plugin.config import (
     DataParallelConfig,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_info import LOCAL_WORLD_SIZE, VARIABLES, Identity, detect
+from mindnlp_dp_plugin.job.environments import VARIABLES, detect
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]
@@ -167,7 +169,7 @@ def identity_said_by(environ, tables):
             return None
         if local_size is not None and not 0 < local_size <= size:
             return None
-        return Identity(rank, size, local_rank, local_size, launcher)
+        return RankInfo(rank, size, local_rank, local_size, launcher)
 
     def of_mpi(*names):
         rank, size, local_rank, local_size = map(number, names)
@@ -178,7 +180,7 @@ def identity_said_by(environ, tables):
     if "MS_ROLE" in environ:
         size = number("MS_WORKER_NUM")
         if environ["MS_ROLE"] == "MS_SCHED":
-            return Identity(0, size, 0, None, "msrun", True) if size else None
+            return RankInfo(0, size, 0, None, "msrun", True) if size else None
         if environ["MS_ROLE"] != "MS_WORKER":
             return None
         rank = number("MS_NODE_ID")
@@ -193,13 +195,13 @@ def identity_said_by(environ, tables):
     if "RANK_SIZE" in environ:
         size, rank = number("RANK_SIZE"), number("RANK_ID")
         if size == 1:
-            return Identity()
+            return RankInfo()
         hosts = tables.get(environ.get("RANK_TABLE_FILE"))
         mine = [host for host in hosts or [] if rank in host]
         if not size or not mine or sum(map(len, hosts)) != size:
             return None
         return checked(rank, size, mine[0].index(rank), len(mine[0]), "ranktable")
-    return Identity()
+    return RankInfo()
 
 
 def test_any_launchers_variables(rank_tables):

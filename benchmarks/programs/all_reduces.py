@@ -23,13 +23,13 @@ NUM_ROUNDS = 8
 def seconds(group, num_bytes):
     """One after the other: a barrier in between would let ranks start as far apart as the link is long."""
     values = np.full(num_bytes // 4, group.rank + 1, np.float32)
-    buffer = values if group.on_host else mindspore.Tensor(values)
+    buffer = values if group.uses_numpy else mindspore.Tensor(values)
     began = None
     for number in range(NUM_ROUNDS + 1):
         if number == 1:  # the first lets TCP find out how fast it may send
             began = time.perf_counter()
         group.all_reduce(buffer).wait()
-        summed = buffer if group.on_host else buffer.asnumpy()
+        summed = buffer if group.uses_numpy else buffer.asnumpy()
     took = (time.perf_counter() - began) / NUM_ROUNDS
     expected = sum(range(1, group.world_size + 1)) * group.world_size**NUM_ROUNDS
     assert (summed == expected).all(), f"an all-reduce of {num_bytes} bytes is wrong"

@@ -24,11 +24,11 @@ def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> fl
     times = []
     for _ in range(num_rounds):
         values = np.full(num_bytes // 4, group.rank + 1, np.float32)
-        buffer = values if group.on_host else mindspore.Tensor(values)
+        buffer = values if group.uses_numpy else mindspore.Tensor(values)
         group.barrier()
         began = time.perf_counter()
         group.all_reduce(buffer).wait()
-        summed = buffer if group.on_host else buffer.asnumpy()
+        summed = buffer if group.uses_numpy else buffer.asnumpy()
         times.append(time.perf_counter() - began)
         expected = group.world_size * (group.world_size + 1) / 2
         if not (summed == expected).all():

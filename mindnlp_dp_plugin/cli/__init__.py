@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.cli.doctor import doctor
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.job import COMMAND_LINE
+from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 
 BAD_INPUT = 2
 INTERRUPTED = 130

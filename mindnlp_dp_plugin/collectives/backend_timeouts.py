@@ -12,7 +12,7 @@ CONNECT_LIMITS_S = (120, 7200)
 MAX_EXEC_S = 17340
 
 
-def be_patient(device: str, timeout: float) -> None:
+def set_backend_timeouts(device: str, timeout: float) -> None:
     """Let collectives wait as long as the watchdog does, unless the user set how long. Before the cluster forms.
 
     On Ascend a collective runs on the device while the host goes on, so there it is HCCL's own limit that ends one that

@@ -27,9 +27,9 @@ class Collective(ABC):
     Attributes:
         rank: This process's number, from 0 to ``world_size - 1``.
         world_size: How many processes take part.
-        local_rank: This process's number among those on the same host.
-        local_world_size: How many of them are on this host; None where the launcher does not say.
-        on_host: Whether ``all_reduce`` takes numpy arrays (True) or MindSpore tensors (False).
+        local_rank: This process's number among those on the same node.
+        local_world_size: How many of them are on this node; None where the launcher does not say.
+        uses_numpy: Whether ``all_reduce`` takes numpy arrays (True) or MindSpore tensors (False).
         bucket_cap_mb: The bucket size that suits the engine, in MB.
     """
 
@@ -37,7 +37,7 @@ class Collective(ABC):
     world_size: int
     local_rank: int
     local_world_size: int | None
-    on_host: bool
+    uses_numpy: bool
     bucket_cap_mb: float
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Collective(ABC):
 
         Args:
             buffer: One-dimensional and contiguous, of the same length and dtype on all ranks: a numpy array where
-                ``on_host``, else a tensor. float32, float16 and bfloat16 work on every engine. Must not be touched
+                ``uses_numpy``, else a tensor. float32, float16 and bfloat16 work on every engine. Must not be touched
                 before the work is done.
 
         Returns:

@@ -26,7 +26,7 @@ class MindSporeWork(Work):
 class MindSporeCollective(Collective):
     """The cluster that ``msrun`` (or a rank table) sets up. Joining it must come before the first tensor on Ascend."""
 
-    on_host = False
+    uses_numpy = False
     bucket_cap_mb = 25
 
     def __init__(self):

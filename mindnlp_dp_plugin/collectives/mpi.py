@@ -16,7 +16,7 @@ MAX_UNDER_WAY = 8
 class MpiCollective(Collective):
     """All ranks of ``mpirun``, on communicators of the plugin's own so that user code may use MPI beside it."""
 
-    on_host = True
+    uses_numpy = True
     bucket_cap_mb = 4
 
     def __init__(self):

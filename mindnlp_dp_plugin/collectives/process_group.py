@@ -1,29 +1,25 @@
-"""The one group of ranks this process belongs to: joined when the plugin is armed, left when the script is done."""
+"""The one group of ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
 
-import os
-from pathlib import Path
-
-from mindnlp_dp_plugin.collectives.backend_timeouts import be_patient
+from mindnlp_dp_plugin.collectives.backend_timeouts import set_backend_timeouts
 from mindnlp_dp_plugin.collectives.base import Collective
+from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
 from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.collectives.watchdog import Watchdog, Watched
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_info import Identity
-from mindnlp_dp_plugin.job.rank_status import BOARD, JOINING, Board, answer_for_stacks, state_path
-
-DEVICE_OF_BACKEND = {"hccl": "Ascend", "mccl": "CPU"}
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.rank_status import JOINING, show_status
 
 _group: Collective | None = None
 _watchdog: Watchdog | None = None
 
 
-def join(identity: Identity, config: DataParallelConfig) -> Collective:
+def join(rank_info: RankInfo, backend: str, timeout: float) -> Collective:
     """Join the ranks that were started together with this process. To be called on all ranks, once.
 
     Args:
-        identity: Who this process is, as its launcher said.
-        config: Its ``backend`` and ``timeout``.
+        rank_info: Who this process is, as its launcher said.
+        backend: The name of an engine, or ``auto``.
+        timeout: Seconds that a collective may wait.
 
     Returns:
         The group. Later calls return the same one; only the timeout is taken anew.
@@ -33,9 +29,9 @@ def join(identity: Identity, config: DataParallelConfig) -> Collective:
     """
     global _group
     if _group is None:
-        _group = SingleProcess() if identity.launcher == "none" else _join_others(identity, config)
+        _group = SingleProcess() if rank_info.launcher == "none" else _join_others(rank_info, backend, timeout)
     if _watchdog:
-        _watchdog.timeout = config.timeout
+        _watchdog.allow(timeout)
     return _group
 
 
@@ -53,56 +49,51 @@ def shutdown() -> None:
         _group.end()
 
 
-def _join_others(identity, config):
+def _join_others(rank_info, backend, timeout):
     global _watchdog
-    folder = Path(os.environ[BOARD]) if BOARD in os.environ else None
-    board = Board(folder and state_path(folder, identity.rank))
-    if folder:
-        answer_for_stacks(folder, identity.rank)
-    _watchdog = Watchdog(identity, board, folder, config.timeout)
+    status = show_status(rank_info.rank)
+    _watchdog = Watchdog(rank_info, status, timeout)
     _watchdog.start()
-    engine_type = _engine_type(identity.launcher, config)
-    board.enter(0, JOINING)
-    engine = engine_type()
-    board.leave()
-    if engine.world_size != identity.world_size:
+    engine = _choose(rank_info.launcher, backend)
+    status.enter(0, JOINING)
+    if not engine.needs_mpirun:
+        set_backend_timeouts(engine.device, timeout)
+    collective = _load(engine)()
+    status.leave()
+    if collective.world_size != rank_info.world_size:
         raise DataParallelError(
-            f"{identity.launcher} announced {identity.world_size} processes, but {engine.world_size} joined: is "
+            f"{rank_info.launcher} announced {rank_info.world_size} processes, but {collective.world_size} joined: is "
             "the script started with the mpirun or msrun of another environment?"
         )
-    group = Watched(engine, board, _watchdog)
-    group.local_rank, group.local_world_size = identity.local_rank, identity.local_world_size
+    group = Watched(collective, status, _watchdog)
+    group.local_rank, group.local_world_size = rank_info.local_rank, rank_info.local_world_size
     return group
 
 
-def _engine_type(launcher, config):
+def _choose(launcher, backend) -> Engine:
     import mindspore
 
-    backend, device = config.backend, mindspore.get_context("device_target")
+    device, by_mpirun = mindspore.get_context("device_target"), launcher == "mpirun"
     if backend == "auto":
-        backend = "mpi" if launcher == "mpirun" and device == "CPU" else "hccl" if device == "Ascend" else "mccl"
-    if backend == "mpi":
-        return _mpi_engine_type(launcher)
-    if device != DEVICE_OF_BACKEND[backend]:
+        fitting = engines_for(device)
+        return next((engine for engine in fitting if engine.needs_mpirun == by_mpirun), fitting[0])
+    engine = ENGINES[backend]
+    if engine.needs_mpirun and not by_mpirun:
+        raise DataParallelError(f"backend={backend!r} needs mpirun, but this process was started by {launcher}.")
+    if device != engine.device:
         raise DataParallelError(
-            f"backend={backend!r} needs the device {DEVICE_OF_BACKEND[backend]}, but MindSpore runs on {device}: "
+            f"backend={backend!r} needs the device {engine.device}, but MindSpore runs on {device}: "
             "choose backend='auto', or set DEVICE_TARGET."
         )
-    if backend == "mccl" and launcher == "mpirun":
+    if by_mpirun and device == "CPU" and not engine.needs_mpirun:
         raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
-    be_patient(device, config.timeout)
-    from mindnlp_dp_plugin.collectives.cluster import MindSporeCollective
-
-    return MindSporeCollective
+    return engine
 
 
-def _mpi_engine_type(launcher):
-    if launcher != "mpirun":
-        raise DataParallelError(f"backend='mpi' needs mpirun, but this process was started by {launcher}.")
+def _load(engine) -> type[Collective]:
     try:
-        from mindnlp_dp_plugin.collectives.mpi import MpiCollective
+        return engine.load()
     except ImportError as error:
         raise DataParallelError(
-            f"backend='mpi' needs mpi4py and an MPI library ({error}): pip install 'mindnlp-dp-plugin[mpi]'."
+            f"backend={engine.name!r} cannot be used ({error}): pip install 'mindnlp-dp-plugin[mpi]'."
         ) from error
-    return MpiCollective

@@ -10,7 +10,7 @@ class SingleProcess(Collective):
     world_size = 1
     local_rank = 0
     local_world_size = 1
-    on_host = False  # gradients have nowhere to go, so they stay on the device
+    uses_numpy = False  # gradients have nowhere to go, so they stay on the device
     bucket_cap_mb = 25
 
     def all_reduce(self, buffer):

@@ -164,7 +164,7 @@ class GradientReducer:
         self._order_is_known = True
 
     def _build_buckets(self, order):
-        bucket_type = HostBucket if self._collective.on_host else DeviceBucket
+        bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket
         self._plan = plan_buckets(self._parameters, order, self._cap_mb)
         self._buckets = [
             bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype) for ids in self._plan

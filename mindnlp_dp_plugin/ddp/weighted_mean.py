@@ -69,7 +69,7 @@ class WeightedMean:
             self._total = self._count * self._collective.world_size
             return self._share
         counted = np.array([self._count], np.float32)
-        buffer = counted if self._collective.on_host else mindspore.Tensor(counted)
+        buffer = counted if self._collective.uses_numpy else mindspore.Tensor(counted)
         work = self._collective.all_reduce(buffer)
 
         def share():

@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
-from mindnlp_dp_plugin.job.rank_info import VARIABLES
+from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch import backends
 
 PLUGIN = "mindnlp-dp-plugin"

@@ -6,8 +6,8 @@ from dataclasses import fields
 from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_info import VARIABLES, detect
-from mindnlp_dp_plugin.launch.job import COMMAND_LINE
+from mindnlp_dp_plugin.job.environments import VARIABLES, detect
+from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
 

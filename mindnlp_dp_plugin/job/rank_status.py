@@ -1,56 +1,68 @@
 """What each rank shows to those who watch it: what it waits for, where it saves and, when asked, its stacks.
 
-The board is a private folder in shared memory that ``mindnlp-dp run`` makes and removes. Noting a state there costs
-less than a microsecond, and it can be read when the rank hangs in native code or is gone. Stacks are written by a
-signal handler that needs no help from the interpreter.
+The status folder is a private one in shared memory that ``mindnlp-dp run`` makes and removes. Noting a status there
+costs a microsecond, and it can be read when the rank hangs in native code or is gone.
 """
 
-import faulthandler
+import ctypes
 import json
 import mmap
 import os
-import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
-# Tells a rank where the board is.
-BOARD = "MINDNLP_DP_BOARD"
+import psutil
 
-STACKS_SIGNAL = signal.SIGRTMAX - 3  # the familiar ones belong to the user's script and to batch systems
-STACKS_TIMEOUT_S = 0.5
+from mindnlp_dp_plugin.job.stacks import answer_for_stacks, ask_for_stacks
+from mindnlp_dp_plugin.job.variables import STATUS_DIR
 
-# A state is these numbers, each a float64: assigning one takes some 40 ns.
-PID, PHASE, NUMBER, SINCE, NUM_ELEMENTS, NAME = range(6)
-STATE_BYTES = 6 * 8
-
-RUNNING, WAITING, DONE = range(3)
-
-NOTHING, JOINING, ALL_REDUCE, BROADCAST, ALL_GATHER_OBJECT, BARRIER, END = range(7)
-NAMES = ("", "joining the other ranks", "all_reduce", "broadcast", "all_gather_object", "barrier", "its last barrier")
-
+JOINING = "joining the other ranks"
 CLAIM = "given_up"  # made by the rank that tells why all give up
 SAVES = "saves"
 
 
+class Phase(IntEnum):
+    """What a rank does."""
+
+    RUNNING = 0  # in no collective
+    WAITING = 1  # in one
+    DONE = 2  # all ranks have come to their end
+
+
+class _Record(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_int64),
+        ("phase", ctypes.c_int64),
+        ("number", ctypes.c_int64),
+        ("since", ctypes.c_double),
+        ("timeout", ctypes.c_double),
+        ("num_elements", ctypes.c_int64),
+        ("name", ctypes.c_char * 32),
+    )
+
+
 @dataclass(frozen=True)
-class State:
+class Status:
     """What a rank does.
 
     Attributes:
         pid: Its process.
-        phase: ``RUNNING`` (in no collective), ``WAITING`` (in one) or ``DONE`` (all ranks have come to their end).
+        phase: Whether it waits in a collective.
         number: Which of its collectives it is in, or was in last; they count from 1.
         since: When it entered or left it, on the machine's monotonic clock.
+        timeout: How many seconds it may wait; 0 while it does not know.
         num_elements: How many elements that collective takes, where it must be the same number on all ranks.
-        name: Its name.
+        name: The collective's name.
     """
 
     pid: int
-    phase: int
+    phase: Phase
     number: int
     since: float
+    timeout: float
     num_elements: int
     name: str
 
@@ -60,76 +72,111 @@ class State:
         elements = f" of {self.num_elements} elements" if self.num_elements else ""
         return f"{self.name}{elements} (number {self.number})" if self.number else self.name
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether this rank has joined the others."""
+        return bool(self.name) and not (self.name == JOINING and self.phase == Phase.WAITING)
+
     def __str__(self):
         seconds = f"{time.monotonic() - self.since:.1f} s"
-        if self.phase == WAITING:
-            return f"for {seconds} in {self.collective}"
-        if self.phase == DONE:
+        stopped = " (stopped by a signal)" if _is_stopped(self.pid) else ""
+        if self.phase == Phase.WAITING:
+            return f"for {seconds} in {self.collective}{stopped}"
+        if self.phase == Phase.DONE:
             return "has come to its end"
         last = f"its last was {self.collective}" if self.name else "it has joined nobody yet"
-        return f"for {seconds} in no collective; {last}"
+        return f"for {seconds} in no collective{stopped}; {last}"
 
 
-class Board:
-    """This rank's own state. Written by the thread that calls the collectives.
+class RankStatus:
+    """This rank's own status. Written by the thread that calls the collectives.
 
     Args:
         path: Its file; None if nobody else is to see it.
     """
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | None = None):
+        size = ctypes.sizeof(_Record)
         if path is None:
-            memory = mmap.mmap(-1, STATE_BYTES)
+            memory = mmap.mmap(-1, size)
         else:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-            os.ftruncate(descriptor, STATE_BYTES)
-            memory = mmap.mmap(descriptor, STATE_BYTES)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.ftruncate(descriptor, size)
+            memory = mmap.mmap(descriptor, size)
             os.close(descriptor)
-        self._state = memoryview(memory).cast("d")
-        self._state[PID] = os.getpid()
-        self._state[SINCE] = time.monotonic()
+        self._record = _Record.from_buffer(memory)
+        if self._record.pid != os.getpid():
+            self._record.pid = os.getpid()
+            self._record.since = time.monotonic()
 
-    def enter(self, number: int, name: int, num_elements: int = 0) -> None:
-        """This rank begins to wait in the collective with this number and ``NAMES[name]``."""
-        state = self._state
-        state[NUMBER] = number
-        state[NAME] = name
-        state[NUM_ELEMENTS] = num_elements
-        state[SINCE] = time.monotonic()
-        state[PHASE] = WAITING
+    def allow(self, timeout: float) -> None:
+        """This rank may wait so many seconds."""
+        self._record.timeout = timeout
+
+    def enter(self, number: int, name: str, num_elements: int = 0) -> None:
+        """This rank begins to wait in the collective with this number and name."""
+        record = self._record
+        record.number = number
+        record.name = name.encode()
+        record.num_elements = num_elements
+        record.since = time.monotonic()
+        record.phase = Phase.WAITING
 
     def leave(self) -> None:
         """This rank waits no longer."""
-        self._state[PHASE] = RUNNING
-        self._state[SINCE] = time.monotonic()
+        self._record.phase = Phase.RUNNING
+        self._record.since = time.monotonic()
 
     def end(self) -> None:
         """All ranks have come to their end: from now on this one may leave."""
-        self._state[PHASE] = DONE
+        self._record.phase = Phase.DONE
 
-    def read(self) -> State:
+    def read(self) -> Status:
         """What is noted now."""
-        return _parse(self._state)
+        return _parse(self._record)
 
 
-def state_path(folder: Path, rank: int) -> Path:
-    """Where a rank notes its state."""
+def show_status(rank: int) -> RankStatus:
+    """This process's status and, when asked, its stacks, where its launcher looks for them, if that is mindnlp-dp run.
+
+    May be called again: the same status is shown.
+    """
+    if STATUS_DIR not in os.environ:
+        return RankStatus()
+    folder = Path(os.environ[STATUS_DIR])
+    status = RankStatus(status_path(folder, rank))
+    answer_for_stacks(folder, rank)
+    return status
+
+
+def status_path(folder: Path, rank: int) -> Path:
+    """Where a rank notes its status."""
     return folder / f"rank_{rank}.state"
 
 
-def read_state(folder: Path, rank: int) -> State | None:
+def read_status(folder: Path, rank: int) -> Status | None:
     """What a rank has noted; None if it has not begun."""
     try:
-        content = state_path(folder, rank).read_bytes()
+        content = status_path(folder, rank).read_bytes()
     except FileNotFoundError:
         return None
-    return _parse(memoryview(content).cast("d")) if len(content) == STATE_BYTES else None
+    return _parse(_Record.from_buffer_copy(content)) if len(content) == ctypes.sizeof(_Record) else None
+
+
+def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
+    """What each of the given ranks of this node does, and their stacks, in lines."""
+    statuses = {rank: read_status(folder, rank) for rank in ranks}
+    begun = {rank: status for rank, status in statuses.items() if status}
+    stacks = ask_for_stacks(folder, {rank: status.pid for rank, status in begun.items()})
+    lines = [f"  rank {rank}: {status or 'has not started'}" for rank, status in statuses.items()]
+    lines += [f"\nStacks of rank {rank}, innermost call first:\n{stacks[rank]}" for rank in begun]
+    return "\n".join(lines)
 
 
 def note_save(home: Path) -> None:
     """Note that checkpoints are written to ``home``, so that half of one is removed if this process is killed."""
-    if BOARD in os.environ:
-        with Path(os.environ[BOARD], SAVES).open("a", encoding="utf-8") as saves:
+    if STATUS_DIR in os.environ:
+        with Path(os.environ[STATUS_DIR], SAVES).open("a", encoding="utf-8") as saves:
             saves.write(json.dumps(str(home.absolute())) + "\n")
 
 
@@ -139,43 +186,20 @@ def noted_saves(folder: Path) -> set[Path]:
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
 
 
-def answer_for_stacks(folder: Path, rank: int) -> None:
-    """From now on this process writes the Python stacks of all its threads when it gets ``STACKS_SIGNAL``."""
-    descriptor = os.open(_stacks_path(folder, rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    faulthandler.register(STACKS_SIGNAL, file=descriptor, all_threads=True)
+def _is_stopped(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
 
 
-def ask_for_stacks(folder: Path, states: dict[int, State]) -> dict[int, str]:
-    """The stacks of ranks on this host, innermost frame first; empty for one that is gone.
-
-    Args:
-        folder: The board.
-        states: What they have noted, by rank.
-    """
-    for state in states.values():
-        with suppress(ProcessLookupError):
-            os.kill(state.pid, STACKS_SIGNAL)
-    deadline = time.monotonic() + STACKS_TIMEOUT_S
-    while not all(_text(_stacks_path(folder, rank)) for rank in states) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.05)  # to the end of what they are writing
-    return {rank: _text(_stacks_path(folder, rank)) for rank in states}
-
-
-def _stacks_path(folder, rank):
-    return folder / f"rank_{rank}.stacks"
-
-
-def _text(path):
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
-
-def _parse(state):
-    return State(
-        pid=int(state[PID]),
-        phase=int(state[PHASE]),
-        number=int(state[NUMBER]),
-        since=state[SINCE],
-        num_elements=int(state[NUM_ELEMENTS]),
-        name=NAMES[int(state[NAME])],
+def _parse(record):
+    return Status(
+        pid=record.pid,
+        phase=Phase(record.phase),
+        number=record.number,
+        since=record.since,
+        timeout=record.timeout,
+        num_elements=record.num_elements,
+        name=record.name.decode(errors="replace"),
     )

@@ -1,5 +1,1 @@
-"""Who am I among the ranks, and how N of them are started and watched. Imports neither MindSpore nor MindNLP."""
-
-from mindnlp_dp_plugin.job.rank_info import Identity, detect
-
-__all__ = ["Identity", "detect"]
+"""The parent process only: start the ranks of a job, watch them, end them. Imports neither MindSpore nor MindNLP."""

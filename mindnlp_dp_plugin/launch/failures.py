@@ -1,47 +1,13 @@
-"""How a rank says why it failed, and how the launcher finds the one that failed first.
+"""Which failure was the first, and how the launcher tells the user of it."""
 
-A rank that raises leaves ``rank_N.error.json`` in the log directory before it ends. One that is killed leaves nothing.
-"""
-
-import json
-import os
 import signal
 import socket
-import sys
-import time
-import traceback
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.error_record import ErrorRecord
 
 NUM_LAST_LINES = 20
-
-
-@dataclass(frozen=True)
-class ErrorRecord:
-    """What a failing rank left behind.
-
-    Attributes:
-        rank: Its number.
-        host: The name of its machine.
-        time_ns: When it failed, nanoseconds since the epoch.
-        exit_code: The status it ends with.
-        kind: The class of the exception.
-        message: Its text.
-        traceback: What the launcher shows: the trimmed traceback; for a ``DataParallelError`` its one line.
-        log_bytes: Length of the rank's log before its traceback, so that the launcher shows the traceback only once.
-    """
-
-    rank: int
-    host: str
-    time_ns: int
-    exit_code: int
-    kind: str
-    message: str
-    traceback: str
-    log_bytes: int
 
 
 @dataclass(frozen=True)
@@ -68,50 +34,6 @@ class Death:
             return f"exit status {self.returncode}"
         hint = ", by someone or by the kernel for want of memory" if self.returncode == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-self.returncode).name} (signal {-self.returncode}){hint}"
-
-
-def record_path(log_dir: Path, rank: int) -> Path:
-    """Where a rank writes its error record."""
-    return log_dir / f"rank_{rank}.error.json"
-
-
-def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int) -> ErrorRecord:
-    """Writes, in one piece, why this rank fails.
-
-    Args:
-        log_dir: The directory the launcher gave.
-        rank: This rank.
-        error: The exception, its ``__traceback__`` already trimmed.
-        exit_code: The status this process is about to end with.
-    """
-    shown = f"{type(error).__name__}: {error}\n" if isinstance(error, DataParallelError) else format_error(error)
-    record = ErrorRecord(
-        rank=rank,
-        host=socket.gethostname(),
-        time_ns=time.time_ns(),
-        exit_code=exit_code,
-        kind=type(error).__name__,
-        message=str(error),
-        traceback=shown,
-        log_bytes=os.fstat(sys.__stderr__.fileno()).st_size,
-    )
-    path = record_path(log_dir, rank)
-    unfinished = path.with_suffix(".part")
-    unfinished.touch(0o600)
-    unfinished.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    unfinished.replace(path)
-    return record
-
-
-def format_error(error: BaseException) -> str:
-    """The traceback of an exception as Python prints it."""
-    return "".join(traceback.format_exception(error))
-
-
-def read_records(log_dir: Path, ranks: Iterable[int]) -> dict[int, ErrorRecord]:
-    """The error records that the given ranks have left so far, by rank."""
-    paths = {rank: record_path(log_dir, rank) for rank in ranks}
-    return {rank: ErrorRecord(**json.loads(path.read_bytes())) for rank, path in paths.items() if path.exists()}
 
 
 def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death | ErrorRecord:

@@ -12,11 +12,6 @@ from pathlib import Path
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch import ports
 
-COMMAND_LINE = "MINDNLP_DP_COMMAND"  # tells a script what the user typed
-# Tell a rank which run of mindnlp-dp it belongs to, and how often that has started its ranks again.
-JOB = "MINDNLP_DP_JOB"
-RESTART = "MINDNLP_DP_RESTART"
-
 
 @dataclass(frozen=True)
 class Job:

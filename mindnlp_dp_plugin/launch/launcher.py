@@ -13,10 +13,10 @@ from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, headline, read_records, report
 from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
-from mindnlp_dp_plugin.launch.processes import Family, is_running, start
+from mindnlp_dp_plugin.launch.processes import ProcessTree, is_running, start
 from mindnlp_dp_plugin.launch.rendezvous.participants import DIED, RAISED, STOPPED, Failure, Hosts
 from mindnlp_dp_plugin.launch.rendezvous.server import meet
-from mindnlp_dp_plugin.launch.scratch_dir import private_folder
+from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.runtime.install import DEFERRED
 
@@ -93,8 +93,8 @@ def run_once(job: Job, signals: Signals) -> tuple[int, str]:
         The exit status, and what to tell the user.
     """
     prepare(job.log_dir, job.local_ranks)
-    with meet(job, signals) as hosts, private_folder() as board:
-        family = Family()
+    with meet(job, signals) as hosts, scratch_dir() as board:
+        family = ProcessTree()
         try:
             return Watch(replace(job, board=board), signals, hosts).until_the_end()
         finally:

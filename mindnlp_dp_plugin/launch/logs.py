@@ -7,20 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.failures import record_path
-
-# Tells a worker where its log and its error record belong.
-LOG_DIR = "MINDNLP_DP_LOG_DIR"
+from mindnlp_dp_plugin.job.error_record import rank_log, record_path
 
 
 def default_log_dir() -> Path:
     """``mindnlp_dp_logs/<time>-<process id>`` below the current directory."""
     return Path("mindnlp_dp_logs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-
-
-def rank_log(log_dir: Path, rank: int) -> Path:
-    """The file with all output of one rank."""
-    return log_dir / f"rank_{rank}.log"
 
 
 def prepare(log_dir: Path, ranks: Iterable[int]) -> None:

@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from mindnlp_dp_plugin.job.rank_info import VARIABLES
+from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch.job import Process
 
 PR_SET_PDEATHSIG = 1
@@ -37,7 +37,7 @@ def start(process: Process) -> subprocess.Popen:
         )
 
 
-class Family:
+class ProcessTree:
     """All that is started from now on, with children's children, also those whose own parent is gone."""
 
     def __init__(self):

@@ -14,7 +14,7 @@ YOUNG_S = 60  # its launcher may be about to lock it
 
 
 @contextmanager
-def private_folder() -> Iterator[Path]:
+def scratch_dir() -> Iterator[Path]:
     """A folder for a job; gone, with all that is in it, when the job is over."""
     folders = home()
     remove_abandoned(folders)

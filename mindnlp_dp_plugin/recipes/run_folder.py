@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.distributed.ranks import barrier, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch.job import COMMAND_LINE
+from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 
 PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
 

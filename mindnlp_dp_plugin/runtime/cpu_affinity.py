@@ -10,7 +10,7 @@ import os
 from collections.abc import MutableMapping
 
 from mindnlp_dp_plugin.job.hardware import has_ascend
-from mindnlp_dp_plugin.job.rank_info import Identity
+from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 
 def is_wanted(environ: MutableMapping[str, str]) -> bool:
@@ -35,15 +35,15 @@ def share(cores: list[int], local_rank: int, local_world_size: int) -> list[int]
     return cores[first:end]
 
 
-def pin(identity: Identity, cores: list[int], environ: MutableMapping[str, str]) -> None:
+def pin(rank_info: RankInfo, cores: list[int], environ: MutableMapping[str, str]) -> None:
     """Keeps this process on its share of the cores. To be called before MindSpore or NumPy is imported.
 
     Args:
-        identity: Which rank this is.
+        rank_info: Which rank this is.
         cores: The cores that all local ranks may use; ``taskset`` before ``mindnlp-dp run`` narrows them.
         environ: Gets ``OMP_NUM_THREADS`` unless the user set it.
     """
-    mine = share(cores, identity.local_rank, identity.local_world_size)
+    mine = share(cores, rank_info.local_rank, rank_info.local_world_size)
     os.sched_setaffinity(0, mine)
     environ.setdefault("OMP_NUM_THREADS", str(len(mine)))
 

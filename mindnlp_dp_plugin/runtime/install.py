@@ -1,4 +1,4 @@
-"""Arm the plugin in this process, and disarm it."""
+"""Install the plugin in this process, and take it out again."""
 
 import os
 import sys
@@ -6,23 +6,22 @@ from pathlib import Path
 
 import wrapt
 
-from mindnlp_dp_plugin import collectives, compat
+from mindnlp_dp_plugin import collectives, compat, trainer
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.rank_info import Identity, detect
+from mindnlp_dp_plugin.job.environments import detect
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.variables import DEFERRED, JOINED
 from mindnlp_dp_plugin.patching import Replacements
 
 STOCK_SWITCH = "MULTI_NPU"
-
-DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they arm
-JOINED = "MINDNLP_DP_JOINED"  # the process that joined the group; its children inherit its environment, not its rank
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
 
 _replacements = Replacements()
-_armed_as = None  # one object from install() to uninstall(): hooks scheduled for another do nothing
+_installation = None  # one object from install() to uninstall(): hooks scheduled for another do nothing
 
 
-def is_armed_by_import() -> bool:
-    """Whether importing the package arms this process: not the command line, nor a rank that has yet to be pinned."""
+def is_installed_by_import() -> bool:
+    """Whether importing the package installs it: not in the command line, nor in a rank that has yet to be pinned."""
     is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
     return not (is_command or DEFERRED in os.environ)
 
@@ -44,20 +43,20 @@ def install(config: DataParallelConfig | None = None) -> None:
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
     is_child_of_rank = os.environ.get(JOINED, str(os.getpid())) != str(os.getpid())
-    identity = Identity() if is_child_of_rank else detect()
-    if identity.is_scheduler:
+    rank_info = RankInfo() if is_child_of_rank else detect()
+    if rank_info.is_scheduler:
         _serve_as_scheduler()
     compat.check_mindnlp()
     compat.bridge()
-    group = collectives.join(identity, config)
+    group = collectives.join(rank_info, config.backend, config.timeout)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
         _let_mindspore_answer(group)
-    global _armed_as
-    _armed_as = object()
-    _hook_trainer(group, config)
+    global _installation
+    _installation = object()
+    _when_imported(trainer.MODULE, lambda module: trainer.hook(module, group, config, _replacements))
     if config.cpu_operators:
         _route_operators()
 
@@ -67,8 +66,8 @@ def uninstall() -> None:
 
     What lets MindNLP run on this MindSpore stays, and so does the group of ranks.
     """
-    global _armed_as
-    _armed_as = None
+    global _installation
+    _installation = None
     _replacements.undo()
 
 
@@ -81,24 +80,10 @@ def _serve_as_scheduler():
 
 
 def _let_mindspore_answer(group):
-    if group.on_host:
+    if group.uses_numpy:
         from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
 
         answer_from_group(group, _replacements)
-
-
-def _hook_trainer(group, config):
-    def hook(trainer_base):
-        if group.world_size > 1 or config.average_over != "ranks":
-            from mindnlp_dp_plugin.trainer.install import hook_trainer
-
-            hook_trainer(trainer_base, group, config, _replacements)
-        else:
-            from mindnlp_dp_plugin.trainer.grouping import hook_lone_trainer
-
-            hook_lone_trainer(trainer_base, _replacements)
-
-    _when_imported("mindnlp.engine.trainer.base", hook)
 
 
 def _route_operators():
@@ -112,10 +97,10 @@ def _route_operators():
 
 def _when_imported(name, hook):
     """Call ``hook`` with a module when it is imported, which may be now, unless ``uninstall`` came in between."""
-    armed_as = _armed_as
+    installation = _installation
 
-    def if_still_armed(module):
-        if _armed_as is armed_as:
+    def if_still_installed(module):
+        if _installation is installation:
             hook(module)
 
-    wrapt.register_post_import_hook(if_still_armed, name)
+    wrapt.register_post_import_hook(if_still_installed, name)

@@ -1,20 +1,19 @@
 """What each rank of ``mindnlp-dp run`` is: ``python -m mindnlp_dp_plugin.runtime.worker [-m] script args...``.
 
-Pins the process, arms the plugin, runs the script as ``python script args...`` would, and leaves word if it failed.
+Pins the process, installs the plugin, runs the script as ``python script args...`` would, and records why if it failed.
 """
 
 import os
 import runpy
 import sys
-from contextlib import suppress
 from pathlib import Path
 
+from mindnlp_dp_plugin.job.environments import detect
+from mindnlp_dp_plugin.job.error_record import format_error, rank_log, write_record
 from mindnlp_dp_plugin.job.hardware import allowed_cores
-from mindnlp_dp_plugin.job.rank_info import detect
-from mindnlp_dp_plugin.launch.failures import format_error, write_record
-from mindnlp_dp_plugin.launch.logs import LOG_DIR, rank_log
+from mindnlp_dp_plugin.job.rank_status import show_status
+from mindnlp_dp_plugin.job.variables import DEFERRED, JOINED, LOG_DIR
 from mindnlp_dp_plugin.runtime import cpu_affinity
-from mindnlp_dp_plugin.runtime.install import DEFERRED, JOINED
 
 
 def main(argv: list[str]) -> None:
@@ -23,15 +22,16 @@ def main(argv: list[str]) -> None:
     Args:
         argv: ``[-m] script args...``
     """
-    identity = detect()
-    if identity.launcher == "mpirun":
-        send_output_to(rank_log(Path(os.environ[LOG_DIR]), identity.rank))
+    rank_info = detect()
+    if rank_info.launcher == "mpirun":
+        send_output_to(rank_log(Path(os.environ[LOG_DIR]), rank_info.rank))
     try:
-        arm(identity)
+        show_status(rank_info.rank)
+        install(rank_info)
         run_script(argv)
-        say_goodbye()
+        wait_for_all()
     except BaseException as error:
-        end_as_failed(identity.rank, error)
+        end_as_failed(rank_info.rank, error)
 
 
 def send_output_to(path: Path) -> None:
@@ -41,11 +41,11 @@ def send_output_to(path: Path) -> None:
     os.dup2(log, 2)
 
 
-def arm(identity) -> None:
-    """Pins this rank to its cores, then arms the plugin, which starts the process group and loads MindSpore."""
+def install(rank_info) -> None:
+    """Pins this rank to its cores, then installs the plugin, which starts the process group and loads MindSpore."""
     tuned = cpu_affinity.is_wanted(os.environ)
     if tuned:
-        cpu_affinity.pin(identity, allowed_cores(), os.environ)
+        cpu_affinity.pin(rank_info, allowed_cores(), os.environ)
     for inherited in (DEFERRED, JOINED):
         os.environ.pop(inherited, None)
     import mindnlp_dp_plugin
@@ -71,7 +71,7 @@ def run_script(argv: list[str]) -> None:
             raise
 
 
-def say_goodbye() -> None:
+def wait_for_all() -> None:
     """Waits for all ranks: one that leaves while a peer is in its last collective makes that peer fail."""
     from mindnlp_dp_plugin import collectives
 
@@ -88,13 +88,19 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def end_as_failed(rank: int, error: BaseException) -> None:
-    """Leaves the error record and the traceback, and ends at once: Python's own exit waits for the peers in MPI."""
-    error.__traceback__ = without_runner(error.__traceback__)
-    with suppress(OSError):  # the disk may be full
-        write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
-    with suppress(OSError):
-        sys.__stderr__.write(format_error(error))  # the launcher made this and standard output unbuffered
-    os._exit(exit_code_of(error))
+    """Leaves the error record and the traceback, and ends at once: Python's own exit waits for the peers in MPI.
+
+    Nothing may keep it from ending: the disk may be full, standard error closed, the exception itself broken.
+    """
+    try:
+        error.__traceback__ = without_runner(error.__traceback__)
+        try:
+            write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
+        finally:
+            sys.stdout.flush()  # unbuffered, unless the script has put another in its place
+            os.write(2, format_error(error).encode(errors="replace"))
+    finally:
+        os._exit(exit_code_of(error))
 
 
 def without_runner(trace):

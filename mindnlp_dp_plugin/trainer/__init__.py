@@ -1,1 +1,22 @@
-"""The only room that knows MindNLP's Trainer."""
+"""The only room that knows MindNLP's Trainer: others are handed what they need of it from here."""
+
+MODULE = "mindnlp.engine.trainer.base"
+
+
+def hook(trainer_base, group, config, replacements) -> None:
+    """Let the Trainer train data-parallel; alone, let it group rows by length, if it is asked to.
+
+    Args:
+        trainer_base: The module ``MODULE``.
+        group: The ranks that train together.
+        config: The ``DataParallelConfig`` to train by.
+        replacements: What takes the hooks out again.
+    """
+    if group.world_size > 1 or config.average_over != "ranks":
+        from mindnlp_dp_plugin.trainer.install import hook_trainer
+
+        hook_trainer(trainer_base, group, config, replacements)
+    else:
+        from mindnlp_dp_plugin.trainer.grouping import hook_lone_trainer
+
+        hook_lone_trainer(trainer_base, replacements)

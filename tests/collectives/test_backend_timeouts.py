@@ -2,7 +2,7 @@
 
 import pytest
 
-from mindnlp_dp_plugin.collectives.backend_timeouts import be_patient
+from mindnlp_dp_plugin.collectives.backend_timeouts import set_backend_timeouts
 
 VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
 
@@ -20,7 +20,7 @@ VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT"
 def test_they_follow_the_timeout(monkeypatch, device, timeout, limits):
     environ = {}
     monkeypatch.setattr("os.environ", environ)
-    be_patient(device, timeout)
+    set_backend_timeouts(device, timeout)
     assert tuple(environ.get(variable) for variable in VARIABLES) == limits
 
 
@@ -28,5 +28,5 @@ def test_they_follow_the_timeout(monkeypatch, device, timeout, limits):
 def test_what_the_user_set_stays(monkeypatch, device, variable):
     environ = {variable: "77"}
     monkeypatch.setattr("os.environ", environ)
-    be_patient(device, 1800)
+    set_backend_timeouts(device, 1800)
     assert environ[variable] == "77" and len(environ) == 2

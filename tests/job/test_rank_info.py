@@ -5,7 +5,8 @@ import json
 import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.launch import Identity, detect
+from mindnlp_dp_plugin.job.environments import detect
+from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 MSRUN = {
     "MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "4", "MS_NODE_ID": "3", "RANK_ID": "3", "RANK_SIZE": "4", "DEVICE_ID": "1",
@@ -28,12 +29,12 @@ def rank_table(tmp_path):
 
 
 def test_alone():
-    assert detect({}) == Identity(0, 1, 0, 1, "none")
-    assert detect({"RANK_SIZE": "1", "DEVICE_ID": "5", "RANK_TABLE_FILE": "/etc/table.json"}) == Identity()
+    assert detect({}) == RankInfo(0, 1, 0, 1, "none")
+    assert detect({"RANK_SIZE": "1", "DEVICE_ID": "5", "RANK_TABLE_FILE": "/etc/table.json"}) == RankInfo()
 
 
 def test_msrun():
-    assert detect(MSRUN) == Identity(3, 4, 1, None, "msrun")
+    assert detect(MSRUN) == RankInfo(3, 4, 1, None, "msrun")
     assert detect({**MSRUN, "MS_SCHED_HOST": "127.0.0.1"}).local_world_size == 4
     assert detect({**MSRUN, "MINDNLP_DP_LOCAL_WORLD_SIZE": "2"}).local_world_size == 2
 
@@ -45,12 +46,12 @@ def test_the_scheduler_of_msrun_is_no_rank():
 
 
 def test_open_mpi_and_mpich():
-    assert detect(OPEN_MPI) == Identity(3, 4, 1, 2, "mpirun")
-    assert detect(MPICH) == Identity(1, 2, 1, 2, "mpirun")
+    assert detect(OPEN_MPI) == RankInfo(3, 4, 1, 2, "mpirun")
+    assert detect(MPICH) == RankInfo(1, 2, 1, 2, "mpirun")
 
 
 def test_rank_table(rank_table):
-    assert detect(rank_table) == Identity(3, 4, 1, 2, "ranktable")
+    assert detect(rank_table) == RankInfo(3, 4, 1, 2, "ranktable")
 
 
 def test_msrun_wins_over_mpi_and_mpi_over_a_rank_table(rank_table):

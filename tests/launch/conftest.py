@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mindnlp_dp_plugin.job.rank_info import VARIABLES
+from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch.scratch_dir import home, remove_abandoned
 
 ROOT = Path(__file__).parents[2]

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from mindnlp_dp_plugin.launch.scratch_dir import PREFIX, home, private_folder
+from mindnlp_dp_plugin.launch.scratch_dir import PREFIX, home, scratch_dir
 
 HOLD_ONE = """
 import time
-from mindnlp_dp_plugin.launch.scratch_dir import private_folder
-with private_folder() as folder:
+from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
+with scratch_dir() as folder:
     (folder / "shared").write_text("memory")
     print(folder, flush=True)
     time.sleep(600)
@@ -34,11 +34,11 @@ def test_what_a_killed_launcher_left_goes_and_what_is_in_use_stays(launcher):
     young = home() / f"{PREFIX}young"
     young.mkdir()
     try:
-        with private_folder():
+        with scratch_dir():
             assert os.listdir(folder) == ["shared"], "its launcher lives"
         launcher.kill()
         launcher.wait()
-        with private_folder() as own:
+        with scratch_dir() as own:
             assert not os.path.exists(folder)
             assert own.is_dir() and young.is_dir()
         assert not own.exists()

@@ -15,7 +15,7 @@ class NaiveReducer:
     def __init__(self, parameters, collective: Collective):
         self._parameters = list(parameters)
         self._collective = collective
-        self._bucket_type = HostBucket if collective.on_host else DeviceBucket
+        self._bucket_type = HostBucket if collective.uses_numpy else DeviceBucket
 
     def prepare(self) -> None:
         """Nothing to do before backward."""

@@ -56,7 +56,7 @@ class Alone:
         return True
 
 
-class HostZero:
+class Coordinator:
     """Host 0's end of the talk: it hears of failures, asks who else has failed, and tells all which was first.
 
     Args:
@@ -133,7 +133,7 @@ class HostZero:
             connection.send(**message)
 
 
-class OtherHost:
+class Participant:
     """The other end of the talk.
 
     Args:
@@ -191,4 +191,4 @@ class OtherHost:
         return Failure(0, f"host 0 ({self._connection.address}) has vanished, as seen from here: {how}", 1, VANISHED)
 
 
-Hosts = Alone | HostZero | OtherHost
+Hosts = Alone | Coordinator | Participant

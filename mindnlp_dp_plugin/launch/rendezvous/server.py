@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
-from mindnlp_dp_plugin.launch.rendezvous.participants import Alone, Hosts, HostZero, OtherHost
+from mindnlp_dp_plugin.launch.rendezvous.participants import Alone, Hosts, Coordinator, Participant
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.version import __version__
 
@@ -36,20 +36,20 @@ def meet(job: Job, signals: Signals) -> Iterator[Hosts]:
     if job.num_nodes == 1:
         yield Alone()
         return
-    patience = Patience(min(DataParallelConfig.from_env().timeout, LONGEST_WAIT_S))
+    patience = Deadline(min(DataParallelConfig.from_env().timeout, LONGEST_WAIT_S))
     if job.node_rank == 0:
-        with closing(Reception(job)) as reception:
+        with closing(RendezvousServer(job)) as reception:
             reception.wait(signals, patience)
-            yield HostZero(reception.hosts, reception.names)
+            yield Coordinator(reception.hosts, reception.names)
     elif connection := call_host_zero(job, signals, patience):
         with closing(connection):
             wait_for_welcome(connection, job, signals, patience)
-            yield OtherHost(connection)
+            yield Participant(connection)
     else:
         yield Alone()
 
 
-class Patience:
+class Deadline:
     """A limited one, of which the user is told when it is needed.
 
     Args:
@@ -72,7 +72,7 @@ class Patience:
             print(f"mindnlp-dp: waiting up to {self.seconds:g} s for {whom}", file=sys.stderr, flush=True)
 
 
-class Reception:
+class RendezvousServer:
     """Where host 0 receives the others.
 
     Args:
@@ -91,7 +91,7 @@ class Reception:
         self.hosts: dict[int, Connection] = {}
         self.names: dict[int, str] = {}
 
-    def wait(self, signals: Signals, patience: Patience) -> None:
+    def wait(self, signals: Signals, patience: Deadline) -> None:
         """Until all are here. Then nobody else is received.
 
         Raises:
@@ -158,7 +158,7 @@ def what_was_asked_for(job: Job) -> dict[str, int | str]:
     return {"--nnodes": job.num_nodes, "--nproc": job.nproc, "--backend": job.backend, "version": __version__}
 
 
-def call_host_zero(job: Job, signals: Signals, patience: Patience) -> Connection | None:
+def call_host_zero(job: Job, signals: Signals, patience: Deadline) -> Connection | None:
     """Call host 0 until it answers, or the user says stop.
 
     Raises:
@@ -179,7 +179,7 @@ def call_host_zero(job: Job, signals: Signals, patience: Patience) -> Connection
         signals.wait(POLL_S)
 
 
-def wait_for_welcome(connection: Connection, job: Job, signals: Signals, patience: Patience) -> None:
+def wait_for_welcome(connection: Connection, job: Job, signals: Signals, patience: Deadline) -> None:
     """Introduce this host, and wait until the others are there, too.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
-from mindnlp_dp_plugin.launch.job import JOB, RESTART
+from mindnlp_dp_plugin.job.variables import JOB, RESTART
 
 logger = logging.getLogger(__name__)
 

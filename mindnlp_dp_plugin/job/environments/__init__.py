@@ -1,0 +1,53 @@
+"""Who am I? Each launcher is a small class that reads what it leaves in the environment; the most explicit wins.
+
+Variables set for each process by the launcher nearest to it come before those that a batch system or an outer mpirun
+left in the shell, and both before what machines export for every shell (a rank table).
+"""
+
+import os
+from collections.abc import Mapping
+
+from mindnlp_dp_plugin.job.environments.base import Environment
+from mindnlp_dp_plugin.job.environments.mindnlp_dp import MindnlpDp
+from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi
+from mindnlp_dp_plugin.job.environments.msrun import Msrun
+from mindnlp_dp_plugin.job.environments.rank_table import RankTable
+from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+
+ENVIRONMENTS: tuple[Environment, ...] = (MindnlpDp(), Msrun(), OpenMpi(), Hydra(), RankTable())
+VARIABLES = tuple(name for environment in ENVIRONMENTS for name in environment.variables)
+
+__all__ = ["ENVIRONMENTS", "VARIABLES", "detect", "detect_node"]
+
+
+def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
+    """Find out which rank this process is; alone if no launcher speaks.
+
+    Args:
+        environ: The variables to read, ``os.environ`` if None.
+
+    Raises:
+        DataParallelError: A variable is missing or holds no usable value, or this is one of several processes that
+            cannot form a group; the message names the variable and a hint.
+    """
+    environ = os.environ if environ is None else environ
+    for environment in ENVIRONMENTS:
+        if environment.is_present(environ):
+            return environment.rank_info(environ)
+    return RankInfo()
+
+
+def detect_node(environ: Mapping[str, str] | None = None) -> NodeInfo:
+    """Find out on which node of a job ``mindnlp-dp run`` was started; the only one if no system speaks of several.
+
+    Args:
+        environ: The variables to read, ``os.environ`` if None.
+
+    Raises:
+        DataParallelError: A variable is missing or holds no usable value.
+    """
+    environ = os.environ if environ is None else environ
+    for environment in ENVIRONMENTS:
+        if environment.is_present(environ) and (node := environment.node_info(environ)):
+            return node
+    return NodeInfo()

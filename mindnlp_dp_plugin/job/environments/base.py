@@ -1,0 +1,116 @@
+"""What every launcher's variables are asked, and how numbers are read from them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+
+Environ = Mapping[str, str]
+DEFAULT_PORT = 29400  # of node 0, where the system names none; below the ports that systems give to clients
+
+
+class Environment(ABC):
+    """The variables that one launcher leaves for the processes it starts.
+
+    Attributes:
+        variables: Those that describe a rank; ``mindnlp-dp run`` hides them from the ranks it starts.
+    """
+
+    variables: tuple[str, ...] = ()
+
+    @abstractmethod
+    def is_present(self, environ: Environ) -> bool:
+        """Whether this launcher has started the process."""
+
+    @abstractmethod
+    def rank_info(self, environ: Environ) -> RankInfo:
+        """Which rank the process is.
+
+        Raises:
+            DataParallelError: It is one of several processes that cannot form a group, or a variable makes no sense.
+        """
+
+    def node_info(self, environ: Environ) -> NodeInfo | None:
+        """Which node the process runs on; None if the variables do not say.
+
+        Raises:
+            DataParallelError: A variable makes no sense.
+        """
+
+
+class NodeEnvironment(Environment):
+    """A system that starts one process on each node, which is to start the ranks there: ``mindnlp-dp run``.
+
+    Attributes:
+        name: What the system is called.
+    """
+
+    name: str
+
+    def rank_info(self, environ):
+        """Alone on a single node; refused on several, where each would train alone."""
+        num_nodes = self.node_info(environ).num_nodes
+        if num_nodes == 1:
+            return RankInfo()
+        raise DataParallelError(
+            f"{self.name} runs this on {num_nodes} nodes, but has started no ranks, so each would train alone: start "
+            "it with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node."
+        )
+
+
+def number(environ: Environ, name: str, hint: str) -> int:
+    """The whole number from 0 that a variable holds."""
+    if name not in environ:
+        raise DataParallelError(f"{name} is not set: {hint}.")
+    try:
+        value = int(environ[name])
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise DataParallelError(f"{name}={environ[name]!r} is not a whole number from 0: {hint}.")
+    return value
+
+
+def count(environ: Environ, name: str, hint: str) -> int:
+    """The whole number from 1 that a variable holds."""
+    value = number(environ, name, hint)
+    if value == 0:
+        raise DataParallelError(f"{name}=0 leaves no rank: {hint}.")
+    return value
+
+
+def count_up_to(environ: Environ, name: str, limit: int, limit_name: str, hint: str) -> int:
+    """The whole number from 1 to ``limit`` that a variable holds."""
+    value = count(environ, name, hint)
+    if value > limit:
+        raise DataParallelError(f"{name}={value} must be at most {limit_name}={limit}: {hint}.")
+    return value
+
+
+def number_below(environ: Environ, name: str, limit: int, limit_name: str, hint: str) -> int:
+    """The whole number from 0 to ``limit - 1`` that a variable holds."""
+    value = number(environ, name, hint)
+    if value >= limit:
+        raise DataParallelError(f"{name}={value} must be below {limit_name}={limit}: {hint}.")
+    return value
+
+
+def port(environ: Environ, name: str, hint: str) -> int:
+    """The TCP port that a variable holds."""
+    value = count(environ, name, hint)
+    if value > 65535:
+        raise DataParallelError(f"{name}={value} is not a port: {hint}.")
+    return value
+
+
+def first_host(hosts: str, name: str, num_nodes: int, hint: str) -> str:
+    """The first of a list of names or addresses, which commas or white space part.
+
+    Raises:
+        DataParallelError: There are not as many as nodes.
+    """
+    listed = hosts.replace(",", " ").split()
+    if len(listed) != num_nodes:
+        raise DataParallelError(f"{name}={hosts!r} does not list {num_nodes} nodes: {hint}.")
+    return listed[0]

@@ -1,0 +1,56 @@
+"""mpirun: Open MPI's own variables, and those of the PMI that MPICH's Hydra speaks."""
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+
+HINT = "start with mpirun or mindnlp-dp run, which set it"
+
+
+class Mpirun(Environment):
+    """Rank, size, local rank and local size, in this order in ``variables``."""
+
+    def is_present(self, environ):
+        return self.variables[1] in environ
+
+    def rank_info(self, environ):
+        rank, size, local_rank, local_size = self.variables
+        world_size = count(environ, size, HINT)
+        local_world_size = count_up_to(environ, local_size, world_size, size, HINT)
+        return RankInfo(
+            rank=number_below(environ, rank, world_size, size, HINT),
+            world_size=world_size,
+            local_rank=number_below(environ, local_rank, local_world_size, local_size, HINT),
+            local_world_size=local_world_size,
+            launcher="mpirun",
+        )
+
+
+class OpenMpi(Mpirun):
+    """Open MPI 4 and 5, also under Kubeflow's MPIJob: https://docs.open-mpi.org (environment variables)."""
+
+    variables = tuple(f"OMPI_COMM_WORLD_{what}" for what in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+
+
+class Hydra(Mpirun):
+    """MPICH and Intel MPI. Slurm's PMI sets the first two only: those are left to ``Slurm``."""
+
+    variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+
+    def is_present(self, environ):
+        return "PMI_SIZE" in environ and ("MPI_LOCALNRANKS" in environ or "SLURM_STEP_ID" not in environ)
+
+
+class Pmix(Environment):
+    """A process manager that says over PMIx alone how many ranks there are: https://pmix.github.io."""
+
+    variables = ("PMIX_RANK", "PMIX_NAMESPACE")
+
+    def is_present(self, environ):
+        return "PMIX_RANK" in environ
+
+    def rank_info(self, environ):
+        raise DataParallelError(
+            f"PMIX_RANK={environ['PMIX_RANK']} says that this is one of several processes, but not of how many: start "
+            "it with mpirun, srun or mindnlp-dp run, or unset PMIX_RANK to train alone."
+        )

@@ -1,0 +1,46 @@
+"""MindSpore's msrun: ``MS_ROLE`` and what belongs to it. https://www.mindspore.cn (dynamic cluster startup)."""
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number, number_below
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+
+HINT = "start with msrun or mindnlp-dp run, which set it, or unset MS_ROLE to train alone"
+NODE_RANK_HINT = "pass --node_rank=<number of this node> to msrun when it starts on several nodes"
+
+
+class Msrun(Environment):
+    """One process of the cluster that msrun, or ``mindnlp-dp run`` with HCCL or MCCL, sets up."""
+
+    variables = (
+        *("MS_ROLE", "MS_WORKER_NUM", "MS_SERVER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_NODE_ID"),
+        *("MS_LOCAL_WORKER", "MS_NODE_RANK", LOCAL_WORLD_SIZE),
+    )
+
+    def is_present(self, environ):
+        return "MS_ROLE" in environ
+
+    def rank_info(self, environ):
+        role = environ["MS_ROLE"]
+        if role not in ("MS_WORKER", "MS_SCHED"):
+            raise DataParallelError(f"MS_ROLE={role!r} is not known: it must be MS_WORKER or MS_SCHED; {HINT}.")
+        world_size = count(environ, "MS_WORKER_NUM", HINT)
+        if role == "MS_SCHED":
+            return RankInfo(world_size=world_size, local_world_size=None, launcher="msrun", is_scheduler=True)
+        # Not RANK_ID: without --node_rank, msrun's workers inherit the scheduler's RANK_ID=0.
+        rank = number_below(environ, "MS_NODE_ID", world_size, "MS_WORKER_NUM", NODE_RANK_HINT)
+        return RankInfo(
+            rank=rank,
+            world_size=world_size,
+            local_rank=number(environ, "DEVICE_ID", HINT) if "DEVICE_ID" in environ else rank,
+            local_world_size=_local_world_size(environ, world_size),
+            launcher="msrun",
+        )
+
+
+def _local_world_size(environ, world_size):
+    if LOCAL_WORLD_SIZE in environ:
+        hint = "start with mindnlp-dp run, which sets it"
+        return count_up_to(environ, LOCAL_WORLD_SIZE, world_size, "MS_WORKER_NUM", hint)
+    on_one_node = environ.get("MS_SCHED_HOST", "").startswith("127.")
+    return world_size if on_one_node else None

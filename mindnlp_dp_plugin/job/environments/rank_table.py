@@ -1,0 +1,59 @@
+"""Ascend's rank table: a file that lists every rank and its device, beside ``RANK_ID`` and ``RANK_SIZE``.
+
+https://www.hiascend.com (HCCL, rank table). Machines with Ascend cards often export it for every shell.
+"""
+
+import json
+from itertools import chain
+from pathlib import Path
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments.base import Environment, count, number_below
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+
+HINT = "start each rank with RANK_TABLE_FILE, RANK_ID and RANK_SIZE, or unset RANK_SIZE to train alone"
+
+
+class RankTable(Environment):
+    """A rank that a script of the user's own has started."""
+
+    variables = ("RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE")
+
+    def is_present(self, environ):
+        return "RANK_SIZE" in environ and count(environ, "RANK_SIZE", HINT) > 1
+
+    def rank_info(self, environ):
+        world_size = count(environ, "RANK_SIZE", HINT)
+        rank = number_below(environ, "RANK_ID", world_size, "RANK_SIZE", HINT)
+        if "RANK_TABLE_FILE" not in environ:
+            raise DataParallelError(
+                f"RANK_SIZE={world_size} asks for several ranks but RANK_TABLE_FILE is not set: import "
+                "mindnlp_dp_plugin before mindnlp (whose import removes it), start with mindnlp-dp run, or unset "
+                "RANK_SIZE to train alone."
+            )
+        path = environ["RANK_TABLE_FILE"]
+        nodes = _ranks_per_node(path)
+        num_listed = sum(len(ranks) for ranks in nodes)
+        mine = next((ranks for ranks in nodes if rank in ranks), None)
+        if num_listed != world_size or mine is None:
+            raise DataParallelError(
+                f"RANK_TABLE_FILE={path!r} lists {num_listed} ranks, which does not fit RANK_ID={rank} and "
+                f"RANK_SIZE={world_size}: export the RANK_SIZE of the table, or make a new table."
+            )
+        if sorted(chain.from_iterable(nodes)) != list(range(world_size)):
+            raise DataParallelError(
+                f"RANK_TABLE_FILE={path!r} does not list each of the ranks 0 to {world_size - 1} once: make a new "
+                "table."
+            )
+        return RankInfo(rank, world_size, mine.index(rank), len(mine), "ranktable")
+
+
+def _ranks_per_node(path):
+    try:
+        servers = json.loads(Path(path).read_text(encoding="utf-8"))["server_list"]
+        return [sorted(int(str(device["rank_id"])) for device in server["device"]) for server in servers]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataParallelError(
+            f"RANK_TABLE_FILE={path!r} cannot be read as a rank table ({type(error).__name__}: {error}): "
+            "point it to a table made by hccl_tools.py, or start with mindnlp-dp run, which needs none."
+        ) from None

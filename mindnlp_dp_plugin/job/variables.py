@@ -1,0 +1,10 @@
+"""Names of the environment variables by which the launcher and its ranks speak to each other."""
+
+LOG_DIR = "MINDNLP_DP_LOG_DIR"  # where a rank leaves its log and its error record
+STATUS_DIR = "MINDNLP_DP_BOARD"  # where a rank shows its status
+JOB = "MINDNLP_DP_JOB"  # which run of mindnlp-dp a rank belongs to
+RESTART = "MINDNLP_DP_RESTART"  # how often that run has started its ranks again
+COMMAND_LINE = "MINDNLP_DP_COMMAND"  # what the user typed
+LOCAL_WORLD_SIZE = "MINDNLP_DP_LOCAL_WORLD_SIZE"  # ranks on this node
+DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they install
+JOINED = "MINDNLP_DP_JOINED"  # the process that joined the group; its children inherit its environment, not its rank
