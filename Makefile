@@ -17,9 +17,10 @@ $(VENV)/installed: setup.cfg pyproject.toml
 demo: install   ## RoBERTa on generated film reviews, on 2 ranks
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mindnlp-dp run --nproc 2 examples/roberta_imdb/roberta_imdb.py
 
-test: install   ## ruff and every test that runs in minutes
+test: install   ## ruff, import-linter and every test that runs in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
 test-slow: install   ## the tests that `make test` leaves out

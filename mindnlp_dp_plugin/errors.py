@@ -2,4 +2,4 @@
 
 
 class DataParallelError(RuntimeError):
-    """Something the user can mend: the message names the thing, its value and the way out."""
+    """Something the user can fix: the message names the thing, its value and a hint."""

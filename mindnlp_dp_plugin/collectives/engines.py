@@ -36,6 +36,11 @@ ENGINES = {
 }
 
 
+def runs_on(backend: str, device: str) -> bool:
+    """Whether ``backend`` names an engine of this device; ``auto`` does not."""
+    return backend in ENGINES and ENGINES[backend].device == device
+
+
 def engines_for(device: str) -> list[Engine]:
     """The engines that run on a device, in the order of the table."""
     return [engine for engine in ENGINES.values() if engine.device == device]

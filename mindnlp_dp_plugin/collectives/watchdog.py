@@ -178,4 +178,3 @@ class Watchdog(threading.Thread):
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))
         finally:  # whatever became of the disk or of standard error
             os._exit(1)
-

@@ -56,22 +56,22 @@ def parse_version(text: str) -> str | None:
 
 def devices() -> Finding:
     """Which cards there are, whether they are well, and who holds them."""
-    way_out = "install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi"
+    hint = "install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi"
     try:
         ended = subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warning("devices", f"npu-smi info cannot be run: {error}", way_out)
+        return warning("devices", f"npu-smi info cannot be run: {error}", hint)
     cards = parse_npu_smi(ended.stdout)
     if ended.returncode or not cards.health:
-        return failure("devices", f"npu-smi info shows no card: {(ended.stdout + ended.stderr).strip()[:200]}", way_out)
+        return failure("devices", f"npu-smi info shows no card: {(ended.stdout + ended.stderr).strip()[:200]}", hint)
     found = ", ".join(f"{number}: {name} {health}" for number, (name, health) in enumerate(cards.health))
     if any(health != "OK" for _, health in cards.health):
         return failure("devices", found, "npu-smi info -t health -i <card> says more; reset or replace the card")
     if cards.holders:
         held = "; ".join(f"card {card} by {_named(holders)}" for card, holders in cards.holders.items())
         pids = " ".join(str(pid) for holders in cards.holders.values() for pid, _ in holders)
-        way_out = f"wait for them, or kill {pids} if they are left over, and give the driver ten seconds"
-        return warning("devices", f"held: {held}", way_out)
+        hint = f"wait for them, or kill {pids} if they are left over, and give the driver ten seconds"
+        return warning("devices", f"held: {held}", hint)
     return ok("devices", found)
 
 
@@ -104,8 +104,8 @@ def hccl_settings() -> Finding:
         return failure("HCCL", str(error), "export a value it takes, or unset the variable")
     taken = [each for each in range(port, port + NUM_BASE_PORTS) if not _is_free(each)]
     if taken:
-        way_out = f"export {BASE_PORT}=<the first of {NUM_BASE_PORTS} free ports>"
-        return warning("HCCL", f"ports {taken} are taken, HCCL wants {port} to {port + NUM_BASE_PORTS - 1}", way_out)
+        hint = f"export {BASE_PORT}=<the first of {NUM_BASE_PORTS} free ports>"
+        return warning("HCCL", f"ports {taken} are taken, HCCL wants {port} to {port + NUM_BASE_PORTS - 1}", hint)
     shown = ", ".join(f"{name} {seconds} s" for name, seconds in timeouts.items())
     return ok("HCCL", f"{shown}, ports from {port}; raise the time-outs if ranks come late (up to 7200)")
 

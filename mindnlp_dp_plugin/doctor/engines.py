@@ -9,7 +9,6 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
-from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.launch import backends
 
 LIMIT_S = 60
@@ -21,9 +20,7 @@ def to_try() -> list[str]:
     """The engines that could carry a job on this host; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
     if wanted_backend() != "auto":
         return [wanted_backend()]
-    if has_ascend():
-        return ["hccl"]
-    return list(dict.fromkeys([backends.choose("auto", num_nodes=1), "mccl"]))
+    return backends.usable_here()
 
 
 def name_of(backend: str) -> str:
@@ -43,8 +40,8 @@ def all_reduce(backend: str) -> Finding:
             return _describe(name_of(backend), json.loads(result.read_text()))
     if backend == to_try()[0]:
         others = " or ".join(other for other in to_try() if other != backend)
-        way_out = f"--backend {others}, if that one works; else mend this" if others else "mend this, then try again"
-        return failure(name_of(backend), trouble, way_out)
+        hint = f"--backend {others}, if that one works; else mend this" if others else "mend this, then try again"
+        return failure(name_of(backend), trouble, hint)
     return warning(name_of(backend), trouble, f"use --backend {to_try()[0]}, as mindnlp-dp run does by itself")
 
 

@@ -20,19 +20,21 @@ class Finding:
         check: Its name.
         level: How bad it is.
         found: What was found, in one line.
-        way_out: What to do about it; empty if all is well.
+        hint: What to do about it; empty if all is well.
         measured: Numbers for machines, by name.
     """
 
     check: str
     level: Level
     found: str
-    way_out: str = ""
+    hint: str = ""
     measured: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         """The finding as JSON can hold it."""
-        return {**asdict(self), "level": self.level.value}
+        fields = {**asdict(self), "level": self.level.value}
+        fields["way_out"] = fields.pop("hint")
+        return fields
 
 
 def ok(check: str, found: str, **measured) -> Finding:
@@ -40,11 +42,11 @@ def ok(check: str, found: str, **measured) -> Finding:
     return Finding(check, Level.OK, found, measured=measured)
 
 
-def warning(check: str, found: str, way_out: str) -> Finding:
+def warning(check: str, found: str, hint: str) -> Finding:
     """Training goes on, but slowly, or not in every way of starting it."""
-    return Finding(check, Level.WARNING, found, way_out)
+    return Finding(check, Level.WARNING, found, hint)
 
 
-def failure(check: str, found: str, way_out: str) -> Finding:
+def failure(check: str, found: str, hint: str) -> Finding:
     """Training would fail."""
-    return Finding(check, Level.FAILURE, found, way_out)
+    return Finding(check, Level.FAILURE, found, hint)

@@ -35,8 +35,8 @@ def cores() -> Finding:
     usable = allowed if quota is None else min(allowed, quota)
     found = f"{allowed} of {os.cpu_count()} allowed" + (f", quota of {quota:g}" if quota is not None else "")
     if usable < NUM_RANKS:
-        way_out = "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster"
-        return warning("cores", f"{found}: {NUM_RANKS} ranks would share one core", way_out)
+        hint = "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster"
+        return warning("cores", f"{found}: {NUM_RANKS} ranks would share one core", hint)
     return ok("cores", f"{found}; mindnlp-dp run pins each of 2 ranks to {allowed // NUM_RANKS}", usable=usable)
 
 
@@ -46,38 +46,36 @@ def memory() -> Finding:
     if (limit := _memory_left()) is not None:
         available = min(available, limit)
     found = f"{available / GB:.1f} GB available" + (", limited by the container" if limit == available else "")
-    way_out = "end other processes, or give the container more (docker --memory)"
+    hint = "end other processes, or give the container more (docker --memory)"
     if available < NUM_RANKS * RANK_BYTES:
-        return failure(
-            "memory", f"{found}; {NUM_RANKS} ranks need {RANK_BYTES // MB} MB each before any model", way_out
-        )
+        return failure("memory", f"{found}; {NUM_RANKS} ranks need {RANK_BYTES // MB} MB each before any model", hint)
     if available < NUM_RANKS * TRAINING_BYTES:
-        return warning("memory", f"{found}; BERT-base takes about {TRAINING_BYTES // GB} GB per rank", way_out)
+        return warning("memory", f"{found}; BERT-base takes about {TRAINING_BYTES // GB} GB per rank", hint)
     return ok("memory", found, available_bytes=available)
 
 
 def shared_memory() -> Finding:
     """Room in /dev/shm. Too little does not end training, but Open MPI then sends over TCP."""
-    way_out = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
+    hint = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
     if not os.access(SHARED_MEMORY, os.W_OK):
         lost = "Open MPI sends over TCP instead, data sets with python_multiprocessing fail"
-        return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", way_out)
+        return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", hint)
     usage = shutil.disk_usage(SHARED_MEMORY)
     found = f"{usage.free / MB:.0f} of {usage.total / MB:.0f} MB free in {SHARED_MEMORY}"
     if usage.free < NUM_RANKS * SEGMENT_BYTES:
         lost = f"below {SEGMENT_BYTES // MB} MB per rank Open MPI sends over TCP instead"
-        return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", way_out)
+        return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", hint)
     return ok("shared memory", found, free_bytes=usage.free)
 
 
 def open_files() -> Finding:
     """How many files and sockets a process may hold."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    way_out = f"ulimit -n {NUM_FILES_USUAL}"
+    hint = f"ulimit -n {NUM_FILES_USUAL}"
     if limit < NUM_FILES_NEEDED:
-        return failure("open files", f"{limit} per process; mpirun does not start with that few", way_out)
+        return failure("open files", f"{limit} per process; mpirun does not start with that few", hint)
     if limit < NUM_FILES_USUAL:
-        return warning("open files", f"{limit} per process, few for data sets of many files", way_out)
+        return warning("open files", f"{limit} per process, few for data sets of many files", hint)
     return ok("open files", f"{limit} per process")
 
 
@@ -95,19 +93,19 @@ def temporary_folder() -> Finding:
     return _disk("temporary folder", folder, "export TMPDIR=<a folder with room that you may write to>")
 
 
-def _disk(check, folder, way_out) -> Finding:
+def _disk(check, folder, hint) -> Finding:
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(4096))
             probe.flush()
     except OSError as error:
-        return failure(check, f"{folder} cannot be written: {error.strerror}", way_out)
+        return failure(check, f"{folder} cannot be written: {error.strerror}", hint)
     free = shutil.disk_usage(folder).free
     found = f"{free / GB:.1f} GB free in {folder}"
     if free < DISK_BYTES_NEEDED:
-        return failure(check, f"only {free // MB} MB free in {folder}", way_out)
+        return failure(check, f"only {free // MB} MB free in {folder}", hint)
     if free < DISK_BYTES_USUAL:
-        return warning(check, f"{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", way_out)
+        return warning(check, f"{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", hint)
     return ok(check, found)
 
 

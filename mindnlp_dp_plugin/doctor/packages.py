@@ -14,8 +14,8 @@ from packaging.version import InvalidVersion, Version
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.job.environments import VARIABLES
+from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.launch import backends
 
 PLUGIN = "mindnlp-dp-plugin"
@@ -128,8 +128,8 @@ def imports() -> Finding:
         return failure(IMPORTS, _last_words(ended), "mend this error; a fresh virtual environment is often quickest")
     device = ended.stdout.partition(ANSWER)[2].split()[0]
     if has_ascend() and device != "Ascend":
-        way_out = "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting"
-        return warning(IMPORTS, f"there are Ascend cards, but MindSpore runs on {device}", way_out)
+        hint = "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting"
+        return warning(IMPORTS, f"there are Ascend cards, but MindSpore runs on {device}", hint)
     return ok(IMPORTS, f"mindspore and mindnlp.engine import; MindSpore runs on {device}", device_target=device)
 
 

@@ -31,12 +31,12 @@ def show(findings: list[Finding]) -> None:
     if not console.is_terminal:
         console = Console(width=WIDTH_OF_A_LOG)
     table = Table(box=ASCII2, show_lines=True)
-    for column in ("check", "", "found, and the way out"):
+    for column in ("check", "", "found, and a hint"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        way_out = f"\n-> {finding.way_out}" if finding.way_out else ""
+        hint = f"\n-> {finding.hint}" if finding.hint else ""
         level = Text(finding.level.value, style=STYLE[finding.level])
-        table.add_row(Text(finding.check), level, Text(finding.found + way_out))
+        table.add_row(Text(finding.check), level, Text(finding.found + hint))
     console.print(table)
     console.print(_summary(findings), highlight=False)
 

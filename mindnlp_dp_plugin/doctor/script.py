@@ -24,15 +24,15 @@ def read_script(path: Path) -> Finding:
             "script", f"{path} cannot be read as Python: {error}", "mend it; python -m py_compile shows where"
         )
     if found := _foreign_mode(tree):
-        way_out = "delete that call: each rank holds the whole model, and the plugin averages the gradients"
+        hint = "delete that call: each rank holds the whole model, and the plugin averages the gradients"
         level = failure if has_ascend() else warning  # measured: MindSpore 2.10 on CPU ignores it
-        return level("script", f"{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", way_out)
+        return level("script", f"{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", hint)
     if found := _unseeded_draw(tree):
-        way_out = "seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)"
-        return warning("script", f"{path}, {found}: masks, splits and orders differ between the ranks", way_out)
+        hint = "seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)"
+        return warning("script", f"{path}, {found}: masks, splits and orders differ between the ranks", hint)
     if found := _late_plugin(tree):
-        way_out = "make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there"
-        return warning("script", f"{path}, {found}", way_out)
+        hint = "make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there"
+        return warning("script", f"{path}, {found}", hint)
     return ok("script", f"{path}: nothing found that differs between ranks")
 
 

@@ -60,15 +60,15 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
         error: The exception, its ``__traceback__`` already trimmed.
         exit_code: The status this process is about to end with.
     """
-    message = message_of(error)
+    kind, message = type(error).__name__, message_of(error)
     record = ErrorRecord(
         rank=rank,
         host=socket.gethostname(),
         time_ns=time.time_ns(),
         exit_code=exit_code,
-        kind=type(error).__name__,
+        kind=kind,
         message=message,
-        traceback=f"{type(error).__name__}: {message}\n" if isinstance(error, DataParallelError) else format_error(error),
+        traceback=f"{kind}: {message}\n" if isinstance(error, DataParallelError) else format_error(error),
         log_bytes=_length_of_log(),
     )
     path = record_path(log_dir, rank)

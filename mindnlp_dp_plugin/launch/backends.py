@@ -5,40 +5,52 @@ import os
 import shutil
 import sys
 
+from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
 
 
 def choose(backend: str, num_nodes: int) -> str:
-    """Turns ``auto`` into an engine: HCCL on Ascend; on CPU MPI if installed and on one host, else MCCL.
+    """Turns ``auto`` into an engine: HCCL on Ascend; on CPU MPI if installed and on one node, else MCCL.
 
     Args:
-        backend: ``auto``, ``hccl``, ``mccl`` or ``mpi``.
-        num_nodes: Number of hosts.
+        backend: ``auto`` or the name of an engine.
+        num_nodes: Number of nodes.
 
     Raises:
-        DataParallelError: MPI is asked for and missing, or asked for on several hosts.
+        DataParallelError: MPI is asked for and missing, or asked for on several nodes.
     """
     if backend == "auto":
-        if has_ascend():
-            return "hccl"
-        return "mpi" if num_nodes == 1 and not _missing_for_mpi() else "mccl"
-    if backend == "mpi":
+        return _usable(num_nodes)[0].name
+    if ENGINES[backend].needs_mpirun:
         if missing := _missing_for_mpi():
             raise DataParallelError(
-                f"--backend mpi needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend mccl."
+                f"--backend {backend} needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend "
+                "mccl."
             )
         if num_nodes > 1:
             raise DataParallelError(
-                f"--nnodes {num_nodes} does not go with --backend mpi: on several hosts use mpirun with its own host "
-                "list and `import mindnlp_dp_plugin` first in the script, or --backend mccl."
+                f"--nnodes {num_nodes} does not go with --backend {backend}: on several nodes use mpirun with its own "
+                "host list and `import mindnlp_dp_plugin` first in the script, or --backend mccl."
             )
     return backend
+
+
+def usable_here() -> list[str]:
+    """The engines that could carry a job on this node, the one that ``auto`` takes first."""
+    return [engine.name for engine in _usable(num_nodes=1)]
 
 
 def find_mpirun() -> str | None:
     """The ``mpirun`` installed beside this Python, else the one on the PATH."""
     return shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
+
+
+def _usable(num_nodes) -> list[Engine]:
+    """MPI, which is the faster one, first."""
+    engines = sorted(engines_for("Ascend" if has_ascend() else "CPU"), key=lambda engine: not engine.needs_mpirun)
+    has_mpi = num_nodes == 1 and not _missing_for_mpi()
+    return [engine for engine in engines if has_mpi or not engine.needs_mpirun]
 
 
 def _missing_for_mpi() -> str | None:

@@ -29,7 +29,7 @@ class Job:
         trace: Whether a trace of a few steps is left in the log directory.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
-        board: The private folder for what the ranks show and share, in memory; it goes with the job.
+        scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job.
     """
 
     command: list[str]
@@ -43,7 +43,7 @@ class Job:
     trace: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
-    board: Path = Path("/dev/shm")
+    scratch_dir: Path = Path("/dev/shm")
 
     @property
     def world_size(self) -> int:

@@ -8,17 +8,19 @@ import time
 from dataclasses import replace
 
 from mindnlp_dp_plugin.checkpoint.store import clear_leftovers
-from mindnlp_dp_plugin.job.rank_status import BOARD, DONE, noted_saves, read_state
+from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_records
+from mindnlp_dp_plugin.job.rank_status import Phase, noted_saves, read_status
+from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
-from mindnlp_dp_plugin.launch.failures import Death, ErrorRecord, first_failure, headline, read_records, report
-from mindnlp_dp_plugin.launch.job import JOB, RESTART, Job, Process, worker_argv
-from mindnlp_dp_plugin.launch.logs import LOG_DIR, Tail, prepare, rank_log
+from mindnlp_dp_plugin.launch.failures import Death, first_failure, headline, report
+from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+from mindnlp_dp_plugin.launch.logs import Tail, prepare
 from mindnlp_dp_plugin.launch.processes import ProcessTree, is_running, start
 from mindnlp_dp_plugin.launch.rendezvous.participants import DIED, RAISED, STOPPED, Failure, Hosts
-from mindnlp_dp_plugin.launch.rendezvous.server import meet
+from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
 from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.runtime.install import DEFERRED
 
 POLL_S = 0.03
 LOOK_S = 0.25
@@ -33,16 +35,15 @@ def plan(job: Job) -> list[Process]:
     if job.world_size == 1:
         log = rank_log(job.log_dir, 0)
         processes = [Process("rank 0", 0, worker_argv(job.command), {}, log)]
-    elif job.backend == "mpi":
-        processes = mpi.processes(job)
     else:
-        processes = mindspore_cluster.processes(job)
+        starter = mpi if ENGINES[job.backend].needs_mpirun else mindspore_cluster
+        processes = starter.processes(job)
     # MindSpore's warnings (cluster set-up, deprecations) would bury the progress bar; its errors are shown.
     log_level = os.environ.get("GLOG_v", "3")  # noqa: SIM112
     common = {
         "GLOG_v": log_level,
         LOG_DIR: str(job.log_dir.absolute()),
-        BOARD: str(job.board),
+        STATUS_DIR: str(job.scratch_dir),
         JOB: job.name,
         RESTART: str(job.restart),
         "MINDNLP_DP_BACKEND": job.backend,
@@ -93,23 +94,23 @@ def run_once(job: Job, signals: Signals) -> tuple[int, str]:
         The exit status, and what to tell the user.
     """
     prepare(job.log_dir, job.local_ranks)
-    with meet(job, signals) as hosts, scratch_dir() as board:
-        family = ProcessTree()
+    with rendezvous(job, signals) as hosts, scratch_dir() as scratch:
+        tree = ProcessTree()
         try:
-            return Watch(replace(job, board=board), signals, hosts).until_the_end()
+            return Monitor(replace(job, scratch_dir=scratch), signals, hosts).until_the_end()
         finally:
-            family.end()
-            for home in noted_saves(board):
+            tree.end()
+            for home in noted_saves(scratch):
                 clear_leftovers(home)
 
 
 def backoff(job: Job) -> int:
     """Seconds to wait before a job that failed is started again."""
-    release = DEVICE_RELEASE_S if job.backend == "hccl" else 0
+    release = DEVICE_RELEASE_S if ENGINES[job.backend].device == "Ascend" else 0
     return min(2**job.restart, MAX_BACKOFF_S) + release
 
 
-class Watch:
+class Monitor:
     """The running processes of a job and what becomes of them."""
 
     def __init__(self, job: Job, signals: Signals, hosts: Hosts):
@@ -164,11 +165,11 @@ class Watch:
         if is_over and len(lost) == self._job.nproc and not self._records():
             return []  # they all left by os._exit(0), and nobody needed anybody
         self._lost_since = {rank: self._lost_since.get(rank, now) for rank in lost}
-        patience = 0 if is_over else NOTICE_S
+        delay = 0 if is_over else NOTICE_S
         return [
             Death(f"rank {rank}", rank, 0, rank_log(self._job.log_dir, rank))
             for rank, since in self._lost_since.items()
-            if now - since >= patience
+            if now - since >= delay
         ]
 
     def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
@@ -178,15 +179,15 @@ class Watch:
         """
         if rank is None:
             return self._crash is not None
-        state = read_state(self._job.board, rank) if returncode < 0 else None
-        if state is None or state.phase != DONE:
+        status = read_status(self._job.scratch_dir, rank) if returncode < 0 else None
+        if status is None or status.phase != Phase.DONE:
             return False
         self._crash = self._crash or time.monotonic()
         return True
 
     def _is_lost(self, rank: int) -> bool:
-        state = read_state(self._job.board, rank)
-        return state is not None and state.phase != DONE and not is_running(state.pid)
+        status = read_status(self._job.scratch_dir, rank)
+        return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
 
     def _are_over(self) -> bool:
         """Whether all have ended. The scheduler follows the ranks, five seconds later, and other hosts may need it."""

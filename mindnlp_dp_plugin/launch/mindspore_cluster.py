@@ -5,9 +5,9 @@ msrun itself notices a killed rank after 27 s and does not name it, so the proce
 
 import sys
 
+from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
-from mindnlp_dp_plugin.launch.logs import rank_log
 
 TOPOLOGY_TIMEOUT_S = 600  # msrun's own
 SCHEDULE = "from mindspore.communication import init; init()"

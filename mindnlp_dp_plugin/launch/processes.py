@@ -1,4 +1,4 @@
-"""Starting processes that cannot outlive their launcher, and ending whole families of them."""
+"""Starting processes that cannot outlive their launcher, and ending whole trees of them."""
 
 import contextlib
 import ctypes

@@ -9,16 +9,16 @@ import, and ``threads_num`` is left to the user (MindSpore lets it be set only o
 import os
 from collections.abc import MutableMapping
 
+from mindnlp_dp_plugin.collectives.engines import runs_on
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 
 def is_wanted(environ: MutableMapping[str, str]) -> bool:
     """Whether this rank computes on the CPU and the user has not opted out with ``MINDNLP_DP_CPU_TUNING=0``."""
-    from mindnlp_dp_plugin.config import DataParallelConfig
-
     config = DataParallelConfig.from_env(environ)
-    return config.cpu_tuning and (config.backend in ("mccl", "mpi") or not has_ascend())
+    return config.cpu_tuning and (runs_on(config.backend, "CPU") or not has_ascend())
 
 
 def share(cores: list[int], local_rank: int, local_world_size: int) -> list[int]:

@@ -6,6 +6,7 @@ Pins the process, installs the plugin, runs the script as ``python script args..
 import os
 import runpy
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.environments import detect
@@ -97,7 +98,8 @@ def end_as_failed(rank: int, error: BaseException) -> None:
         try:
             write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
         finally:
-            sys.stdout.flush()  # unbuffered, unless the script has put another in its place
+            with suppress(Exception):
+                sys.stdout.flush()  # unbuffered, unless the script has put another in its place
             os.write(2, format_error(error).encode(errors="replace"))
     finally:
         os._exit(exit_code_of(error))

@@ -264,16 +264,16 @@ def test_a_restart_that_succeeds_ends_with_0_and_ctrl_c_ends_the_waiting(runner)
 ENDS_WHILE_THE_LAUNCHER_IS_BUSY = """
 import sys
 from mindnlp_dp_plugin import cli
-from mindnlp_dp_plugin.launch.launcher import Watch
+from mindnlp_dp_plugin.launch.launcher import Monitor
 
-show = Watch._show
+show = Monitor._show
 
 def show_slowly(self):
     for _, popen in self._running:
         popen.wait()
     show(self)
 
-Watch._show = show_slowly
+Monitor._show = show_slowly
 cli.main()
 """
 

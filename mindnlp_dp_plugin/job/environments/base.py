@@ -37,6 +37,7 @@ class Environment(ABC):
         Raises:
             DataParallelError: A variable makes no sense.
         """
+        return None
 
 
 class NodeEnvironment(Environment):

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
-from mindnlp_dp_plugin.launch.rendezvous.participants import Alone, Hosts, Coordinator, Participant
+from mindnlp_dp_plugin.launch.rendezvous.participants import Alone, Coordinator, Hosts, Participant
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.version import __version__
 
@@ -25,7 +25,7 @@ NOTICE_S = 5
 
 
 @contextmanager
-def meet(job: Job, signals: Signals) -> Iterator[Hosts]:
+def rendezvous(job: Job, signals: Signals) -> Iterator[Hosts]:
     """Wait for the launchers of all hosts; as long as the context lasts they can talk. To be called on all hosts.
 
     If the user says stop meanwhile, it waits no longer.
