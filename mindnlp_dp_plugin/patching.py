@@ -1,4 +1,4 @@
-"""Replace attributes of modules and classes, and put back what was there."""
+"""Replace attributes of modules and classes, and restore them."""
 
 import functools
 import os

@@ -1,1 +1,1 @@
-"""How fast the ranks of this machine are together: all-reduces timed, and what that means for training."""
+"""Time all-reduces between the ranks of this machine, and estimate what that means for training."""

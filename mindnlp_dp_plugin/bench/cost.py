@@ -13,10 +13,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Link:
-    """What joins two neighbours.
+    """The link between two neighbours.
 
     Attributes:
-        latency: Seconds that a message takes beside its bytes (alpha).
+        latency: Seconds a message takes in addition to its bytes (alpha).
         bandwidth: Bytes per second (B, or 1 / beta).
     """
 
@@ -24,7 +24,7 @@ class Link:
     bandwidth: float
 
     def seconds(self, num_bytes: float) -> float:
-        """How long a message takes."""
+        """Seconds a message takes."""
         return self.latency + num_bytes / self.bandwidth
 
 
@@ -34,17 +34,17 @@ def ring_all_reduce(num_bytes: float, world_size: int, link: Link) -> float:
 
 
 def parameter_server(num_bytes: float, world_size: int, link: Link) -> float:
-    """Seconds until one server has had the gradients of N - 1 ranks, and they have its sum: 2 (N - 1) messages of K."""
+    """Seconds until a server has summed the gradients of N - 1 ranks and returned the sum: 2 (N - 1) messages of K."""
     return 2 * (world_size - 1) * link.seconds(num_bytes)
 
 
 def fit_ring(sizes: Sequence[int], seconds: Sequence[float], world_size: int) -> Link:
-    """The link whose ring fits measured all-reduces best, by least squares of the relative errors.
+    """The link whose ring model fits measured all-reduces best, by least squares of the relative errors.
 
     Args:
         sizes: Bytes of each message.
-        seconds: How long each took.
-        world_size: Over how many ranks.
+        seconds: Seconds each message took.
+        world_size: Number of ranks.
     """
     sizes, seconds = np.asarray(sizes, float), np.asarray(seconds, float)
     hops = 2 * (world_size - 1)
@@ -57,14 +57,14 @@ def fit_ring(sizes: Sequence[int], seconds: Sequence[float], world_size: int) ->
 
 
 def exposed_seconds(num_bytes: float, bucket_bytes: float, backward: float, world_size: int, link: Link) -> float:
-    """How long a step waits after backward, if buckets fill evenly during it and travel one after another.
+    """Seconds a step waits after backward, if buckets fill evenly during it and travel one after another.
 
     Args:
-        num_bytes: Of all gradients.
-        bucket_bytes: Of a bucket.
+        num_bytes: Bytes of all gradients.
+        bucket_bytes: Bytes of a bucket.
         backward: Seconds of backward alone.
-        world_size: Over how many ranks.
-        link: Between neighbours.
+        world_size: Number of ranks.
+        link: The link between neighbours.
     """
     num_buckets = max(1, round(num_bytes / bucket_bytes))
     seconds = ring_all_reduce(num_bytes / num_buckets, world_size, link)
@@ -75,5 +75,5 @@ def exposed_seconds(num_bytes: float, bucket_bytes: float, backward: float, worl
 
 
 def best_bucket(num_bytes: float, backward: float, world_size: int, link: Link, sizes: Sequence[float]) -> float:
-    """Of ``sizes`` in bytes, the one with which a step waits least."""
+    """The bucket size, of ``sizes`` in bytes, with which a step waits least."""
     return min(sizes, key=lambda size: exposed_seconds(num_bytes, size, backward, world_size, link))

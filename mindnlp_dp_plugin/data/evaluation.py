@@ -1,4 +1,4 @@
-"""Deal an evaluation pipeline out to the ranks: every row to one rank, none padded, none left out."""
+"""Shard an evaluation pipeline: every row on exactly one rank, none padded, none left out."""
 
 import copy
 from abc import abstractmethod
@@ -7,29 +7,29 @@ from itertools import chain, islice, zip_longest
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.data.sampler import NumberedRows
-from mindnlp_dp_plugin.data.shard import deal_rows, is_sharded_by_user, plan_by_row
-from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset, drawing_from
+from mindnlp_dp_plugin.data.shard import is_sharded_by_user, plan_by_row, with_sampler
+from mindnlp_dp_plugin.data.sharded import ShardedByBatch, ShardedByRow, ShardedByUser, ShardedDataset, drawing_from
 
 
-def deal_for_evaluation(
+def shard_for_evaluation(
     dataset: ds.Dataset | ShardedDataset, num_replicas: int, rank: int, seed: int = 0
 ) -> "EvaluationShare":
     """This rank's batches of a pipeline. Call it with the same pipeline and seed on all ranks.
 
-    Whole batches are dealt out, in turn: rank ``r`` of ``N`` reads batches ``r``, ``r + N``, ``r + 2N``, ... of those
-    that one process would read. Each batch then holds the same rows at the same padded length as in one process, so
-    that its loss and its outputs are the same to the last bit. Ranks may read unequally many, or none.
+    Ranks take whole batches in turn: rank ``r`` of ``N`` reads batches ``r``, ``r + N``, ``r + 2N``, ... of those one
+    process would read. Each batch then holds the same rows at the same padded length as in one process, so its loss
+    and outputs are equal to the last bit. Ranks may read different numbers of batches, or none.
 
-    Where ``shard`` deals by row, only a rank's own rows are read and transformed, and shuffles are left out: rows come
-    in the data set's own order. Elsewhere every rank runs the whole pipeline, in the order that ``seed`` gives, and
-    keeps its own batches. A pipeline that is sharded already is left alone: whatever rows its shards hold are scored,
-    those with which they were padded too.
+    If ``shard`` would shard the pipeline by row, only a rank's own rows are read and transformed, and shuffles are
+    removed: rows come in the data set's order. Otherwise every rank runs the whole pipeline, in the order that ``seed``
+    gives, and keeps its own batches. A pipeline that is sharded already is left alone: all rows of its shards are
+    scored, including those that pad a shard.
 
     Args:
-        dataset: A batched MindSpore pipeline, or what ``shard`` made of one. It is not changed.
-        num_replicas: Ranks.
-        rank: Which of them this is, from 0.
-        seed: Fixes the order of a pipeline that has to be run whole.
+        dataset: A batched MindSpore pipeline, or a result of ``shard``. It is not changed.
+        num_replicas: Number of ranks.
+        rank: This rank, from 0.
+        seed: Fixes the order of a pipeline that every rank runs as a whole.
     """
     if isinstance(dataset, ShardedDataset):
         return _SharedByUser(dataset, num_replicas)
@@ -41,11 +41,11 @@ def deal_for_evaluation(
         return _EachNthBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     rows = _rows_of_batches(num_rows, pipeline.get_batch_size(), num_replicas, rank, plan.drop_last)
-    return _RowsOfEachNthBatch(deal_rows(plan, rows), num_replicas, rows, num_rows, seed)
+    return _RowsOfEachNthBatch(with_sampler(plan, rows), num_replicas, rows, num_rows, seed)
 
 
 def _rows_of_batches(num_rows, batch_size, num_replicas, rank, drop_last):
-    """The rows of each N-th batch: as many at a time as make that batch again."""
+    """The rows of every N-th batch, so that batching them gives those batches again."""
     num_kept = num_rows - num_rows % batch_size if drop_last else num_rows
     starts = range(rank * batch_size, num_kept, num_replicas * batch_size)
     return NumberedRows([row for start in starts for row in range(start, min(start + batch_size, num_kept))])
@@ -59,22 +59,22 @@ class EvaluationShare(ShardedDataset):
         """All ranks' batches in the order of the data set.
 
         Args:
-            batches_of_ranks: For each rank, what became of its batches, in the order in which it read them.
+            batches_of_ranks: For each rank, the results of its batches, in the order in which it read them.
         """
 
 
-class _DealtInTurn(EvaluationShare):
+class _InTurn(EvaluationShare):
     def in_order(self, batches_of_ranks):
         nothing = object()
         turns = zip_longest(*batches_of_ranks, fillvalue=nothing)
         return [batch for batch in chain.from_iterable(turns) if batch is not nothing]
 
 
-class _RowsOfEachNthBatch(_DealtInTurn, DealtByRow):
+class _RowsOfEachNthBatch(_InTurn, ShardedByRow):
     """The source reads the rows of this rank's batches only."""
 
 
-class _EachNthBatch(_DealtInTurn, DealtByBatch):
+class _EachNthBatch(_InTurn, ShardedByBatch):
     """The whole pipeline runs, in the same order on every rank."""
 
     def get_dataset_size(self):
@@ -87,7 +87,7 @@ class _EachNthBatch(_DealtInTurn, DealtByBatch):
 
 
 class _SharedByUser(EvaluationShare):
-    """Which rows of the data set the user's shards hold is not known: they come rank after rank."""
+    """The user's shards: it is unknown which rows they hold, so they are joined rank after rank."""
 
     def create_dict_iterator(self, **options):
         return self._pipeline.create_dict_iterator(**options)

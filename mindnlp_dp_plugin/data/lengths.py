@@ -1,12 +1,12 @@
-"""How long the rows of a pipeline are: what they are grouped by."""
+"""The lengths of a pipeline's rows, for grouping."""
 
 import numpy as np
 from mindspore import dataset as ds
 from tqdm import tqdm
 
 from mindnlp_dp_plugin.data.sampler import NumberedRows, check_rank
-from mindnlp_dp_plugin.data.shard import deal_rows, plan_to_group
-from mindnlp_dp_plugin.data.sharded import DealtByRow
+from mindnlp_dp_plugin.data.shard import plan_to_group, with_sampler
+from mindnlp_dp_plugin.data.sharded import ShardedByRow
 from mindnlp_dp_plugin.errors import DataParallelError
 
 MODEL_INPUT = "input_ids"
@@ -20,16 +20,16 @@ def measure_lengths(
     seed: int = 0,
     shows_progress: bool = True,
 ) -> np.ndarray:
-    """The lengths of this rank's part of the rows: of each N-th, from the ``rank``-th on, unshuffled.
+    """The lengths of every N-th row, from row ``rank`` on, unshuffled.
 
-    They are read from the column ``column`` where the pipeline has it, at any place before the batch; otherwise they
-    are those of ``input_ids`` right before the batch, for which the rows are read and transformed once.
+    They are read from ``column`` if the pipeline has it anywhere before the batch. Otherwise ``input_ids`` is measured
+    right before the batch, for which the rows are read and transformed once.
 
     Args:
         dataset: The pipeline of training rows, as for ``shard``. It is not changed.
-        num_replicas: Ranks.
-        rank: Which of them this is, from 0.
-        column: Holds a number for each row.
+        num_replicas: Number of ranks.
+        rank: This rank, from 0.
+        column: The column that holds each row's length.
         seed: As for ``shard``.
         shows_progress: Whether to show a bar if it takes more than two seconds.
 
@@ -37,7 +37,7 @@ def measure_lengths(
         int64, of shape ``(rows of this rank,)``.
 
     Raises:
-        DataParallelError: If rows of this pipeline cannot be grouped, or it has neither of the two columns.
+        DataParallelError: If the pipeline's rows cannot be reordered, or it has neither column.
     """
     check_rank(num_replicas, rank)
     plan = plan_to_group(dataset)
@@ -46,12 +46,12 @@ def measure_lengths(
     if measured is None:
         raise DataParallelError(
             f"group_by_length=True finds neither a column {column!r} nor {MODEL_INPUT!r} in train_dataset, which has "
-            f"{', '.join(by_name)}: name the one that holds the lengths with length_column_name."
+            f"{', '.join(by_name)}: name the column of lengths with length_column_name."
         )
     num_rows = plan.source.get_dataset_size()
     plan.path = plan.before_batching[plan.before_batching.index(by_name[measured]) :]
     rows = NumberedRows(list(range(rank, num_rows, num_replicas)))
-    part = DealtByRow(deal_rows(plan, rows), num_replicas, rows, num_rows, seed)
+    part = ShardedByRow(with_sampler(plan, rows), num_replicas, rows, num_rows, seed)
     values = (row[measured] for row in part.create_dict_iterator(output_numpy=True))
     bar = tqdm(values, "measuring rows", len(rows), delay=2, disable=not shows_progress)
     length_of = len if measured == MODEL_INPUT else np.ndarray.item

@@ -1,4 +1,4 @@
-"""Rows of different length in one batch."""
+"""Pad rows of different lengths to one batch."""
 
 from collections.abc import Mapping
 from inspect import Parameter, Signature
@@ -12,29 +12,31 @@ from mindnlp_dp_plugin.errors import DataParallelError
 class DynamicPadding:
     """Pads the rows of a batch to the longest of them, rounded up to a multiple.
 
-    What ``DataCollatorWithPadding(pad_to_multiple_of=...)`` is to the Hugging Face Trainer; here a ``per_batch_map``::
+    The counterpart of transformers' ``DataCollatorWithPadding(pad_to_multiple_of=...)``, as a ``per_batch_map``::
 
         padding = dp.DynamicPadding({"input_ids": tokenizer.pad_token_id, "attention_mask": 0}, pad_to_multiple_of=16)
         batches = rows.batch(16, per_batch_map=padding, input_columns=padding.columns)
 
-    With a multiple, batches come in few sizes: each is a graph to compile on Ascend.
+    With a multiple, batches have few sizes; Ascend compiles a graph for each.
 
     Args:
-        values: For each column to pad, what it is filled with on the right; -100 for labels of tokens.
-        pad_to_multiple_of: What the length of a batch is a multiple of.
-        max_length: Batches are padded no further, multiple or not: how many positions the model has, say. Rows that
-            are longer are left as they are.
+        values: The columns to pad, each with the value to pad it with on the right; -100 for labels of tokens.
+        pad_to_multiple_of: The length of a batch is rounded up to a multiple of this.
+        max_length: Batches are padded no further, for example to the number of positions of the model. Longer rows
+            are left as they are.
 
     Attributes:
-        columns: Their names.
+        columns: The names of the columns to pad.
 
     Raises:
-        DataParallelError: For a number below 1, or if there is no column.
+        DataParallelError: If a number is below 1, or ``values`` is empty.
     """
 
     def __init__(self, values: Mapping[str, float], pad_to_multiple_of: int = 1, max_length: int | None = None):
         if not values:
-            raise DataParallelError("values={} names no column to pad: give at least one, with what fills it.")
+            raise DataParallelError(
+                "values={} names no column to pad: give at least one, with the value to pad it with."
+            )
         if pad_to_multiple_of < 1:
             raise DataParallelError(f"pad_to_multiple_of={pad_to_multiple_of} is no length: give at least 1.")
         if max_length is not None and max_length < 1:
@@ -43,15 +45,15 @@ class DynamicPadding:
         self._values = list(values.values())
         self._multiple = pad_to_multiple_of
         self._max_length = max_length
-        # MindSpore compares their number with that of the columns.
+        # MindSpore compares the number of parameters with the number of columns.
         names = [*(f"column_{number}" for number in range(len(values))), "info"]
         self.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
 
     def __call__(self, *columns_and_info: Any) -> tuple[np.ndarray, ...]:
-        """What MindSpore calls for each batch.
+        """Pad one batch; MindSpore calls this.
 
         Args:
-            *columns_and_info: For each column the list of its rows, of shape ``(length, ...)``; then MindSpore's
+            *columns_and_info: For each column a list of rows, each of shape ``(length, ...)``; then MindSpore's
                 ``BatchInfo``.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Some rows of a data set, read more than once: what tells whether ranks hold the same rows."""
+"""A sample of a data set's rows, read more than once, to tell whether ranks hold the same rows."""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import xxhash
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.data.sampler import NumberedRows
-from mindnlp_dp_plugin.data.shard import deal_rows, is_sharded_by_user, plan_by_row
+from mindnlp_dp_plugin.data.shard import is_sharded_by_user, plan_by_row, with_sampler
 from mindnlp_dp_plugin.data.sharded import ShardedDataset, drawing_from
 
 MOST_ROWS = 32
@@ -16,15 +16,15 @@ SHOWN_NUMBERS = 16
 
 
 class RowSample:
-    """Up to 32 rows, spread over a data set and transformed as its pipeline says, without its shuffles.
+    """Up to 32 rows, spread over a data set and transformed by its pipeline, without its shuffles.
 
-    Of a pipeline whose rows cannot be read by number: the first batch. Of data that is sharded already: nothing.
+    If rows cannot be read by number, the sample is the first batch. If the data is sharded already, it is empty.
 
     Args:
         dataset: The whole pipeline, batched. It is not changed.
 
     Attributes:
-        unit: What is numbered: ``row`` or ``batch``.
+        unit: What the numbers count: ``row`` or ``batch``.
     """
 
     def __init__(self, dataset: ds.Dataset | ShardedDataset):
@@ -41,13 +41,13 @@ class RowSample:
             self.unit = "row"
             self._numbers = sorted({round(row) for row in np.linspace(0, num_rows - 1, MOST_ROWS)})
             plan.path = plan.before_batching
-            self._pipeline = deal_rows(plan, NumberedRows(self._numbers))
+            self._pipeline = with_sampler(plan, NumberedRows(self._numbers))
 
     def read(self, times: int) -> tuple[dict[tuple[int, str], int], set[str]]:
-        """Read the rows ``times`` times, each time with all random streams seeded otherwise.
+        """Read the rows ``times`` times, each time with another seed for all random streams.
 
         Returns:
-            A digest of each value by row number and column, and the columns with a value that changed in between.
+            A digest of each value by row number and column, and the columns in which a value changed.
         """
         digests, changing = {}, set()
         for seed in range(times):
@@ -59,7 +59,7 @@ class RowSample:
         return digests, changing
 
     def shown(self, row: int, column: str) -> str:
-        """The value last read there, in a few words that no other value has."""
+        """A short text that identifies the value last read there."""
         value = self._values.get((row, column))
         if value is None:
             return "nothing"

@@ -1,4 +1,4 @@
-"""Which rows a rank reads: torch's DistributedSampler, as a sampler of MindSpore's, and one that groups by length."""
+"""Which rows a rank reads: torch's DistributedSampler as a MindSpore sampler, and one that groups rows by length."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,20 +10,20 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 class DistributedSampler(Sampler):
-    """Deals the rows of a data set out to ranks, one row each in turn, in an order all ranks agree on.
+    """Shards the rows of a data set: ranks take rows in turn, in an order that is the same on all ranks.
 
     The semantics are those of ``torch.utils.data.DistributedSampler``: rank ``r`` of ``N`` reads positions ``r``,
     ``r + N``, ``r + 2N``, ... of the epoch's order. If the rows do not divide by the ranks, the order is padded with
     its own beginning, or with ``drop_last`` its tail is cut, so that all ranks read equally many.
 
     Args:
-        num_samples: Rows of the data set.
-        num_replicas: Ranks.
-        rank: Which of them reads, from 0.
-        shuffle: Whether to draw a new order for each epoch; in the rows' own order otherwise.
-        seed: Together with the epoch it fixes the order. Must be the same on all ranks.
-        drop_last: Whether to leave rows out rather than read some twice.
-        shuffle_buffer: Shuffle no more than a buffer of this many rows would; the whole data set if None.
+        num_samples: Number of rows in the data set.
+        num_replicas: Number of ranks.
+        rank: This rank, from 0.
+        shuffle: Whether to draw a new order for each epoch. If False, rows keep their order.
+        seed: Fixes the order together with the epoch. Must be the same on all ranks.
+        drop_last: Whether to leave rows out instead of reading some twice.
+        shuffle_buffer: Shuffle only as far as a buffer of this many rows would; None shuffles the whole data set.
 
     Raises:
         DataParallelError: For a number outside its range.
@@ -55,11 +55,11 @@ class DistributedSampler(Sampler):
         super().__init__()  # asks for the length
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration. To be given the same epoch on all ranks."""
+        """Choose the order of the next iteration. All ranks must set the same epoch."""
         self._epoch = epoch
 
     def start_at(self, position: int) -> None:
-        """Leave out the first of this rank's rows in the iterations to come; the length stays that of all of them."""
+        """Skip this rank's first ``position`` rows in the next iterations. ``len`` still counts all of its rows."""
         self._start = position
         self.num_samples = len(self) - position
 
@@ -79,11 +79,11 @@ class DistributedSampler(Sampler):
         return self._shuffle_buffer > 1
 
     def is_sharded(self) -> bool:
-        """Whether this is a part of the rows."""
+        """Whether this sampler reads only some of the rows."""
         return self._num_replicas > 1
 
     def parse_for_minddataset(self):
-        """What ``MindDataset`` asks for in place of ``parse``: it reads numbered rows, but runs no Python sampler."""
+        """What ``MindDataset`` calls instead of ``parse``: it reads rows by number but runs no Python sampler."""
         rows = SubsetSampler(list(self))
         rows.child_sampler = self.child_sampler
         return rows.parse_for_minddataset()
@@ -93,27 +93,26 @@ class DistributedSampler(Sampler):
         return shuffled_order(self._num_rows, self._shuffle_buffer, self._seed, self._epoch)
 
     def _padding(self, order: list[int]) -> Iterable[int]:
-        """The rows that are read once more, the first of them first."""
+        """The rows to read a second time, in this order."""
         return order
 
 
 class DistributedLengthGroupedSampler(DistributedSampler):
-    """Deals rows out so that those of one step have similar lengths, within each rank and across ranks.
+    """Shards rows so that the rows of a step have similar lengths, within each rank and across ranks.
 
-    No rank then waits for one with longer rows, and little of a batch is padding. The order is that of the Hugging
-    Face Trainer (``DistributedLengthGroupedSampler`` in transformers' ``trainer_pt_utils``), but with batches of all
-    ranks together: a permutation is cut into megabatches of up to 50 global batches, each is sorted by length, and the
-    longest row of all comes first, so that memory runs out at once or never. The rest is as in
-    ``DistributedSampler``; but the rows read twice, if the rows do not divide by the ranks, are those at the end of
-    the order, which have the lengths of the rows they join.
+    No rank then waits for a rank with longer rows, and batches need little padding. The order is that of the Hugging
+    Face Trainer (``DistributedLengthGroupedSampler`` in transformers' ``trainer_pt_utils``), but over the batches of
+    all ranks: a permutation is cut into megabatches of up to 50 global batches, each is sorted by length, and the
+    longest row comes first, so that memory runs out at once or never. The rest is as in ``DistributedSampler``, except
+    that rows read twice come from the end of the order, where lengths match those of the rows they join.
 
     Args:
         lengths: The length of each row, in any unit. Must be the same on all ranks.
-        num_replicas: Ranks.
-        rank: Which of them reads, from 0.
-        batch_size: Rows of a batch of one rank.
-        seed: Together with the epoch it fixes the order. Must be the same on all ranks.
-        drop_last: Whether to leave rows out rather than read some twice.
+        num_replicas: Number of ranks.
+        rank: This rank, from 0.
+        batch_size: Rows in a batch of one rank.
+        seed: Fixes the order together with the epoch. Must be the same on all ranks.
+        drop_last: Whether to leave rows out instead of reading some twice.
 
     Raises:
         DataParallelError: For a number outside its range.
@@ -142,35 +141,35 @@ class DistributedLengthGroupedSampler(DistributedSampler):
 
 
 class NumberedRows(SubsetSampler):
-    """Reads the rows of these numbers."""
+    """Reads the rows with the given numbers."""
 
     def __len__(self):
         return len(self.indices)
 
 
 def check_rank(num_replicas: int, rank: int) -> None:
-    """Refuse a rank that is none.
+    """Reject a rank outside ``0 .. num_replicas - 1``.
 
     Raises:
         DataParallelError: If there are no ranks, or ``rank`` is not one of them.
     """
     if num_replicas < 1:
-        raise DataParallelError(f"num_replicas={num_replicas} leaves nobody to read: give at least 1.")
+        raise DataParallelError(f"num_replicas={num_replicas} must be at least 1.")
     if not 0 <= rank < num_replicas:
         raise DataParallelError(f"rank={rank} is not one of the {num_replicas} ranks: give 0 to {num_replicas - 1}.")
 
 
 def shuffled_order(num_samples: int, buffer_size: int, seed: int, epoch: int) -> list[int]:
-    """The order in which a shuffle buffer lets rows out.
+    """The order in which a shuffle buffer returns rows.
 
-    A buffer holds ``buffer_size`` rows; each step lets one out at random and takes the next in. A buffer of 1 keeps
-    the order, and one that holds all rows draws a permutation.
+    A buffer holds ``buffer_size`` rows; each step returns a random one and reads the next. A buffer of 1 keeps the
+    order, and one that holds all rows draws a permutation.
 
     Args:
-        num_samples: Rows.
-        buffer_size: Rows the buffer holds, at least 1.
+        num_samples: Number of rows.
+        buffer_size: Number of rows the buffer holds, at least 1.
         seed: Fixes the order together with ``epoch``.
-        epoch: Another epoch, another order.
+        epoch: Each epoch has its own order.
 
     Returns:
         The row numbers 0 to ``num_samples - 1``, each once.
@@ -188,8 +187,8 @@ def shuffled_order(num_samples: int, buffer_size: int, seed: int, epoch: int) ->
     return order + random.permutation(buffer).tolist()
 
 
-MOST_BATCHES = 50  # of a megabatch; more would group better and shuffle less
-FEWEST_MEGABATCHES = 4  # so that few rows are shuffled, too
+MOST_BATCHES = 50  # in a megabatch; more would group better and shuffle less
+FEWEST_MEGABATCHES = 4  # so that small data sets are shuffled, too
 
 
 def length_grouped_order(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[int]:
@@ -197,12 +196,12 @@ def length_grouped_order(lengths: np.ndarray, batch_size: int, seed: int, epoch:
 
     Args:
         lengths: The length of each row.
-        batch_size: Rows of a step, over all ranks.
+        batch_size: Rows in a step, over all ranks.
         seed: Fixes the order together with ``epoch``.
-        epoch: Another epoch, another order.
+        epoch: Each epoch has its own order.
 
     Returns:
-        The row numbers 0 to ``len(lengths) - 1``, each once, that of a longest row first.
+        The row numbers 0 to ``len(lengths) - 1``, each once; the first is that of a longest row.
     """
     num_batches = min(len(lengths) // (batch_size * FEWEST_MEGABATCHES), MOST_BATCHES)
     size = max(num_batches, 1) * batch_size

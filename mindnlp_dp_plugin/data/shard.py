@@ -1,4 +1,4 @@
-"""Deal a training pipeline out to the ranks: by row where that can be done, by batch where it cannot."""
+"""Shard a training pipeline: by row if its rows can be read by number, otherwise by batch."""
 
 import copy
 import weakref
@@ -10,7 +10,7 @@ from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
 from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler, check_rank
-from mindnlp_dp_plugin.data.sharded import DealtByBatch, DealtByRow, ShardedByUser, ShardedDataset
+from mindnlp_dp_plugin.data.sharded import ShardedByBatch, ShardedByRow, ShardedByUser, ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 
 BATCHES = (ds.BatchDataset, ds.PaddedBatchDataset)
@@ -23,35 +23,36 @@ def shard(
 ) -> ShardedDataset:
     """This rank's share of a pipeline. Call it with the same pipeline and seed on all ranks.
 
-    By row, where between the source and the batch each row stays one row (map, project, rename, shuffle): a
-    ``DistributedSampler`` on the source, so that a rank reads and transforms only its own rows, and step ``k`` of N
-    ranks reads what step ``k`` of one process with N times the batch reads. By batch otherwise (filter, flat_map,
-    repeat, skip, take, concat, iterable sources, random samplers of the user's own): every rank runs the whole
-    pipeline, with the same seed, and takes each N-th batch. A pipeline that is sharded already is left alone.
+    A pipeline is sharded by row if each row stays one row between the source and the batch (map, project, rename,
+    shuffle). A ``DistributedSampler`` on the source then lets a rank read and transform only its own rows, and step
+    ``k`` of N ranks reads what step ``k`` of one process with N times the batch reads. Otherwise (filter, flat_map,
+    repeat, skip, take, concat, iterable sources, your own random samplers) it is sharded by batch: every rank runs the
+    whole pipeline with the same seed and takes every N-th batch. A pipeline that is sharded already is left alone.
 
-    Shuffled exactly where the pipeline shuffles, with its own buffer size, and then anew each epoch; the orders come
-    from ``seed``, not from one set in MindSpore. Only what selects rows at random, a random ``split()`` above all, is
-    drawn from MindSpore's own seed, the same each epoch, so that training rows stay out of the test half: set that
-    seed alike on all ranks. Dealt by batch, such a pipeline has the same order each epoch, as it has without us.
+    Rows are shuffled if the pipeline shuffles, with the same buffer size, and in a new order each epoch. The orders
+    come from ``seed``, not from MindSpore's seed. Only operators that select rows at random, such as a random
+    ``split()``, draw from MindSpore's seed, the same in each epoch, so that training rows stay out of the test half:
+    set that seed to the same value on all ranks. Sharded by batch, such a pipeline has the same order each epoch, as it
+    has without the plugin.
 
-    By batch, randomness of MindSpore's operators is the same on all ranks, and so is what a Python source or sampler
-    draws from ``random`` or ``numpy.random`` before its first row. A Python function that draws from them all along
-    (a random filter) must bring a generator of its own, seeded alike on all ranks. A sampler class of the user's own
-    that reads only its rank's rows must say so: ``is_sharded()`` returns True.
+    Sharded by batch, MindSpore's operators draw the same random numbers on all ranks, and so does a Python source or
+    sampler that draws from ``random`` or ``numpy.random`` before its first row. A Python function that draws from them
+    later (a random filter) needs its own generator, seeded alike on all ranks. If you write a sampler class that reads
+    only its rank's rows, let ``is_sharded()`` return True.
 
-    With ``drop_remainder=True`` on the batch, rows that do not divide by the ranks are left out instead of read
-    twice: 15 rows on 2 ranks in batches of 8 are no step at all, as they are none in one process with batches of 16.
+    With ``drop_remainder=True`` on the batch, rows that do not divide by the number of ranks are left out instead of
+    read twice: 15 rows on 2 ranks in batches of 8 make no step, as they make none in one process with batches of 16.
 
     Args:
-        dataset: A batched MindSpore pipeline. It is not changed. What ``shard`` returned is returned again.
-        num_replicas: Ranks.
-        rank: Which of them this is, from 0.
+        dataset: A batched MindSpore pipeline. It is not changed. A result of ``shard`` is returned as it is.
+        num_replicas: Number of ranks.
+        rank: This rank, from 0.
         seed: Fixes the orders of all epochs.
         lengths: The length of each row, in the order in which the pipeline without its shuffles reads them. If given,
             rows of similar length are read together, by a ``DistributedLengthGroupedSampler``.
 
     Raises:
-        DataParallelError: If ``rank`` is none of the ranks, ``dataset`` is no MindSpore pipeline, or it cannot be
+        DataParallelError: If ``rank`` is out of range, ``dataset`` is not a MindSpore pipeline, or it cannot be
             grouped by ``lengths``.
     """
     check_rank(num_replicas, rank)
@@ -60,18 +61,18 @@ def shard(
     if isinstance(dataset, ShardedDataset):
         return dataset
     if not isinstance(dataset, ds.Dataset):
-        raise DataParallelError(f"dataset is a {type(dataset).__name__}: give a pipeline of mindspore.dataset.")
+        raise DataParallelError(f"dataset is a {type(dataset).__name__}: give a mindspore.dataset pipeline.")
     pipeline = copy.deepcopy(dataset)
     if is_sharded_by_user(pipeline):
         return ShardedByUser(pipeline, num_replicas)
     plan = plan_by_row(pipeline)
     if plan is None:
-        return DealtByBatch(pipeline, num_replicas, rank, seed)
+        return ShardedByBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     sampler = DistributedSampler(
         num_rows, num_replicas, rank, plan.shuffle_buffer > 1, seed, plan.drop_last, plan.shuffle_buffer
     )
-    return DealtByRow(deal_rows(plan, sampler), num_replicas, sampler, num_rows, seed)
+    return ShardedByRow(with_sampler(plan, sampler), num_replicas, sampler, num_rows, seed)
 
 
 def _shard_by_length(dataset, num_replicas, rank, seed, lengths):
@@ -81,21 +82,21 @@ def _shard_by_length(dataset, num_replicas, rank, seed, lengths):
         raise DataParallelError(f"lengths has {len(lengths)} entries for {num_rows} rows: give one for each row.")
     batch_size = plan.path[0].get_batch_size()
     sampler = DistributedLengthGroupedSampler(lengths, num_replicas, rank, batch_size, seed, plan.drop_last)
-    return DealtByRow(deal_rows(plan, sampler), num_replicas, sampler, num_rows, seed)
+    return ShardedByRow(with_sampler(plan, sampler), num_replicas, sampler, num_rows, seed)
 
 
 def plan_to_group(dataset: ds.Dataset | ShardedDataset) -> "_Plan":
-    """How to deal out the rows of a copy of ``dataset`` in an order of the plugin's own.
+    """How to read the rows of a copy of ``dataset`` in an order the plugin chooses.
 
     Raises:
-        DataParallelError: If that cannot be done.
+        DataParallelError: If its rows cannot be reordered.
     """
     is_sharded = isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset)
     plan = None if is_sharded else plan_by_row(copy.deepcopy(dataset))
     if plan is None:
-        reason = "it is sharded already" if is_sharded else "its rows cannot be read by number, each once"
+        reason = "it is sharded already" if is_sharded else "its rows cannot be read by number"
         raise DataParallelError(
-            f"train_dataset cannot be grouped by length: {reason}. Set group_by_length=False, or hand over a source "
+            f"train_dataset cannot be grouped by length: {reason}. Set group_by_length=False, or use a source "
             "with __getitem__ and __len__ that is only mapped, shuffled and batched."
         )
     return plan
@@ -103,7 +104,7 @@ def plan_to_group(dataset: ds.Dataset | ShardedDataset) -> "_Plan":
 
 @dataclass
 class _Plan:
-    """What was found on the way down from the batch to the source."""
+    """The operators from the batch down to the source."""
 
     path: list
     shuffle_buffer: int
@@ -121,7 +122,7 @@ class _Plan:
 
 
 def plan_by_row(pipeline) -> _Plan | None:
-    """How to deal the rows out, or None if this pipeline has to be dealt out by batch."""
+    """How to shard this pipeline by row, or None if it can only be sharded by batch."""
     path, batches, shuffles = [pipeline], [], []
     while path[-1].children:
         node = path[-1]
@@ -145,8 +146,8 @@ def plan_by_row(pipeline) -> _Plan | None:
     return _Plan(path, max(buffers, default=1), bool(batches) and batches[0].drop_remainder)
 
 
-def deal_rows(plan: _Plan, sampler):
-    """The planned pipeline with our sampler on its source, and without its shuffles, which are in the sampler now."""
+def with_sampler(plan: _Plan, sampler):
+    """The planned pipeline with ``sampler`` on its source, and without its shuffles, which the sampler replaces."""
     if _is_plain_random(plan.source.sampler) or _is_plain_sequential(plan.source.sampler):
         plan.source.use_sampler(sampler)
     else:
@@ -161,7 +162,7 @@ def deal_rows(plan: _Plan, sampler):
 
 
 def is_sharded_by_user(node) -> bool:
-    """Whether the pipeline's source reads a part of its rows already."""
+    """Whether the pipeline's source already reads only some of its rows."""
     if isinstance(node, ds.GeneratorDataset) and not _reads_rows_by_number(node):
         return False  # such a source reads all its rows, whatever its sampler says
     return any(map(is_sharded_by_user, node.children)) if node.children else node.is_sharded()
@@ -174,7 +175,7 @@ def _reads_rows_by_number(source):
 
 
 def _is_plain_random(sampler):
-    """A permutation of all rows: what ``shuffle=True`` means, and what the plugin draws in its place."""
+    """Whether the sampler draws a permutation of all rows, as ``shuffle=True`` does; the plugin draws its own."""
     return (
         type(sampler) is ds.RandomSampler
         and getattr(sampler, "shuffle", ds.Shuffle.GLOBAL) in (ds.Shuffle.GLOBAL, ds.Shuffle.ADAPTIVE)

@@ -16,10 +16,10 @@ NO_SEED = 5489  # with this one, its default, MindSpore draws differently each t
 
 
 class ShardedDataset(ABC):
-    """Stands in for a batched pipeline: a length in batches, and a new iterator for each epoch.
+    """Behaves like a batched pipeline: a length in batches, and a new iterator for each epoch.
 
     Attributes:
-        num_rows: Rows of the whole data set, before any is dealt, padded or left out; None if that is not known.
+        num_rows: Rows of the whole data set, before sharding, padding or dropping; None if unknown.
     """
 
     num_rows: int | None = None
@@ -32,18 +32,18 @@ class ShardedDataset(ABC):
 
     @property
     def epoch(self) -> int:
-        """Whose order the next iterator has."""
+        """The epoch whose order the next iterator has."""
         return self._epoch
 
     @property
     def num_skipped(self) -> int:
-        """Batches with which the next iterator does not begin, as they were trained before."""
+        """Number of batches the next iterator skips because they were trained before."""
         epoch, num_batches = self._begins_after
         return num_batches if epoch == self._epoch else 0
 
     @property
     def num_steps(self) -> int | None:
-        """Micro-steps of a whole epoch; None if that cannot be known."""
+        """Micro-steps in a whole epoch; None if unknown."""
         try:
             return len(self)
         except TypeError:
@@ -54,7 +54,7 @@ class ShardedDataset(ABC):
         self._begins_after = (epoch, num_batches)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iterator. To be given the same epoch on all ranks."""
+        """Choose the order of the next iterator. All ranks must set the same epoch."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -66,8 +66,8 @@ class ShardedDataset(ABC):
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch.
 
-        MindSpore says how many: of a pipeline whose length nothing tells (a generator function, a filter), it runs
-        one epoch to count them, once, as it does without us.
+        If a pipeline's length is unknown (a generator function, a filter), MindSpore runs one epoch to count the
+        batches, once, as it does without the plugin.
         """
         return self._pipeline.get_dataset_size()
 
@@ -81,9 +81,9 @@ class ShardedDataset(ABC):
 
     @property
     def num_examples(self) -> int | None:
-        """Rows all ranks read in an epoch together, as far as batches tell: the last may be smaller.
+        """Rows that all ranks together read in an epoch, counting each batch as full.
 
-        None if the length is not known.
+        None if the length is unknown.
         """
         steps = self.num_steps
         return None if steps is None else steps * self.get_batch_size() * self._num_replicas
@@ -114,15 +114,15 @@ class ShardedDataset(ABC):
         return self._pipeline.create_dict_iterator(**{"num_epochs": 1, **options})
 
     def _start(self, options, seed):
-        """An iterator over a pipeline that draws from ``seed``."""
+        """An iterator over a pipeline whose random operators draw from ``seed``."""
         with drawing_from(seed):
             batches = iter(self._open(options))
-            first = next(batches, None)  # operators draw their seed when they start, which the first batch proves
+            first = next(batches, None)  # operators draw their seed when they start: before the first batch
         return iter(()) if first is None else chain([first], batches)
 
 
-class DealtByRow(ShardedDataset):
-    """The source itself reads only this rank's rows."""
+class ShardedByRow(ShardedDataset):
+    """Sharded by row: the source reads only this rank's rows."""
 
     def __init__(self, pipeline, num_replicas, sampler: DistributedSampler, num_rows: int, seed: int):
         super().__init__(pipeline, num_replicas)
@@ -132,11 +132,11 @@ class DealtByRow(ShardedDataset):
 
     @property
     def num_examples(self) -> int:
-        """Rows all ranks read in an epoch together; rows read twice count twice."""
+        """Rows that all ranks together read in an epoch; rows read twice count twice."""
         return min(len(self._sampler), len(self) * self.get_batch_size()) * self._num_replicas
 
     def get_dataset_size(self) -> int:
-        """Batches this rank reads in an epoch; MindSpore cannot be asked about none."""
+        """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
     def create_dict_iterator(self, **options):
@@ -157,11 +157,11 @@ class DealtByRow(ShardedDataset):
         return self._open(options)
 
 
-class DealtByBatch(ShardedDataset):
-    """Every rank runs the whole pipeline, in the same order, and takes each N-th batch.
+class ShardedByBatch(ShardedDataset):
+    """Sharded by batch: every rank runs the whole pipeline in the same order and takes every N-th batch.
 
-    Batches that are left at the end, too few for all ranks, are dealt out again until each rank has one, or left out
-    if the pipeline drops remainders.
+    If too few batches for all ranks remain at the end, some are read twice, or all are left out if the pipeline drops
+    remainders.
     """
 
     def __init__(self, pipeline, num_replicas, rank: int, seed: int):
@@ -172,7 +172,7 @@ class DealtByBatch(ShardedDataset):
 
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch."""
-        with drawing_from(self._seed_of_epoch(0)):  # should it have to be counted, and the count depend on chance
+        with drawing_from(self._seed_of_epoch(0)):  # MindSpore may count, and the count may depend on chance
             size = self._pipeline.get_dataset_size()
         if size is None or size < 0:
             return size
@@ -196,17 +196,17 @@ class DealtByBatch(ShardedDataset):
         return self._start(options, self._seed_of_epoch(self._epoch))
 
     def _seed_of_epoch(self, epoch):
-        # One seed rules all that is random in a pipeline: orders are not drawn anew where that would select anew.
+        # All operators of a pipeline draw from one seed: a new order would also select other rows.
         if _selects_at_random(self._pipeline):
             return _seed_of_selections(self._seed)
         return _mix(self._seed, epoch)
 
 
 class ShardedByUser(ShardedDataset):
-    """Left as it is."""
+    """A pipeline that the user sharded: left as it is."""
 
     def create_dict_iterator(self, **options):
-        """The batches of the user's own shard."""
+        """The batches of the user's shard."""
         return islice(self._open(options), self.num_skipped, None)
 
 
@@ -224,7 +224,7 @@ def _chain_of_samplers(source):
 
 
 def _selects_at_random(node):
-    """Whether chance decides which rows there are, not only their order: a random ``split()``, or a shuffle, take."""
+    """Whether chance decides which rows are read, not only their order: a random ``split()``, or shuffle and take."""
     if isinstance(node, datasets.TakeDataset | datasets.SkipDataset) and node.is_shuffled():
         return True
     selected = list(_chain_of_samplers(node))[1:]
@@ -232,14 +232,14 @@ def _selects_at_random(node):
 
 
 def _drops_remainder(node):
-    """What the batch operator nearest to the end says."""
+    """Whether the last batch operator drops the remainder."""
     while node.children and not hasattr(node, "drop_remainder"):
         node = node.children[0]
     return getattr(node, "drop_remainder", False)
 
 
 def _seed_of_selections(seed):
-    """The seed the user's other half of a ``split()`` is drawn from; a common one if the user set none."""
+    """MindSpore's seed, from which the other half of a ``split()`` is drawn; a common one if the user set none."""
     own = ds.config.get_seed()
     return _mix(seed, 0) if own == NO_SEED else own
 
@@ -250,7 +250,7 @@ def _mix(seed, epoch):
 
 @contextmanager
 def drawing_from(seed):
-    """Let pipelines that start here draw from ``seed``; the user's own random streams go on as if nothing was."""
+    """Let pipelines that start here draw from ``seed``, and leave the user's random streams as they were."""
     found = ds.config.get_seed(), random.getstate(), np.random.get_state()
     ds.config.set_seed(seed)
     try:

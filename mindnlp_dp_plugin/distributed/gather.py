@@ -1,4 +1,4 @@
-"""Rows that the ranks have scored, brought together on every rank."""
+"""Gather scored rows from all ranks on every rank."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,34 +8,33 @@ import numpy as np
 
 from mindnlp_dp_plugin import collectives
 
-PADDING = -100  # what MindNLP's Trainer, and its losses, take for "not there"
+PADDING = -100  # what MindNLP's Trainer and losses ignore
 
 
 def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
-    """Every rank's rows together, on every rank: what a metric over the whole data set needs.
+    """Concatenate the rows of all ranks, on every rank, for a metric over the whole data set.
 
-    To be called on all ranks, once, after the loop over the data. The Trainer does this for you: ``compute_metrics``
-    and ``predict`` have all rows already. This is for a loop of your own::
+    All ranks must call it, once, after the loop over the data. With the Trainer you do not need it: ``compute_metrics``
+    and ``predict`` already get all rows. It is for a loop of your own::
 
         rows = range(rank, len(table), world_size)
         predictions, labels = dp.gather_for_metrics((predictions, labels), rows)
 
     Args:
-        tensors: Tensors or arrays of this rank, one entry a row, in tuples, lists or dictionaries; of the same
-            structure on all ranks, or None on a rank that has no rows.
-        rows: The number in the data set of each of this rank's rows. If given, rows come in that order, and those that
-            several ranks have (a padded shard's) come once. Otherwise rank after rank, all of them.
+        tensors: Tensors or arrays of this rank with one entry per row, in tuples, lists or dictionaries; the same
+            structure on all ranks, or None on a rank without rows.
+        rows: The row numbers, in the data set, of this rank's rows. If given, the result is in that order and holds
+            each row once, also if several ranks have it (a padded shard). Otherwise it is in the order of ranks.
 
     Returns:
-        The same structure, of NumPy arrays. Where lengths differ, rows are padded on the right with -100. None if no
-        rank has rows.
+        The same structure of NumPy arrays. Shorter rows are padded on the right with -100. None if no rank has rows.
     """
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))
     return join(collectives.current().all_gather_object(mine))
 
 
 def join(parts: list[tuple | None]) -> Any:
-    """The rows of all ranks: each rank's arrays and the numbers of its rows, or None; see ``gather_for_metrics``."""
+    """Join what each rank has: its arrays and row numbers, or None; see ``gather_for_metrics``."""
     parts = [part for part in parts if part is not None]
     if not parts:
         return None
@@ -48,15 +47,15 @@ def join(parts: list[tuple | None]) -> Any:
 
 
 def to_numpy(value: Any) -> Any:
-    """A structure of tensors as one of NumPy arrays; bfloat16, which NumPy does not have, as float32."""
+    """Convert a structure of tensors to NumPy arrays; bfloat16, which NumPy lacks, becomes float32."""
     return _map(_tensor_to_numpy, value)
 
 
 def concatenate(parts: list) -> Any:
-    """Structures of NumPy arrays, joined array by array along the rows; shorter rows are padded on the right.
+    """Concatenate structures of NumPy arrays along the rows; shorter rows are padded on the right.
 
     Args:
-        parts: At least one structure, all alike.
+        parts: One or more equal structures.
     """
     first = parts[0]
     if isinstance(first, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Loggers that say on which rank they speak."""
+"""Loggers that name their rank."""
 
 import logging
 
@@ -8,24 +8,24 @@ LIBRARY = "mindnlp"
 
 
 class RankLogger(logging.LoggerAdapter):
-    """A logger as any other on rank 0; on replicas a quieter one, whose records begin with the rank."""
+    """A usual logger on rank 0; on other ranks a quieter one whose records begin with the rank."""
 
     def isEnabledFor(self, level):
-        """Whether a record of this level is written by this rank."""
+        """Whether this rank writes records of this level."""
         return super().isEnabledFor(level) and (get_rank() == 0 or level >= _replica_level())
 
     def process(self, msg, kwargs):
-        """The record's message, and its other parts as they are."""
+        """Put the rank in front of the message."""
         rank = get_rank()
         return (f"[rank {rank}] {msg}" if rank else msg), kwargs
 
 
 def get_logger(name: str | None = None) -> RankLogger:
-    """A logger for a script that runs on several ranks. May be called on any rank, before or after they have joined.
+    """A logger for a script that runs on several ranks. Any rank may call it, at any time.
 
-    Rank 0 logs as ``logging.getLogger(name)`` does. The others log what is also at or above the level of MindNLP's own
-    loggers there, which the Trainer sets from ``TrainingArguments.log_level_replica`` (``"warning"`` until a Trainer is
-    made), and their records begin with ``[rank N]``.
+    Rank 0 logs as ``logging.getLogger(name)`` does. Other ranks log records at or above the level of MindNLP's loggers,
+    which the Trainer sets from ``TrainingArguments.log_level_replica`` (``"warning"`` before a Trainer is made), and
+    their records begin with ``[rank N]``.
 
     Args:
         name: The logger's name, as for ``logging.getLogger``.

@@ -1,4 +1,4 @@
-"""Metrics for ``evaluate`` that need no hub: modules of the plugin's own, loaded by path."""
+"""Metrics for ``evaluate`` that need no hub: modules of this package, loaded by path."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ METRICS = sorted(folder.name for folder in Path(__file__).parent.iterdir() if (f
 
 
 def load(name: str) -> evaluate.EvaluationModule:
-    """A metric of this package, ready to ``compute``. To be called on all ranks.
+    """Load a metric of this package, ready to ``compute``. All ranks must call it.
 
     Args:
         name: One of ``METRICS``.

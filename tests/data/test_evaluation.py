@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin import shard
-from mindnlp_dp_plugin.data.evaluation import deal_for_evaluation
+from mindnlp_dp_plugin.data.evaluation import shard_for_evaluation
 from tests.data.test_shard import PIPELINES, Table, numbers
 
 
@@ -14,7 +14,7 @@ def batches(pipeline):
 
 def all_ranks(pipeline, num_replicas):
     """What the ranks read, put together, and proof that each rank's length is what it said."""
-    shares = [deal_for_evaluation(pipeline, num_replicas, rank, seed=3) for rank in range(num_replicas)]
+    shares = [shard_for_evaluation(pipeline, num_replicas, rank, seed=3) for rank in range(num_replicas)]
     read = [batches(share) for share in shares]
     assert [len(share) for share in shares] == [len(rows) for rows in read]
     return shares[0].in_order(read), read
@@ -63,7 +63,7 @@ def test_what_is_sharded_already_is_read_as_it_is():
         return shard(ds.GeneratorDataset(Table(12), ["row"], shuffle=False).batch(4), 2, rank)
 
     for sharded_by_user in (pipeline, sharded):
-        shares = [deal_for_evaluation(sharded_by_user(rank), 2, rank) for rank in range(2)]
+        shares = [shard_for_evaluation(sharded_by_user(rank), 2, rank) for rank in range(2)]
         together = shares[0].in_order([batches(share) for share in shares])
         assert together == [[0, 2, 4, 6], [8, 10], [1, 3, 5, 7], [9, 11]]
         assert [len(share) for share in shares] == [2, 2]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin import shard
-from mindnlp_dp_plugin.data.sharded import DealtByRow
+from mindnlp_dp_plugin.data.sharded import ShardedByRow
 from tests.data.test_shard import PIPELINES, Table, all_ranks, flat, numbers
 
 MANY = settings(PIPELINES, max_examples=150)
@@ -70,7 +70,7 @@ def test_ranks_together_read_what_one_process_reads(source, num_rows, steps, bat
 
     assert len({len(batches) for batches in ranks}) == 1, "ranks make unequally many steps"
     read, expected = Counter(flat(ranks)), Counter(flat([alone]))
-    granted = num_replicas if isinstance(shard(pipeline, num_replicas, 0), DealtByRow) else num_replicas * batch
+    granted = num_replicas if isinstance(shard(pipeline, num_replicas, 0), ShardedByRow) else num_replicas * batch
     if drop_last:
         assert not read - expected and (expected - read).total() < num_replicas * batch
     else:

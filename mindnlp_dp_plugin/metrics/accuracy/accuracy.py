@@ -6,7 +6,7 @@ from sklearn.metrics import accuracy_score
 
 
 class Accuracy(evaluate.Metric):
-    """The share of rows whose class was predicted."""
+    """The share of rows whose class was predicted correctly."""
 
     def _info(self):
         return evaluate.MetricInfo(

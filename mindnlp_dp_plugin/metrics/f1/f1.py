@@ -6,7 +6,7 @@ from sklearn.metrics import f1_score
 
 
 class F1(evaluate.Metric):
-    """The harmonic mean of precision and recall; over several classes their mean, or another ``average``."""
+    """The harmonic mean of precision and recall; ``average`` says how several classes are combined."""
 
     def _info(self):
         return evaluate.MetricInfo(
