@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -22,6 +22,9 @@ test: install   ## ruff, import-linter and every test that runs in minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+test-fast: install   ## the tests that start no ranks
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not slow and not ranks"
 
 test-slow: install   ## the tests that `make test` leaves out
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m slow

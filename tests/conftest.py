@@ -1,6 +1,17 @@
 """The same commit draws the same examples everywhere; ``pytest --hypothesis-profile default`` draws others."""
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what starts ranks, the launcher or another command: each does so through a function of tests/harness."""
+    for item in items:
+        fixtures = {"runner", "clinic", "engine_outcomes"} & set(item.fixturenames)
+        if fixtures or any(
+            getattr(value, "__module__", None) == "tests.harness" for value in vars(item.module).values()
+        ):
+            item.add_marker(pytest.mark.ranks)

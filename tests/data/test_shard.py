@@ -1,6 +1,5 @@
 import copy
 import random
-import sys
 
 import datasets
 import mindspore
@@ -13,7 +12,6 @@ from mindspore.dataset import transforms
 from mindspore.mindrecord import FileWriter
 
 from mindnlp_dp_plugin import DataParallelError, DistributedSampler, shard
-from tests.harness import run
 
 PIPELINES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -290,19 +288,6 @@ def test_length_buckets_are_dealt_out_by_batch():
     whole = [batch["row"].tolist() for batch in pipeline.create_dict_iterator(num_epochs=1, output_numpy=True)]
     ranks = all_ranks(pipeline, 2)
     assert ranks[0] == whole[0::2] and ranks[1] == whole[1::2]
-
-
-def test_by_batch_gives_every_process_the_same_order(tmp_path):
-    program = tmp_path / "order.py"
-    program.write_text(
-        "import sys, mindspore; mindspore.set_seed(int(sys.argv[1]))\n"
-        "from tests.data.test_shard import BY_BATCH, all_ranks\n"
-        "KINDS = ('generator function', 'weighted', 'filter', 'iterable sampler')\n"
-        "print([all_ranks(BY_BATCH[kind]().batch(2), 2) for kind in KINDS])\n"
-    )
-    first, second = (run([sys.executable, program, seed]) for seed in (1, 2))
-    assert first.returncode == second.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
