@@ -13,27 +13,25 @@ REPOSITORY = Path(__file__).parent.parent
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def run(command, timeout=300, env=None, cwd=None):
-    """Run a command to its end and return the finished process; its whole process tree is gone afterwards.
+def start(command, environ, cwd=None) -> subprocess.Popen:
+    """Start a command in a session of its own, with no standard input; ``environ`` is all of its environment."""
+    pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([str(word) for word in command], env=environ, cwd=cwd, start_new_session=True, **pipes)
 
-    Its standard input is empty.
-    """
-    process = subprocess.Popen(
-        [str(word) for word in command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})},
-        start_new_session=True,
-    )
+
+def finish(process, timeout) -> subprocess.CompletedProcess:
+    """Wait for the end of what ``start`` has started; if it does not come in time, its whole process tree is killed."""
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except BaseException:
         kill_tree(process.pid)
         raise
-    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def run(command, timeout=300, env=None, cwd=None) -> subprocess.CompletedProcess:
+    """Run a command to its end; ``env`` is added to this process's environment."""
+    return finish(start(command, {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}, cwd), timeout)
 
 
 def kill_tree(pid):
@@ -42,11 +40,11 @@ def kill_tree(pid):
         root = psutil.Process(pid)
     except psutil.NoSuchProcess:
         return
-    family = [*root.children(recursive=True), root]
-    for process in family:
+    tree = [*root.children(recursive=True), root]
+    for process in tree:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(family, timeout=5)
+    psutil.wait_procs(tree, timeout=5)
 
 
 def decorated_functions(program):

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import pytest
 
+from tests.distributed.jobs import jobs
 from tests.harness import decorated_functions, run_ranks_successfully
 
 PROGRAM = "evaluation_scenarios.py"
-JOBS = [(2, "mccl"), *(pytest.param(job, marks=pytest.mark.slow) for job in ((2, "mpi"), (3, "mpi"), (3, "mccl")))]
 
 
 def run_scenarios(output, ranks, backend, emulated_ranks):
@@ -35,7 +35,7 @@ def one_process(tmp_path_factory):
     return score
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=str)
+@pytest.fixture(scope="module", params=jobs((2, "mccl")), ids=str)
 def runs(request, one_process, tmp_path_factory):
     """The same on ranks: (number of ranks, results of one process, results of the ranks)."""
     num_ranks, backend = request.param

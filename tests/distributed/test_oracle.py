@@ -5,10 +5,9 @@ import functools
 import numpy as np
 import pytest
 
+from tests.distributed.jobs import jobs
 from tests.harness import run_ranks_successfully
 from tests.programs.scenarios import SCENARIOS
-
-JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.slow) for engine in ("mpi", "mccl"))]
 
 # float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -33,7 +32,7 @@ def one_process(tmp_path_factory):
     return train
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=str)
+@pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
 def runs(request, one_process, tmp_path_factory):
     """The same scenarios on ranks: (number of ranks, results of one process, results of the ranks)."""
     num_ranks, backend = request.param

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.distributed.jobs import jobs
+
 CASES = [
     "one_bucket",
     "many_buckets",
@@ -14,10 +16,7 @@ CASES = [
 ]
 
 
-JOBS = [(2, "mpi"), (2, "mccl"), *(pytest.param((3, engine), marks=pytest.mark.slow) for engine in ("mpi", "mccl"))]
-
-
-@pytest.fixture(scope="module", params=JOBS, ids=str)
+@pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
 def outcomes(request, engine_outcomes):
     return request.param, [outcome["reducers"] for outcome in engine_outcomes(*request.param)]
 

@@ -15,8 +15,8 @@ import pytest
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch.scratch_dir import home, remove_abandoned
+from tests.harness import REPOSITORY, finish, start
 
-ROOT = Path(__file__).parents[2]
 BARE = Path(__file__).parent / "bare"
 MARKER = "MINDNLP_DP_TEST_MARKER"
 RANK = "rank = int(os.environ.get('RANK_ID') or os.environ.get('OMPI_COMM_WORLD_RANK') or 0)\n"
@@ -50,7 +50,7 @@ class Runner:
         self._marker = uuid.uuid4().hex
         inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         self.environ = {**inherited, MARKER: self._marker, "MINDNLP_DP_CPU_TUNING": "0", "FOLDER": str(self.log_dir)}
-        self.environ["PYTHONPATH"] = f"{BARE}{os.pathsep}{ROOT}"
+        self.environ["PYTHONPATH"] = f"{BARE}{os.pathsep}{REPOSITORY}"
 
     def script(self, body: str, name: str = "script.py") -> str:
         """Writes a script that knows ``rank`` and has imported what scripts here need."""
@@ -64,14 +64,13 @@ class Runner:
 
     def start(self, *args: str) -> subprocess.Popen:
         """Starts a run without waiting for it."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(self.command(*args), env=self.environ, cwd=self.folder, text=True, **pipes)
+        return start(self.command(*args), self.environ, self.folder)
 
     def finish(self, popen: subprocess.Popen, timeout: float = 60) -> Outcome:
         """Waits for a run to end."""
         started = time.monotonic()
-        stdout, stderr = popen.communicate(timeout=timeout)
-        return Outcome(popen.returncode, stdout, stderr, time.monotonic() - started, self.log_dir)
+        ended = finish(popen, timeout)
+        return Outcome(ended.returncode, ended.stdout, ended.stderr, time.monotonic() - started, self.log_dir)
 
     def run(self, *args: str, timeout: float = 60) -> Outcome:
         """A run from start to end."""

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
-from tests.harness import PROGRAMS
-from tests.launch.conftest import ROOT
+from tests.harness import PROGRAMS, REPOSITORY
 from tests.launch.test_launcher import FAILED, READY, SLEEP
 
 
@@ -119,7 +118,7 @@ def test_a_host_that_never_comes_is_named_after_the_timeout(runner, hosts):
 
 @pytest.mark.slow
 def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, hosts, tmp_path):
-    runner.environ.update(PYTHONPATH=str(ROOT), MINDNLP_DP_CPU_TUNING="1")
+    runner.environ.update(PYTHONPATH=str(REPOSITORY), MINDNLP_DP_CPU_TUNING="1")
     disks = [tmp_path / f"disk_{rank}" for rank in range(2)]
     program = str(PROGRAMS / "file_systems.py")
     outcomes = hosts.finish([hosts.start(rank, program, str(disks[rank]), str(tmp_path)) for rank in range(2)])

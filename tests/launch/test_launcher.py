@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.launch.conftest import ROOT
+from tests.harness import REPOSITORY
 
 BACKENDS = ("mpi", "mccl")
 SLEEP = "time.sleep(60)\n"
@@ -209,7 +209,7 @@ for step in range(100000):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_killed_amid_real_collectives_ends_the_job_at_once(runner, backend):
-    runner.environ["PYTHONPATH"] = str(ROOT)
+    runner.environ["PYTHONPATH"] = str(REPOSITORY)
     kill = f"    if (step, rank) == (20, 1):\n        {FAILED}        os.kill(os.getpid(), 9)\n"
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(LOOP + kill), timeout=120)
     assert time.time() - outcome.failed_at() < 3
@@ -226,7 +226,7 @@ def test_a_rank_killed_amid_real_collectives_ends_the_job_at_once(runner, backen
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_that_leaves_with_status_0_while_others_need_it_has_failed(runner, backend):
-    runner.environ["PYTHONPATH"] = str(ROOT)
+    runner.environ["PYTHONPATH"] = str(REPOSITORY)
     leave = f"    if (step, rank) == (20, 1):\n        {FAILED}        os._exit(0)\n"
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(LOOP + leave), timeout=120)
     assert time.time() - outcome.failed_at() < 3
