@@ -1,4 +1,4 @@
-"""What a user may set, in code or as ``MINDNLP_DP_<FIELD>`` in the environment."""
+"""Settings: fields of a dataclass, and ``MINDNLP_DP_<FIELD>`` in the environment."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "f
 
 
 class Kind(NamedTuple):
-    """The values that a field can take.
+    """The values that a field accepts.
 
     Attributes:
-        accepts: Tells whether a value is one of them.
-        parse: Makes a value of an environment variable's text; raises ValueError or KeyError if it cannot.
-        hint: Ends an error about a wrong value: what is wrong with it, and what to give.
-        text: What an environment variable's text must be.
+        accepts: Whether a value is one of them.
+        parse: Turns the text of an environment variable into a value; raises ValueError or KeyError if it cannot.
+        hint: The end of an error message: what is wrong with the value, and what to give.
+        text: What the text of an environment variable must be.
     """
 
     accepts: Callable[[Any], bool]
@@ -74,28 +74,28 @@ class DataParallelConfig:
     """How the plugin trains.
 
     Attributes:
-        backend: Who carries the collectives: ``"hccl"`` (Ascend), ``"mccl"`` (CPU) or ``"mpi"`` (CPU);
-            ``"auto"`` takes the one that fits how the process was started.
+        backend: The kind of engine that runs the collectives: ``"hccl"`` (Ascend), ``"mccl"`` (CPU) or ``"mpi"``
+            (CPU). ``"auto"`` takes the one that fits the device and the launcher.
         bucket_cap_mb: Size in MB (2**20 bytes) at which a bucket of gradients is full and its all-reduce starts.
-            0 gives every parameter a bucket of its own. None takes the engine's default: 4 for MPI, 25 otherwise.
-        comm_dtype: What gradients travel as. ``"float16"`` and ``"bfloat16"`` halve the bytes, and round each gradient
-            and each sum of two ranks to 11 and 8 bits; float16 drops what is below 6e-8. For slow links.
+            0 gives each parameter its own bucket. None takes the engine's default: 4 for MPI, 25 otherwise.
+        comm_dtype: The dtype in which gradients are sent. ``"float16"`` and ``"bfloat16"`` halve the bytes, and round
+            each gradient and each sum of two ranks to 11 and 8 bits; float16 loses numbers below 6e-8. For slow links.
         cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
             Never done on Ascend.
-        cpu_operators: Whether models on the CPU compute through operators that are faster than those MindNLP calls
-            (see ``cpu_operators``), alone too. The same mathematics: results differ by rounding alone.
-        timeout: Seconds a rank may wait in a collective before the job is ended with every rank's stack.
-        trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); none is made if None.
-        check_replicas_every: After every so many optimizer steps, all ranks compare a digest of their parameters, and
-            the job ends if they differ. 0 never does.
-        average_over: Which mean an optimizer step is made with. ``"ranks"``: over the ranks' means, and summed over
-            micro-steps, as MindNLP does; one process with N times the batch. ``"micro_steps"``: also divided by their
-            number, as the Hugging Face Trainer does; one process with N times the batch times the accumulation, and
-            none. ``"samples"``, ``"tokens"``: each rank's micro-step weighs as many rows, or labels that are not -100,
-            as it has; the same one process, for losses that are means over those, with uneven batches too.
+        cpu_operators: Whether models on the CPU use faster operators than MindNLP calls (see ``cpu_operators``), also
+            in one process. Results differ by rounding only.
+        timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.
+        trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
+        check_replicas_every: Every so many optimizer steps, ranks compare a digest of their parameters; a difference
+            ends the job. 0 for never.
+        average_over: Which mean an optimizer step uses. ``"ranks"``: the mean of the ranks' means, summed over
+            micro-steps, as MindNLP does; equals one process with N times the batch. ``"micro_steps"``: also divided by
+            the number of micro-steps, as the Hugging Face Trainer does; equals one process with N times the batch times
+            the accumulation, and no accumulation. ``"samples"``, ``"tokens"``: each micro-step is weighted by its
+            number of rows, or of labels that are not -100; equals the same process also if batches are uneven.
 
     Raises:
-        DataParallelError: For a value that a field cannot take; the message names field, value and choices.
+        DataParallelError: If a field does not accept a value; the message names field, value and choices.
     """
 
     backend: str = _option("auto", _one_of(BACKENDS))
@@ -134,13 +134,13 @@ class DataParallelConfig:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
-        """The configuration that the environment asks for; fields it does not name keep their defaults.
+        """The configuration set in the environment; other fields keep their defaults.
 
         Args:
             environ: The variables to read, ``os.environ`` if None.
 
         Raises:
-            DataParallelError: For a ``MINDNLP_DP_<FIELD>`` whose text is no value of that field.
+            DataParallelError: If a ``MINDNLP_DP_<FIELD>`` has a wrong value.
         """
         environ = os.environ if environ is None else environ
         values = {}

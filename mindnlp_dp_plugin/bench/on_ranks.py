@@ -1,6 +1,6 @@
 """What the ranks of ``mindnlp-dp bench`` run: ``python -m mindnlp_dp_plugin.bench.on_ranks [RESULT]``.
 
-Rank 0 prints what was measured; with RESULT it also writes {bytes: seconds} to that file, as JSON.
+Rank 0 prints the measurements; with RESULT it also writes {bytes: seconds} to that file, as JSON.
 """
 
 import json
@@ -25,7 +25,7 @@ BACKWARDS = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds
 
 
 def main(result: Path | None) -> None:
-    """Measure, and show it on rank 0. To be called on all ranks."""
+    """Measure, and show the results on rank 0. All ranks must call it."""
     group = collectives.current()
     all_reduce_seconds(group, SIZES[0], NUM_ROUNDS)  # the first ones open connections
     sizes = track(SIZES, "all-reduces", disable=not dp.is_main_process())
@@ -38,7 +38,7 @@ def main(result: Path | None) -> None:
 
 
 def show(measured: dict[int, float], world_size: int) -> None:
-    """Two tables: what was measured, and what it means for training RoBERTa-base."""
+    """Print two tables: the measurements, and the estimate for training RoBERTa-base."""
     console = Console(width=100)
     table = Table("message", "ms", "MB/s", "MB/s on the wire", title=f"all-reduce over {world_size} ranks, medians")
     for size, seconds in measured.items():

@@ -1,4 +1,4 @@
-"""Time an all-reduce, and see that its sum is right."""
+"""Time an all-reduce, and check its sum."""
 
 import statistics
 import time
@@ -11,12 +11,12 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> float:
-    """The median time of an all-reduce of float32 numbers on this rank. To be called on all ranks.
+    """The median time of an all-reduce of float32 numbers on this rank. All ranks must call it.
 
     Args:
         group: The ranks.
-        num_bytes: Of the message; a multiple of 4.
-        num_rounds: How many are timed.
+        num_bytes: Bytes of the message; a multiple of 4.
+        num_rounds: Number of all-reduces to time.
 
     Raises:
         DataParallelError: If a sum is wrong.

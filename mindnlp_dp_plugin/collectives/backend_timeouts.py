@@ -1,11 +1,11 @@
-"""How long MindSpore's engines wait for a late rank: set to match the timeout of the plugin's watchdog."""
+"""Set the time-outs of MindSpore's engines to match the watchdog's."""
 
 import math
 import os
 
-# Their own limit is 30 s, less than rank 0 may need to download and tokenise.
+# Their default is 30 s, less than rank 0 may need to download and tokenize.
 OF_MCCL = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT")  # MindSpore 2.10 and 2.7
-LEAD_S = 30  # the watchdog, which names the ranks, is to speak first
+LEAD_S = 30  # so that the watchdog, which names the ranks, reports first
 
 # What CANN documents: the limits of HCCL_CONNECT_TIMEOUT, and the upper one of HCCL_EXEC_TIMEOUT on Ascend 910.
 CONNECT_LIMITS_S = (120, 7200)
@@ -13,14 +13,13 @@ MAX_EXEC_S = 17340
 
 
 def set_backend_timeouts(device: str, timeout: float) -> None:
-    """Let collectives wait as long as the watchdog does, unless the user set how long. Before the cluster forms.
+    """Let collectives wait as long as the watchdog, unless the user set a limit. Call it before ranks join.
 
-    On Ascend a collective runs on the device while the host goes on, so there it is HCCL's own limit that ends one that
-    waits in vain.
+    On Ascend a collective runs on the device while the host continues, so there HCCL's own limit ends a deadlock.
 
     Args:
-        device: What MindSpore runs on: ``"CPU"`` or ``"Ascend"``.
-        timeout: Seconds.
+        device: MindSpore's device: ``"CPU"`` or ``"Ascend"``.
+        timeout: The watchdog's limit, in seconds.
     """
     seconds = math.ceil(timeout)
     if device == "CPU":

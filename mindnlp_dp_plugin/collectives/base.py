@@ -1,35 +1,35 @@
-"""What the rest of the plugin may ask of a group of ranks."""
+"""The contract of a collective: what every engine offers to the rest of the plugin."""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
 
 class Work:
-    """A collective under way. This base is the work that was done before it was returned."""
+    """A collective in progress. This base class is one that was complete when it was returned."""
 
     def progress(self) -> bool:
         """Give the engine a chance to move data. Never waits.
 
         Returns:
-            Whether the collective is known to be done.
+            Whether the collective is known to be complete.
         """
         return True
 
     def wait(self) -> None:
-        """Return when the collective is done on this rank and its buffer may be read."""
+        """Wait until the collective is complete on this rank and its buffer may be read."""
 
 
 class Collective(ABC):
-    """The ranks of a job, and what they do together.
+    """The ranks of a job, and the operations they do together.
 
-    Every method but the properties is a collective: it is to be called on all ranks, in the same order, or all stall.
+    All ranks must call every method, in the same order; otherwise they deadlock.
 
     Attributes:
-        rank: This process's number, from 0 to ``world_size - 1``.
-        world_size: How many processes take part.
-        local_rank: This process's number among those on the same node.
-        local_world_size: How many of them are on this node; None where the launcher does not say.
-        uses_numpy: Whether ``all_reduce`` takes numpy arrays (True) or MindSpore tensors (False).
+        rank: This process's rank, from 0 to ``world_size - 1``.
+        world_size: Number of ranks.
+        local_rank: This process's rank among those on the same node.
+        local_world_size: Number of ranks on this node; None if the launcher does not say.
+        uses_numpy: Whether ``all_reduce`` takes NumPy arrays (True) or MindSpore tensors (False).
         bucket_cap_mb: The bucket size that suits the engine, in MB.
     """
 
@@ -42,34 +42,34 @@ class Collective(ABC):
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> Work:
-        """Start to sum ``buffer`` over all ranks, in place. To be called on all ranks, in the same order.
+        """Start to sum ``buffer`` over all ranks, in place. All ranks must call it, in the same order.
 
         Args:
-            buffer: One-dimensional and contiguous, of the same length and dtype on all ranks: a numpy array where
-                ``uses_numpy``, else a tensor. float32, float16 and bfloat16 work on every engine. Must not be touched
-                before the work is done.
+            buffer: One-dimensional and contiguous, of the same length and dtype on all ranks: a NumPy array if
+                ``uses_numpy``, otherwise a tensor. float32, float16 and bfloat16 work on every engine. Do not touch
+                it until ``Work.wait`` returns.
 
         Returns:
-            The work: ``wait`` for it before reading ``buffer``.
+            The work to ``wait`` for.
         """
 
     @abstractmethod
     def broadcast(self, tensor: Any, src: int = 0) -> None:
-        """Overwrite ``tensor`` with the values it has on rank ``src``. To be called on all ranks, in the same order.
+        """Overwrite ``tensor`` with its values on rank ``src``. All ranks must call it, in the same order.
 
         Args:
             tensor: A tensor or parameter of any dtype, of the same shape and dtype on all ranks.
-            src: The rank whose values all receive.
+            src: The rank whose values all ranks get.
         """
 
     @abstractmethod
     def all_gather_object(self, value: Any) -> list:
-        """Everybody's ``value``, in the order of ranks. To be called on all ranks, in the same order.
+        """The ``value`` of every rank, in the order of ranks. All ranks must call it, in the same order.
 
         Args:
-            value: Anything that can be pickled; small, as it passes through host memory.
+            value: Any object that can be pickled; keep it small, as it passes through host memory.
         """
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return when all ranks have come here. To be called on all ranks, in the same order."""
+        """Wait until all ranks have called it. All ranks must call it, in the same order."""

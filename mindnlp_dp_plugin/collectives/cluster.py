@@ -17,14 +17,14 @@ class MindSporeWork(Work):
         self._handle = handle
 
     def progress(self):
-        return False  # it moves by itself, and does not tell
+        return False  # it moves by itself, and cannot be asked
 
     def wait(self):
         self._handle.wait()
 
 
 class MindSporeCollective(Collective):
-    """The cluster that ``msrun`` (or a rank table) sets up. Joining it must come before the first tensor on Ascend."""
+    """The cluster that ``msrun`` or a rank table sets up. On Ascend, join before the first tensor exists."""
 
     uses_numpy = False
     bucket_cap_mb = 25
@@ -45,13 +45,13 @@ class MindSporeCollective(Collective):
             tensor.assign_value(message.astype(tensor.dtype))
 
     def all_gather_object(self, value):
-        # As bytes: MindSpore 2.7.0 unpickles nothing but numbers, strings and their containers.
+        # As bytes: MindSpore 2.7.0 unpickles only numbers, strings and their containers.
         gathered = [None] * self.world_size
         distributed.all_gather_object(gathered, pickle.dumps(value))
         return [pickle.loads(theirs) for theirs in gathered]
 
     def barrier(self):
-        # distributed.barrier returns at once on MCCL (measured on 2.7.0 and 2.10.0); nobody has a sum before all came.
+        # distributed.barrier returns at once on MCCL (2.7.0 and 2.10.0); no rank gets the sum before all have called.
         token = mindspore.Tensor(np.ones(1, np.float32))
         self.all_reduce(token).wait()
         token.asnumpy()

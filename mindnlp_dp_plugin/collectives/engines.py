@@ -1,4 +1,4 @@
-"""The engines that carry collectives: one row each, and one file each for the class."""
+"""The table of engines: one row each. The class of each is in a file of its own."""
 
 import importlib
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Engine:
-    """One way in which ranks exchange tensors.
+    """One kind of engine.
 
     Attributes:
-        name: What ``backend`` calls it.
-        device: What MindSpore runs on.
-        needs_mpirun: Whether its ranks are started by mpirun; otherwise they form MindSpore's dynamic cluster.
+        name: Its name as a ``backend``.
+        device: The MindSpore device it needs.
+        needs_mpirun: Whether mpirun starts its ranks; otherwise they form MindSpore's dynamic cluster.
         implementation: ``module:class`` in this package.
     """
 
@@ -21,7 +21,7 @@ class Engine:
     implementation: str
 
     def load(self) -> type:
-        """The ``Collective`` of this engine; imports what it needs."""
+        """Import and return the engine's ``Collective``."""
         module, _, name = self.implementation.partition(":")
         return getattr(importlib.import_module(f"mindnlp_dp_plugin.collectives.{module}"), name)
 
@@ -37,7 +37,7 @@ ENGINES = {
 
 
 def runs_on(backend: str, device: str) -> bool:
-    """Whether ``backend`` names an engine of this device; ``auto`` does not."""
+    """Whether ``backend`` names an engine of this device; False for ``auto``."""
     return backend in ENGINES and ENGINES[backend].device == device
 
 

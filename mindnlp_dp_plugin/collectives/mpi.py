@@ -1,4 +1,4 @@
-"""Host collectives through MPI (mpi4py). The engine for CPU: it moves data while backward runs."""
+"""Collectives on NumPy arrays through MPI (mpi4py). The engine for CPU: it moves data while backward runs."""
 
 import functools
 from collections import deque
@@ -14,7 +14,7 @@ MAX_UNDER_WAY = 8
 
 
 class MpiCollective(Collective):
-    """All ranks of ``mpirun``, on communicators of the plugin's own so that user code may use MPI beside it."""
+    """All ranks of ``mpirun``, on separate communicators, so that user code may use MPI as well."""
 
     uses_numpy = True
     bucket_cap_mb = 4
@@ -45,10 +45,10 @@ class MpiCollective(Collective):
 
 
 class AllReduces:
-    """All-reduces under way on a communicator, in pieces that start and end in the order in which they came.
+    """The all-reduces in progress on a communicator, cut into pieces that start and end in order.
 
-    An MPI library may take as much memory again as the message of a non-blocking all-reduce, so no more than a few
-    small pieces are handed to it at a time.
+    An MPI library may allocate as much memory as the message of a non-blocking all-reduce, so it gets only a few small
+    pieces at a time.
     """
 
     def __init__(self, communicator: MPI.Comm):
@@ -59,7 +59,7 @@ class AllReduces:
         self._num_asked = 0
 
     def start(self, buffer: np.ndarray) -> "MpiWork":
-        """Ask for the sum of a one-dimensional array, in place."""
+        """Start to sum a one-dimensional array, in place."""
         size = PIECE_BYTES // buffer.itemsize
         pieces = [buffer[begin : begin + size] for begin in range(0, buffer.size, size)]
         self._waiting.extend(pieces)
@@ -68,12 +68,12 @@ class AllReduces:
         return MpiWork(self, self._num_asked)
 
     def progress(self) -> None:
-        """Move data; it only moves while MPI is called."""
+        """Move data; MPI moves it only while it is called."""
         while self._requests and self._requests[0].Test():
             self._end_first()
 
     def wait_for_first(self) -> None:
-        """Wait for the piece that has been under way for longest."""
+        """Wait for the oldest piece in progress."""
         self._requests[0].Wait()
         self._end_first()
 
@@ -94,7 +94,7 @@ class AllReduces:
 
 
 class MpiWork(Work):
-    """An all-reduce, done when so many pieces have ended."""
+    """An all-reduce, complete when its last piece has ended."""
 
     def __init__(self, all_reduces: AllReduces, last_piece: int):
         self._all_reduces = all_reduces
@@ -111,7 +111,7 @@ class MpiWork(Work):
 
 @functools.cache
 def sum_of(dtype: np.dtype) -> MPI.Op:
-    """The sum of numbers that MPI does not know: they go as bits, and NumPy adds them."""
+    """A sum for dtypes that MPI lacks: they are sent as bits, and NumPy adds them."""
 
     def add(theirs, ours, _):
         ours = np.frombuffer(ours, dtype)

@@ -1,4 +1,4 @@
-"""The one group of ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
+"""The ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
 
 from mindnlp_dp_plugin.collectives.backend_timeouts import set_backend_timeouts
 from mindnlp_dp_plugin.collectives.base import Collective
@@ -14,15 +14,15 @@ _watchdog: Watchdog | None = None
 
 
 def join(rank_info: RankInfo, backend: str, timeout: float) -> Collective:
-    """Join the ranks that were started together with this process. To be called on all ranks, once.
+    """Join the ranks that were started together with this process. All ranks must call it.
 
     Args:
-        rank_info: Who this process is, as its launcher said.
+        rank_info: Which rank this is, as its launcher said.
         backend: The name of an engine, or ``auto``.
         timeout: Seconds that a collective may wait.
 
     Returns:
-        The group. Later calls return the same one; only the timeout is taken anew.
+        The collective. Later calls return the same one and only change the timeout.
 
     Raises:
         DataParallelError: If ``backend`` does not fit the launcher, the device, or what is installed.
@@ -36,14 +36,14 @@ def join(rank_info: RankInfo, backend: str, timeout: float) -> Collective:
 
 
 def current() -> Collective:
-    """The group this process belongs to; a group of one before ``join``."""
+    """The collective of this process; a ``SingleProcess`` before ``join``."""
     return _group or SingleProcess()
 
 
 def shutdown() -> None:
-    """Wait until every rank is done with its last collective. To be called on all ranks, last of all.
+    """Wait until every rank is done with its last collective. All ranks must call it, last of all.
 
-    A rank that leaves earlier makes a collective fail in which its peers still are.
+    If a rank left earlier, a collective in which its peers still are would fail.
     """
     if isinstance(_group, Watched):
         _group.end()

@@ -1,4 +1,4 @@
-"""The one error for what must be the same on all ranks and is not."""
+"""The one error for a value that must be the same on all ranks and is not."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def require_same(what: str, value: Any, collective: Collective, hint: str) -> None:
-    """Raise, on all ranks, unless all ranks pass an equal value. To be called on all ranks.
+    """Raise on all ranks unless all pass an equal value. All ranks must call it.
 
     Args:
-        what: The thing, as the sentence "``what`` differs between ranks" names it.
-        value: What this rank has; small and picklable. Its ``str`` is shown.
+        what: The subject of the sentence "``what`` differs between ranks".
+        value: This rank's value; small and picklable. Its ``str`` is shown.
         collective: The ranks to compare.
-        hint: What the user can do about it; whole sentences.
+        hint: What the user can do about it, in whole sentences.
 
     Raises:
-        DataParallelError: If the ranks' values differ; it shows each rank's.
+        DataParallelError: If the values differ; the message shows each rank's.
     """
     values = collective.all_gather_object(value)
     if any(other != values[0] for other in values):

@@ -1,16 +1,16 @@
-"""One process: every collective is already done."""
+"""One process: every collective is already complete."""
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
 
 
 class SingleProcess(Collective):
-    """A group of one, so that nobody has to branch on the world size."""
+    """The collective of a single process, so that callers need not branch on the world size."""
 
     rank = 0
     world_size = 1
     local_rank = 0
     local_world_size = 1
-    uses_numpy = False  # gradients have nowhere to go, so they stay on the device
+    uses_numpy = False  # nothing is sent, so gradients stay on the device
     bucket_cap_mb = 25
 
     def all_reduce(self, buffer):

@@ -1,8 +1,8 @@
-"""Ends a job whose ranks wait for each other in vain, and says who was where.
+"""Ends a deadlocked job, and reports each rank's collective and stack.
 
-Two things end it: a collective in which this rank waits longer than the timeout, and, at once, ranks of one node that
-are in different collectives, though it is the n-th for both: collectives are matched by their order, so neither would
-ever return. torch's NCCL watchdog does the first, its ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` the second.
+Two findings end it: this rank waits in a collective longer than the timeout; or two ranks of this node are in different
+collectives that are the n-th of both. Collectives are matched by order, so neither would ever return. torch's NCCL
+watchdog finds the first, its ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` the second.
 """
 
 import faulthandler
@@ -28,12 +28,12 @@ HINT = (
 
 
 class Watched(Collective):
-    """An engine that notes in this rank's status what it waits for.
+    """An engine that records in this rank's status which collective it waits for.
 
     Args:
-        engine: Who carries the collectives.
-        status: Where to note it.
-        watchdog: Who is asked for an explanation if the engine fails.
+        engine: The engine that runs the collectives.
+        status: This rank's status.
+        watchdog: Asked for an explanation if the engine fails.
     """
 
     def __init__(self, engine: Collective, status: RankStatus, watchdog: "Watchdog"):
@@ -48,7 +48,7 @@ class Watched(Collective):
         self._number += 1
         noted = (self._number, "all_reduce", buffer.size)
         start = self._engine.all_reduce
-        # MPI starts without waiting. On CPU MindSpore's operators run when called, so there starting may be the wait.
+        # MPI starts without waiting. MindSpore's operators on CPU run when called, so there the start itself may wait.
         work = start(buffer) if self.uses_numpy else self._wait(noted, start, buffer)
         return WatchedWork(work, self._wait, noted)
 
@@ -65,7 +65,7 @@ class Watched(Collective):
         self._wait((self._number, "barrier"), self._engine.barrier)
 
     def end(self) -> None:
-        """Return when all ranks have come to their end. To be called on all ranks, last of all."""
+        """Wait until all ranks are done. All ranks must call it, last of all."""
         self._number += 1
         self._wait((self._number, "its last barrier"), self._engine.barrier)
         self._status.end()
@@ -82,7 +82,7 @@ class Watched(Collective):
 
 
 class WatchedWork(Work):
-    """A collective under way, whose wait is noted."""
+    """A collective in progress, whose wait is recorded."""
 
     __slots__ = ("_noted", "_wait", "_work")
 
@@ -99,11 +99,11 @@ class WatchedWork(Work):
 
 
 class Watchdog(threading.Thread):
-    """Looks several times a second at what this rank waits for. All engines let go of the interpreter while they wait.
+    """Checks several times a second what this rank waits for. Engines release the interpreter lock while they wait.
 
     Args:
         rank_info: Which rank this is.
-        status: What it notes.
+        status: This rank's status.
         timeout: Seconds a collective may wait.
     """
 
@@ -117,12 +117,12 @@ class Watchdog(threading.Thread):
         self.allow(timeout)
 
     def allow(self, timeout: float) -> None:
-        """From now on a collective may wait so many seconds."""
+        """Set how many seconds a collective may wait."""
         self._timeout = timeout
         self._status.allow(timeout)
 
     def run(self) -> None:
-        """Until the process ends."""
+        """Check until the process ends."""
         suspicion = None
         while True:
             time.sleep(POLL_S)
@@ -135,7 +135,7 @@ class Watchdog(threading.Thread):
                     f"rank {self._rank} has waited {waited:.1f} s in {mine.collective}, longer than "
                     f"timeout={self._timeout:g} (MINDNLP_DP_TIMEOUT, seconds)"
                 )
-            # A state may be read while it is written, so one that looks odd is looked at again.
+            # A status may be read while it is written, so a finding must be seen twice.
             found = self._disagreement(mine)
             if found and found == suspicion:
                 self._give_up(found)
@@ -148,7 +148,7 @@ class Watchdog(threading.Thread):
 
     def _disagreement(self, mine: Status) -> str | None:
         for rank, theirs in self._statuses().items():
-            if not theirs.name:  # on its way to join
+            if not theirs.name:  # not joined yet
                 continue
             is_elsewhere = (theirs.name, theirs.num_elements) != (mine.name, mine.num_elements)
             if theirs.number == mine.number and is_elsewhere:
@@ -162,7 +162,7 @@ class Watchdog(threading.Thread):
         return {rank: status for rank, status in statuses.items() if status}
 
     def _give_up(self, why: str) -> None:
-        """Says why, where all ranks of this node are, and ends this process; its launcher then ends the others."""
+        """Report why, and where all ranks of this node are, and end this process; its launcher ends the others."""
         if self._folder is None:
             with suppress(OSError):
                 os.write(2, f"DataParallelError: {why}. {HINT}\nStacks of rank {self._rank}:\n".encode())
@@ -170,11 +170,11 @@ class Watchdog(threading.Thread):
             os._exit(1)
         try:
             os.close(os.open(self._folder / CLAIM, os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:  # a peer has seen it too, and tells of this rank with the others
+        except FileExistsError:  # a peer has found it, too, and reports this rank with the others
             time.sleep(CLAIMANT_TIMEOUT_S)
         try:
             error = DataParallelError(f"{why}. {HINT}\n{describe_ranks(self._folder, self._local_ranks)}")
             write_record(Path(os.environ[LOG_DIR]), self._rank, error, 1)
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))
-        finally:  # whatever became of the disk or of standard error
+        finally:  # even if the disk or standard error fails
             os._exit(1)

@@ -1,4 +1,4 @@
-"""Bridges from MindNLP 0.4.1 to a current MindSpore: small, named, and each with the day it can go."""
+"""Patches that let MindNLP 0.4.1 run on a current MindSpore: each is named and says when it can go."""
 
 import functools
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ __all__ = ["PATCHES", "Patch", "bridge", "check_mindnlp"]
 
 
 def check_mindnlp() -> None:
-    """Refuse a MindNLP that the plugin does not fit.
+    """Reject a MindNLP version that the plugin does not support.
 
     Raises:
         DataParallelError: If MindNLP is missing or of an unsupported version.
@@ -26,13 +26,13 @@ def check_mindnlp() -> None:
         raise DataParallelError("MindNLP is not installed: pip install 'mindnlp>=0.4.1,<0.5'.") from None
     if installed not in SUPPORTED_MINDNLP:
         raise DataParallelError(
-            f"MindNLP {installed} is not supported: its Trainer is another one. "
+            f"MindNLP {installed} is not supported: it has another Trainer. "
             f"Supported is mindnlp{SUPPORTED_MINDNLP}: pip install 'mindnlp>=0.4.1,<0.5'."
         )
 
 
 @functools.cache
 def bridge() -> None:
-    """Let MindNLP import and run on the installed MindSpore, in whichever order the two are imported from here on."""
+    """Let MindNLP import and run on the installed MindSpore, in whatever order the two are imported later."""
     for gap in PATCHES:
         gap.schedule()
