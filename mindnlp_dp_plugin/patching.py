@@ -30,6 +30,10 @@ class Replacements:
 
         self.replace(owner, stand_in.__name__, method)
 
+    def on_undo(self, function: Callable[[], object]) -> None:
+        """Have ``function`` called when everything is put back."""
+        self._undo.append(function)
+
     def remove_variable(self, name: str) -> None:
         """Take ``name`` out of the environment."""
         if name in os.environ:

@@ -1,8 +1,9 @@
 """Faster CPU operators for what MindNLP's models spend their time on, with the same mathematics.
 
-Matrix products go through the BLAS library that NumPy brings (``products``); what is done to each number by itself or
-along the last axis, MindSpore does in many passes over memory, and NumPy in one, block by block in the cache
-(``in_cache``). Two plain operations it computes far slower than others of their size (``arithmetic``).
+Matrix products go through the BLAS library that NumPy brings (``products``), on several cores in pieces whose cut knows
+only shapes (``blas``). What is done to each number by itself or along the last axis, MindSpore does in many passes over
+memory, and NumPy in one, block by block in the cache (``in_cache``). Two plain operations MindSpore computes far slower
+than others of their size (``arithmetic``).
 ``benchmarks/operators.py`` times them. Values and gradients differ from those of MindNLP's choice by rounding alone.
 Whatever is not float32, or of an unusual form, goes the way it always went.
 """
@@ -13,6 +14,7 @@ from mindnlp.core.nn import functional
 from mindnlp.core.nn.modules import normalization
 
 from mindnlp_dp_plugin.cpu_operators.arithmetic import __add__, __truediv__
+from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
 from mindnlp_dp_plugin.cpu_operators.in_cache import cross_entropy, gelu, layer_norm, softmax
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.products import linear, matmul
@@ -40,5 +42,6 @@ def route(replacements: Replacements) -> None:
     if mindspore.get_context("device_target") != "CPU":
         return
     keep_freed_memory()
+    compute_in_pieces(replacements)
     for module, operator in ROUTED:
         replacements.stand_in(module, operator)

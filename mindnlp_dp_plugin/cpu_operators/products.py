@@ -7,6 +7,7 @@ product. Gradients get the memory layout of what they belong to, so that nothing
 import numpy as np
 from mindspore.common._grad_function import _Function
 
+from mindnlp_dp_plugin.cpu_operators import blas
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 
 
@@ -28,7 +29,7 @@ class _Linear(_Function):
     @staticmethod
     def forward(ctx, input, weight, bias):
         ctx.shape, ctx.rows, ctx.weight = input.shape, rows_of(input), array_of(weight)
-        product = ctx.rows @ ctx.weight.T
+        product = blas.product(ctx.rows, ctx.weight.T)
         if bias is not None:
             product += array_of(bias)
         return tensor_of(product.reshape(*input.shape[:-1], len(ctx.weight)))
@@ -38,8 +39,8 @@ class _Linear(_Function):
         for_input, for_weight, for_bias = ctx.needs_input_grad
         g = rows_of(gradient)
         return (
-            tensor_of((g @ ctx.weight).reshape(ctx.shape)) if for_input else None,
-            tensor_of(g.T @ ctx.rows) if for_weight else None,
+            tensor_of(blas.product(g, ctx.weight).reshape(ctx.shape)) if for_input else None,
+            tensor_of(blas.product(g.T, ctx.rows)) if for_weight else None,
             tensor_of(g.sum(0)) if for_bias else None,
         )
 
@@ -51,12 +52,12 @@ class _BatchedProduct(_Function):
         # Attention's values have rows in one piece, and its heads, if they are laid out alike, need no transposing.
         order = "K" if right.strides[-1] == right.itemsize else "C"
         product = np.empty_like(right, order=order, shape=(*left.shape[:-1], right.shape[-1]))
-        return tensor_of(np.matmul(left, right, out=product))
+        return tensor_of(blas.batched_product(left, right, out=product))
 
     @staticmethod
     def backward(ctx, gradient):
         g = array_of(gradient)
         d_left, d_right = np.empty_like(ctx.left), np.empty_like(ctx.right)
-        np.matmul(g, ctx.right.swapaxes(-1, -2), out=d_left)
-        np.matmul(ctx.left.swapaxes(-1, -2), g, out=d_right)
+        blas.batched_product(g, ctx.right.swapaxes(-1, -2), out=d_left)
+        blas.batched_product(ctx.left.swapaxes(-1, -2), g, out=d_right)
         return tensor_of(d_left), tensor_of(d_right)

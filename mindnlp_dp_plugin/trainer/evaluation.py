@@ -7,7 +7,7 @@ import numpy as np
 from mindnlp.core.autograd import no_grad
 from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
 
-from mindnlp_dp_plugin.collectives import Collective, require_same
+from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
@@ -44,9 +44,7 @@ def evaluate_together(
     """
     share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
     if dataset not in _compared:
-        hint = "Give every rank the same whole data set: the plugin deals it out."
-        require_same("The data set to evaluate", f"{share.num_rows} rows", collective, hint)
-        require_same_rows("The data set to evaluate", dataset, collective)
+        require_same_rows("The data set to evaluate", dataset, collective, share.num_rows)
         _compared.add(dataset)
     with no_grad():
         mine = _score(trainer, share, prediction_loss_only, ignore_keys)

@@ -20,21 +20,28 @@ HINT = (
     "All ranks must read the same data. Look for what each process decides for itself: the order of a Python set, "
     "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
 )
+HINT_OF_LENGTHS = "Give every rank the same whole data set: the plugin deals it out."
 
 
-def require_same_rows(what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective) -> None:
+def require_same_rows(
+    what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective, num_rows: int | None = None
+) -> None:
     """Raise unless a sample of the rows is the same on all ranks. To be called on all ranks.
 
     Args:
         what: The data set, as the message names it.
         dataset: The whole pipeline, batched. Shards of the user's own are not compared.
         collective: The ranks that read it.
+        num_rows: Of the whole data set, to be compared in the same gather; None if that is done already.
 
     Raises:
-        DataParallelError: It names the first row and column that differ, and shows each rank's value.
+        DataParallelError: It shows each rank's number of rows, or its value in the first row and column that differ.
     """
     sample = RowSample(dataset)
-    differing = _differing(sample, READINGS, collective) and _differing(sample, READINGS_IN_DOUBT, collective)
+    lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS))))
+    if len(set(lengths)) > 1:
+        require_same(what, f"{num_rows} rows", collective, HINT_OF_LENGTHS)
+    differing = _differing(readings) and _differing(collective.all_gather_object(sample.read(READINGS_IN_DOUBT)))
     for row, column in differing[:1]:
         require_same(f"{what}, {sample.unit} {row}, column {column!r}", sample.shown(row, column), collective, HINT)
 
@@ -54,9 +61,8 @@ def require_same_labels(model, collective: Collective) -> None:
     require_same("model.config.label2id", mapping, collective, HINT)
 
 
-def _differing(sample, times, collective):
-    """Rows and columns that differ between ranks, though they change on none; the same list on all ranks."""
-    everyone = collective.all_gather_object(sample.read(times))
+def _differing(everyone):
+    """Rows and columns that differ between the ranks' readings, though they change on none."""
     random_columns = set().union(*(changing for _, changing in everyone))
     first = everyone[0][0]
     places = sorted({place for digests, _ in everyone for place in digests})

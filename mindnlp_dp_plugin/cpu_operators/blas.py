@@ -1,0 +1,98 @@
+"""Matrix products whose bits depend on shapes alone, on as many cores as there are.
+
+A BLAS library deals a product out to its threads by their number, and another cut is another rounding. So while these
+operators are in use it computes in one thread, and large products are cut here, by a rule that knows only shapes; the
+pieces are shared among threads of our own.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import threadpoolctl
+
+from mindnlp_dp_plugin.patching import Replacements
+
+LEAST_LENGTH = 256  # of a piece's longer side: each piece packs the whole other operand anew
+LEAST_WORK = 2**24  # multiplications of a piece: a quarter of a millisecond or more
+MOST_PIECES = 16
+
+_num_threads = 1
+_pool = None
+
+
+def compute_in_pieces(replacements: Replacements) -> None:
+    """Keep BLAS at one thread, and take over its number of threads for the pieces.
+
+    Args:
+        replacements: What gives BLAS its threads back.
+    """
+    global _num_threads
+    libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    _num_threads = max((library.num_threads for library in libraries.lib_controllers), default=1)
+    limits = libraries.limit(limits=1)
+    replacements.on_undo(limits.restore_original_limits)
+
+
+def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """``left @ right`` of two matrices, as a new array in C order."""
+    rows, columns = len(left), right.shape[1]
+    num_pieces = pieces_of(rows, left.shape[1], columns)
+    if num_pieces == 1:
+        return left @ right
+    result = np.empty((rows, columns), left.dtype)
+    if rows >= columns:
+        in_parallel(lambda part: np.matmul(left[part], right, out=result[part]), rows, num_pieces)
+    else:
+        in_parallel(lambda part: np.matmul(left, right[:, part], out=result[:, part]), columns, num_pieces)
+    return result
+
+
+def batched_product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """``left @ right`` of stacks of matrices of the same leading shape, written to ``out``.
+
+    Each matrix of the stack is a product by itself, so no cut between them changes a bit.
+    """
+    *stack, rows, inner = left.shape
+    axis = int(np.argmax(stack))
+    work = left.size * right.shape[-1]
+    num_pieces = max(1, min(_num_threads, stack[axis], work // LEAST_WORK))
+
+    def compute(part):
+        at = (*[slice(None)] * axis, part)
+        np.matmul(left[at], right[at], out=out[at])
+
+    in_parallel(compute, stack[axis], num_pieces)
+    return out
+
+
+def pieces_of(rows: int, inner: int, columns: int) -> int:
+    """How many pieces a product is cut into along its longer side: a power of 2, by the shape and nothing else."""
+    most = min(MOST_PIECES, max(rows, columns) // LEAST_LENGTH, rows * inner * columns // LEAST_WORK)
+    return 1 << max(1, most).bit_length() - 1
+
+
+def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:
+    """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all."""
+    ends = [length * piece // num_pieces for piece in range(num_pieces + 1)]
+    parts = [slice(*pair) for pair in zip(ends, ends[1:])]
+    if num_pieces == 1 or _num_threads == 1:
+        list(map(compute, parts))
+    else:
+        list(_threads().map(compute, parts))
+
+
+def _threads():
+    global _pool
+    if _pool is None or _pool[0] != _num_threads:
+        _pool = _num_threads, ThreadPoolExecutor(_num_threads, "products")
+    return _pool[1]
+
+
+def _forget_threads():
+    global _pool
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget_threads)
