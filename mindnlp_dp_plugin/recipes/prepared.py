@@ -9,9 +9,11 @@ from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
+from mindnlp_dp_plugin.recipes.languages import report_language
+from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
-from mindnlp_dp_plugin.recipes.small_models import SAVERS
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
+from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
+from mindnlp_dp_plugin.recipes.tasks import get_task
 
 LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
 
@@ -20,42 +22,51 @@ class PreparedData:
     """Tokenised splits, and the model folder that belongs to them.
 
     Attributes:
-        model: Folder or name of the model.
+        task: What is learnt.
+        model: Where the model is.
         tokenizer: The model's.
-        label_names: The classes; a class's number is its place here.
-        splits: Names of the splits there are, ``train``, ``dev`` and perhaps ``test``.
+        facts: What the task must know of the data, and ``baselines``, ``cut_texts``, ``remarks`` and ``language``.
+        splits: Names of the splits there are: ``train``, ``dev`` (not with folds) and perhaps ``test``.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder
-        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        self.model, self.label_names, self.splits = facts["model"], facts["label_names"], facts["splits"]
-        self._max_length = facts["max_length"]
-        self.tokenizer = AutoTokenizer.from_pretrained(self.model)
+        self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        self.task = get_task(self.facts["task"])
+        self.model = ModelSource(**self.facts["model"])
+        self.splits = list(self.facts["rows"])
+        self.tokenizer = AutoTokenizer.from_pretrained(self.model.path, **self.model.how)
 
-    def pipeline(self, split: str, batch_size: int, shuffle: bool = False) -> GeneratorDataset:
+    @property
+    def label_names(self) -> list[str]:
+        """The classes; a class's number is its place here."""
+        return self.facts["label_names"]
+
+    def pipeline(
+        self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None
+    ) -> GeneratorDataset:
         """A whole split in batches. The plugin deals it out to the ranks; nothing here knows of them.
 
         Args:
             split: Which.
             batch_size: Rows per batch.
             shuffle: Whether in a new order each epoch.
+            rows: The numbers of those that are wanted; None: all.
         """
-        rows = Rows(self._folder / split)
-        fillings = {name: self._filling_of(name) for name in rows.columns if name != "labels"}
-        padding = DynamicPadding(fillings, LENGTH_STEP, self._max_length)
-        pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
-        return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
+        return batches(Rows(self._folder / split, rows), self.tokenizer, batch_size, self.facts["max_length"], shuffle)
 
-    def _filling_of(self, name):
-        return self.tokenizer.pad_token_id if name == "input_ids" else 0
+    def texts(self, split: str) -> list[tuple[str, ...]]:
+        """The text, or the two of a pair, of each row of a split."""
+        rows = datasets.load_from_disk(str(self._folder / "texts" / split))
+        return list(zip(*(rows[name] for name in rows.column_names)))
 
 
 class Rows:
     """A Hugging Face data set as MindSpore reads it: row number in, tuple of columns out."""
 
-    def __init__(self, folder: Path):
-        self._rows = datasets.load_from_disk(str(folder)).with_format("numpy")
+    def __init__(self, folder: Path, rows: list[int] | None = None):
+        found = datasets.load_from_disk(str(folder))
+        self._rows = (found if rows is None else found.select(rows)).with_format("numpy")
         self.columns = self._rows.column_names
 
     def __getitem__(self, index):
@@ -66,46 +77,84 @@ class Rows:
         return len(self._rows)
 
 
-def prepare(options: ClassificationOptions, folder: Path) -> PreparedData:
+def batches(rows, tokenizer, batch_size: int, max_length: int, shuffle: bool = False) -> GeneratorDataset:
+    """Rows of tokens in batches, padded to the longest of their batch.
+
+    Args:
+        rows: With ``columns``, ``__len__``, and a tuple of arrays for each row.
+        tokenizer: Says what ``input_ids`` are padded with.
+        batch_size: Rows per batch.
+        max_length: The longest row.
+        shuffle: Whether in a new order each epoch.
+    """
+    fillings = {name: tokenizer.pad_token_id if name == "input_ids" else 0 for name in rows.columns if name != "labels"}
+    padding = DynamicPadding(fillings, LENGTH_STEP, max_length)
+    pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
+    return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
+
+
+def prepare(options: ClassificationOptions, folder: Path, task: str = "classification") -> PreparedData:
     """Read, tokenise and save a data set on rank 0, and open it on all. To be called on all ranks.
 
     Args:
         options: What to read, and for which model; generated film reviews if no data set is named.
         folder: Where to.
+        task: What is to be learnt.
 
     Raises:
         DataParallelError: If the data cannot be used, on rank 0.
     """
     if is_main_process():
-        texts = read_texts(options)
-        print("\n".join(texts.remarks))
-        tokenise(texts, options, folder)
+        learnt = get_task(task)
+        data = learnt.read(options)
+        facts = {"task": task, "max_length": options.max_length, "remarks": data.remarks}
+        facts |= learnt.facts(data, options)
+        tokenise(data.splits, facts, options, folder)
+        facts["language"] = report_language(data.splits["train"]["text"])
+        facts["baselines"] = learnt.baselines(data, options)
+        (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     barrier()
     return PreparedData(folder)
 
 
-def tokenise(texts: LabelledTexts, options: ClassificationOptions, folder: Path) -> None:
-    """Save each split as rows of tokens, and with them the small model if none is named."""
-    model = options.model
-    if model is None:
-        model = str(folder / "model")
-        train = texts.splits["train"]
+def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: ClassificationOptions, folder: Path) -> None:
+    """Save each split as texts and as rows of tokens, and with them the small model if none is named.
+
+    Args:
+        splits: Of texts and labels.
+        facts: Gets ``model`` and ``cut_texts``, the number of texts that were cut, by split.
+        options: Say which model, and how long texts may be.
+        folder: Where to.
+    """
+    if options.model is None:
+        source = ModelSource(str(folder / "model"), f"small {options.small_model}", pretrained=False)
+        train = splits["train"]
         learnt_from = [text for name in train.column_names if name != "label" for text in train[name]]
-        SAVERS[options.small_model](model, learnt_from, len(texts.label_names), options.max_length)
-    tokenizer = AutoTokenizer.from_pretrained(model)
+        SAVERS[options.small_model](source.path, learnt_from, len(facts["label_names"]), options.max_length)
+    else:
+        source = find_model(options.model, options.mirror)
+    tokenizer = AutoTokenizer.from_pretrained(source.path, **source.how)
+    facts |= {"model": source._asdict(), "cut_texts": {}}
+    for name, rows in splits.items():
+        texts = [rows[column] for column in rows.column_names if column != "label"]
+        tokens, facts["cut_texts"][name] = cut(tokenizer, texts, options.max_length)
+        rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
+        datasets.Dataset.from_dict({**tokens, "labels": rows["label"]}).save_to_disk(str(folder / name))
+        if name == "train" and options.model is None:
+            begin_with_counts(Path(source.path), tokens["input_ids"], rows["label"], options.seed)
 
-    def encode(rows):
-        given = [rows[name] for name in ("text", "text_pair") if name in rows]
-        tokens = tokenizer(*given, truncation=True, max_length=options.max_length)
-        return {**tokens, "labels": rows["label"]}
 
-    for name, rows in texts.splits.items():
-        tokens = rows.map(encode, batched=True, remove_columns=rows.column_names, desc=f"tokenising {name}")
-        tokens.save_to_disk(str(folder / name))
-    facts = {
-        "model": model,
-        "label_names": texts.label_names,
-        "splits": list(texts.splits),
-        "max_length": options.max_length,
-    }
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:
+    """Tokens of texts, or of pairs of them, cut to a length; and how many had to be.
+
+    Args:
+        tokenizer: The model's.
+        texts: A list of texts, or two.
+        max_length: In tokens.
+    """
+    tokens = dict(tokenizer(*texts, truncation=True, max_length=max_length))
+    full = [row for row, found in enumerate(tokens["input_ids"]) if len(found) >= max_length]
+    if not full:
+        return tokens, 0
+    whole = tokenizer(*([column[row] for row in full] for column in texts), verbose=False)["input_ids"]
+    return tokens, sum(len(found) > max_length for found in whole)

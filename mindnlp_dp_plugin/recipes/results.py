@@ -1,50 +1,180 @@
-"""From a trained Trainer to the folder that a run leaves."""
+"""From a trained model to the folder that a run leaves."""
 
-import shutil
+import statistics
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.models import merge_lora
+from mindnlp_dp_plugin.recipes.advice import give_advice
+from mindnlp_dp_plugin.recipes.models import ModelSource, merge_lora
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json
-from mindnlp_dp_plugin.recipes.scores import by_class
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
+from mindnlp_dp_plugin.recipes.scores import shortened
+from mindnlp_dp_plugin.recipes.words import ENGLISH
+
+MOST_CLASSES_LISTED = 12
 
 
-def leave_results(trainer, data: PreparedData, folder: RunFolder) -> dict:
-    """Score the model, save it, and write metrics and report. To be called on all ranks.
+class Outcome(NamedTuple):
+    """What training came to.
+
+    Attributes:
+        model: The trained one that is kept.
+        state: The Trainer's.
+        epochs: How many were to be trained.
+        scored: By split, what ``Trainer.predict`` returned.
+        folds: For each fold the numbers of its rows, what was predicted for them, and the scores.
+        kept_fold: The number of the fold whose model is kept.
+    """
+
+    model: Any
+    state: Any
+    epochs: float
+    scored: dict
+    folds: list[tuple] = []
+    kept_fold: int | None = None
+
+
+def introduction(facts: dict, model: ModelSource) -> str:
+    """The first lines of a run: the data, the model, and what is to be beaten."""
+    lines = [*facts["remarks"]]
+    for split, rows in facts["rows"].items():
+        listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
+        more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
+        lines.append(f"{split}: {sum(rows.values())} rows in {len(rows)} classes: {listed}{more}")
+    for split, count in facts["cut_texts"].items():
+        if count:
+            share = count / sum(facts["rows"][split].values())
+            lines.append(f"{split}: {count} texts ({share:.0%}) are longer than --max-length and were cut")
+    lines += [
+        f"{split}: {count} rows have a text that is in train, too: they score better than new texts would"
+        for split, count in facts["duplicates"].items()
+        if count
+    ]
+    origin = f"pretrained, from {model.origin}" if model.pretrained else "trained from nothing"
+    lines.append(f"model: {model.name}, {origin}")
+    for name, scores in facts["baselines"].items():
+        lines.append(f"to beat on {scores['split']}: {_in_words(scores)} by {ENGLISH[name]}")
+    return "\n".join(lines)
+
+
+def leave_results(
+    outcome: Outcome, data: PreparedData, folder: RunFolder, options: ClassificationOptions, began: float
+) -> dict:
+    """Save the model, and write metrics, report and settings. To be called on all ranks.
 
     Args:
-        trainer: After ``train()``. A model with LoRA is saved with the adapters worked into its weights.
-        data: What it was trained on; all splits but ``train`` are scored.
+        outcome: Of training. A model with LoRA is saved with the adapters worked into its weights.
+        data: What it was trained on.
         folder: Where to.
+        options: How it was trained.
+        began: ``time.monotonic()`` when the run began.
 
     Returns:
         What is in ``metrics.json``.
     """
-    results = {"splits": {}, "label_names": data.label_names, **circumstances()}
-    batch_size = trainer.args.per_device_train_batch_size
-    for split in data.splits[1:]:
-        scored = trainer.predict(data.pipeline(split, batch_size), metric_key_prefix=split)
-        overall = {name: scored.metrics[f"{split}_{name}"] for name in ("accuracy", "f1", "loss")}
-        results["splits"][split] = {**overall, **by_class(scored.predictions, scored.label_ids, data.label_names)}
-    results["history"] = trainer.state.log_history
-    if dp.is_main_process():
-        model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
-        model.save_pretrained(str(folder.model))
-        data.tokenizer.save_pretrained(str(folder.model))
-        write_json(folder.metrics, results)
-        report.write(folder, results)
-        shutil.rmtree(folder.prepared)
-        print("\n" + summary(results, folder))
-    dp.barrier()
-    return results
+    if not dp.is_main_process():
+        return dp.broadcast_object(None)
+    model = merge_lora(outcome.model) if hasattr(outcome.model, "peft_config") else outcome.model
+    model.save_pretrained(str(folder.model))
+    data.tokenizer.save_pretrained(str(folder.model))
+    facts = data.facts
+    names, positive = facts["label_names"], facts["positive"]
+    results = {
+        "task": facts["task"],
+        "splits": _scores_of_splits(outcome, data),
+        "baselines": facts["baselines"],
+        "model": {
+            "name": data.model.name,
+            "parameters": sum(int(parameter.size) for parameter in model.parameters()),
+            "pretrained": data.model.pretrained,
+            "origin": data.model.origin or None,
+        },
+        "data": {
+            **{name: facts[name] for name in ("rows", "cut_texts", "duplicates", "text_columns", "label_column")},
+            "dataset": options.dataset,
+            "remarks": facts["remarks"],
+        },
+        "label_names": names,
+        "positive_label": None if positive is None else names[positive],
+        "best": _best_epoch(outcome, options),
+        "folds": _spread(outcome),
+        "language": facts["language"],
+        "sample": [shortened(text) for text in data.texts(data.splits[-1])[0]],
+        "settings": settings(options) | {"learning_rate": options.chosen_learning_rate, "epochs": outcome.epochs},
+        "seconds": time.monotonic() - began,
+        **circumstances(),
+        "history": outcome.state.log_history,
+    }
+    results["advice"] = give_advice(results)
+    write_json(folder.metrics, results)
+    write_text(folder.settings, to_yaml(options, nproc=results["ranks"]))
+    report.write(folder, results)
+    print("\n" + summary(results, folder), flush=True)
+    return dp.broadcast_object(results)
 
 
 def summary(results: dict, folder: RunFolder) -> str:
-    """The last lines of a run: how good it is, and where everything lies."""
-    scores = []
-    for split, of in results["splits"].items():
-        num_rows = sum(each["rows"] for each in of["per_class"])
-        scores.append(f"accuracy {of['accuracy']:.3f}, F1 {of['f1']:.3f} on {num_rows} {split} rows")
-    places = f"model: {folder.model}    report: {folder.report}    logs for TensorBoard: {folder.tensorboard}"
-    return "\n".join([*scores, places])
+    """The last lines of a run: how good it is beside the baselines, what to try, and where everything lies."""
+    lines = []
+    for split, scores in results["splits"].items():
+        words = _in_words(scores)
+        if results["positive_label"] is not None:
+            words += f", F1 of {results['positive_label']!r} {scores['f1']:.3f}"
+        lines.append(f"{words} on {sum(each['rows'] for each in scores['per_class'])} {split} rows")
+    if folds := results["folds"]:
+        means = (f"{ENGLISH[name]} {of['mean']:.3f} ± {of['std']:.3f}" for name, of in folds["scores"].items())
+        lines.append(f"over {folds['count']} folds: {', '.join(means)}; the model kept is that of fold {folds['kept']}")
+    if best := results["best"]:
+        lines.append(f"kept: epoch {best['epoch']:g}, the best by {best['by']} on dev")
+    lines += [f"{_in_words(scores)} by {ENGLISH[name]}" for name, scores in results["baselines"].items()]
+    lines += [f"WARNING: {each}" for each in results["advice"]]
+    lines.append(f"model: {folder.model}    report: {folder.report}    logs for TensorBoard: {folder.tensorboard}")
+    lines.append(f"predict: mindnlp-dp predict {folder.home} 'your text'")
+    return "\n".join(lines)
+
+
+def _in_words(scores):
+    return f"accuracy {scores['accuracy']:.3f}, macro F1 {scores['macro_f1']:.3f}"
+
+
+def _scores_of_splits(outcome, data):
+    splits = {}
+    if outcome.folds:
+        rows = np.concatenate([held for held, _, _ in outcome.folds])
+        order = np.argsort(rows)
+        logits = np.concatenate([part.predictions for _, part, _ in outcome.folds])[order]
+        labels = np.concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
+        splits["dev"] = data.task.score(logits, labels, data.texts("train"), data.facts)
+    for split, part in outcome.scored.items():
+        scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
+        splits[split] = {**scores, "loss": part.metrics[f"{split}_loss"]}
+    return splits
+
+
+def _best_epoch(outcome, options):
+    """The epoch whose model is kept."""
+    state = outcome.state
+    if outcome.folds or state.best_metric is None:
+        return None
+    tag = f"eval_{options.best_by}"
+    epochs = [entry["epoch"] for entry in state.log_history if entry.get(tag) == state.best_metric]
+    return {"epoch": epochs[0], "by": options.best_by, "value": state.best_metric} if epochs else None
+
+
+def _spread(outcome):
+    if not outcome.folds:
+        return None
+    each = {name: [scores[name] for _, _, scores in outcome.folds] for name in ("accuracy", "macro_f1")}
+    return {
+        "count": len(outcome.folds),
+        "kept": outcome.kept_fold + 1,
+        "scores": {
+            name: {"mean": statistics.mean(values), "std": statistics.stdev(values), "each": values}
+            for name, values in each.items()
+        },
+    }

@@ -23,6 +23,7 @@ class RunFolder:
         model: The trained model and its tokenizer, in ``save_pretrained`` form.
         metrics: Scores, history, command and versions, as JSON.
         report: One page of all that, with plots.
+        settings: What ``--config`` takes to run it again.
         tensorboard: Event files.
         checkpoints: What a run goes on from.
         prepared: Tokenised data; gone when the run is done.
@@ -33,6 +34,7 @@ class RunFolder:
         self.model = self.home / "model"
         self.metrics = self.home / "metrics.json"
         self.report = self.home / "report.html"
+        self.settings = self.home / "run.yaml"
         self.tensorboard = self.home / "tensorboard"
         self.checkpoints = self.home / "checkpoints"
         self.prepared = self.home / "prepared"
@@ -67,14 +69,20 @@ class RunFolder:
             shutil.rmtree(self.prepared, ignore_errors=True)
             self.metrics.unlink(missing_ok=True)
             self.report.unlink(missing_ok=True)
+            self.settings.unlink(missing_ok=True)
             self.home.mkdir(parents=True, exist_ok=True)
         barrier()
 
 
 def write_json(path: Path, content) -> None:
     """Write a file whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     unfinished = path.with_name(f"incomplete-{path.name}")
-    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 

@@ -1,27 +1,52 @@
-"""How well a classifier does: accuracy and F1 through ``evaluate``, and for the report class by class."""
+"""How well a classifier does: accuracy and F1 through ``evaluate``, and for the report by class and row by row."""
 
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
 from mindnlp_dp_plugin import metrics
 
+MOST_MISTAKES = 20
+MOST_CHARACTERS = 400
 
-def accuracy_and_f1(num_labels: int) -> Callable:
-    """What ``Trainer(compute_metrics=...)`` takes. To be called on all ranks.
+
+def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
+    """What ``Trainer(compute_metrics=...)`` takes: ``accuracy``, ``macro_f1`` and ``f1``. To be called on all ranks.
 
     Args:
-        num_labels: How many classes. With two, F1 is that of class 1; with more, the mean over the classes (macro).
+        num_labels: How many classes. With two, ``f1`` is that of the positive one; with more, it is ``macro_f1``.
+        positive: Number of the positive class.
     """
     accuracy, f1 = metrics.load("accuracy"), metrics.load("f1")
-    average = "binary" if num_labels == 2 else "macro"
 
     def compute(prediction):
         rows = {"predictions": prediction.predictions.argmax(axis=-1), "references": prediction.label_ids}
-        return accuracy.compute(**rows) | f1.compute(**rows, average=average)
+        macro = f1.compute(**rows, average="macro")["f1"]
+        own = f1.compute(**rows, pos_label=positive)["f1"] if num_labels == 2 else macro
+        return {**accuracy.compute(**rows), "macro_f1": macro, "f1": own}
 
     return compute
+
+
+def score(logits: np.ndarray, labels: np.ndarray, label_names: list[str], positive: int | None) -> dict:
+    """All scores of one split, as JSON can hold them.
+
+    Args:
+        logits: Of shape (rows, classes).
+        labels: The true classes, of shape (rows,).
+        label_names: Of all classes.
+        positive: Of two classes, the number of the one that ``f1`` is of. None: ``f1`` is ``macro_f1``.
+
+    Returns:
+        ``accuracy``; ``macro_f1``, the mean over the classes that occur or are predicted; ``f1``; and what ``by_class``
+        returns.
+    """
+    predicted = logits.argmax(axis=-1)
+    macro = float(f1_score(labels, predicted, average="macro", zero_division=0))
+    classes = by_class(logits, labels, label_names)
+    own = macro if positive is None else classes["per_class"][positive]["f1"]
+    return {"accuracy": float((predicted == labels).mean()), "macro_f1": macro, "f1": own, **classes}
 
 
 def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> dict:
@@ -45,3 +70,37 @@ def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> 
         ],
         "confusion_matrix": confusion_matrix(labels, predicted, labels=numbers).tolist(),
     }
+
+
+def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
+    """The rows that the model got wrong with the most confidence, that first.
+
+    Args:
+        logits: Of shape (rows, classes).
+        labels: The true classes, of shape (rows,).
+        texts: One, or the two of a pair, for each row.
+        label_names: Of all classes.
+    """
+    chances, predicted = softmax(logits), logits.argmax(axis=-1)
+    wrong = np.flatnonzero(predicted != labels)
+    wrong = wrong[np.argsort(-chances[wrong, predicted[wrong]], kind="stable")][:MOST_MISTAKES]
+    return [
+        {
+            "texts": [shortened(text) for text in texts[row]],
+            "label": label_names[labels[row]],
+            "predicted": label_names[predicted[row]],
+            "probability": float(chances[row, predicted[row]]),
+        }
+        for row in wrong.tolist()
+    ]
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities of the classes, of shape (rows, classes), float64."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, for people."""
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + " ..."

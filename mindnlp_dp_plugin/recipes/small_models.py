@@ -4,9 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-VOCABULARY = 4000
+VOCABULARY = 8000
+COUNTS_SHARE = 0.3  # of an embedding of length 0.16: what a token says of the class outweighs what it is
+POSITIONS_SHARE = 0.3
 SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 
 
@@ -27,9 +31,9 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     bpe, byte_level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
-    # Where words have no spaces between them, characters stand alone: a whole clause as a word takes BPE minutes.
-    alone = pre_tokenizers.Split(Regex(r"[\p{Han}\p{Hiragana}\p{Katakana}]"), "isolated")
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([alone, byte_level])
+    # Where words have no spaces between them, a clause is taken in pieces: as a whole it takes BPE minutes.
+    pieces = pre_tokenizers.Split(Regex(r"[\p{Han}\p{Hiragana}\p{Katakana}]{1,8}"), "isolated")
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([pieces, byte_level])
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         min_frequency=2,
@@ -94,6 +98,40 @@ def _word_pieces(texts):
     pieces = [*BERT_SPECIAL_TOKENS, *kept, *(f"##{character}" for character in kept if character.isalnum())]
     whole = [word for word, count in words.most_common() if count > 1 and len(word) > 1]
     return pieces + whole[: max(0, VOCABULARY - len(pieces))]
+
+
+def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], seed: int = 0) -> None:
+    """Write into an untrained model's word embeddings how much more often each token occurs in which class.
+
+    A few thousand rows are too few to learn that by gradient descent: with it the small models do as well as linear
+    ones on the same counts (Wang and Manning, 2012), without it worse.
+
+    Args:
+        folder: Of the model.
+        rows: The tokens of each training row.
+        labels: Its class.
+        seed: Fixes the directions in which the classes lie.
+    """
+    import mindspore
+    from mindnlp.transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(str(folder))
+    embeddings = getattr(model, model.base_model_prefix).embeddings
+    words, positions = embeddings.word_embeddings.weight, embeddings.position_embeddings.weight
+    counts = np.ones((model.config.num_labels, words.shape[0]))
+    for tokens, label in zip(rows, labels):
+        counts[label, list(set(tokens))] += 1
+    shares = counts / (np.bincount(labels, minlength=len(counts)) + 2)[:, None]
+    odds = np.log(shares) - np.log1p(-np.minimum(shares, 0.999))
+    classes, strengths, tokens = np.linalg.svd(odds - odds.mean(axis=0), full_matrices=False)
+    features = (tokens.T * strengths)[:, : words.shape[1] // 2]
+    features /= np.sqrt((features**2).sum(axis=1).mean()) + 1e-12
+    directions, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(words.shape[1],) * 2))
+    begun = words.asnumpy() + COUNTS_SHARE * features @ directions[: features.shape[1]]
+    begun[model.config.pad_token_id] = 0
+    words.assign_value(mindspore.Tensor(begun, words.dtype))
+    positions.assign_value(positions * POSITIONS_SHARE)
+    model.save_pretrained(str(folder))
 
 
 SAVERS = {"roberta": save_small_roberta, "bert": save_small_bert}

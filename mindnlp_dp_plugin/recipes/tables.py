@@ -1,10 +1,9 @@
 """A data set for classification: texts and class numbers, without empty rows, in splits."""
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 
 import datasets
-from sklearn.model_selection import train_test_split
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
@@ -12,8 +11,8 @@ from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
 from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+from mindnlp_dp_plugin.recipes.splitting import split_off_dev
 
-DEV_SHARE = 0.1
 MOST_SHOWN = 20
 
 
@@ -33,6 +32,14 @@ class LabelledTexts:
     label_names: list[str]
     remarks: list[str] = field(default_factory=list)
     columns: Columns | None = None
+
+    def with_dev_in_train(self) -> "LabelledTexts":
+        """The same with the rows of dev at the end of train: what cross-validation starts from."""
+        train, dev, *others = self.splits.values()
+        whole = datasets.concatenate_datasets([train, dev])
+        splits = {"train": whole, **dict(zip(list(self.splits)[2:], others))}
+        remarks = [remark for remark in self.remarks if not remark.startswith("no dev split")]
+        return replace(self, splits=splits, remarks=remarks)
 
 
 def read_texts(options: ClassificationOptions) -> LabelledTexts:
@@ -87,7 +94,7 @@ def read_labelled_texts(
     numbers = {label: number for number, label in enumerate(label_names)}
     numbered = {split: _numbered(rows, numbers, split) for split, rows in splits.items()}
     if "dev" not in numbered:
-        numbered["train"], numbered["dev"], singles = _split_off_dev(numbered["train"], seed)
+        numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], seed)
         remarks.append(f"no dev split: {len(numbered['dev'])} rows of train became one")
         if singles:
             listed = _listed([label_names[number] for number in singles])
@@ -168,25 +175,6 @@ def _numbered(rows, numbers, split):
     *texts, labels = zip(*rows)
     columns = dict(zip(("text", "text_pair"), map(list, texts)))
     return datasets.Dataset.from_dict({**columns, "label": [numbers[label] for label in labels]})
-
-
-def _split_off_dev(train, seed):
-    """Train, dev, and the classes that have one text only. Rows with the same text stay together."""
-    texts = list(zip(*(train[name] for name in train.column_names if name != "label")))
-    first_label = {}
-    for text, label in zip(texts, train["label"]):
-        first_label.setdefault(text, label)
-    counts = Counter(first_label.values())
-    singles = [number for number in sorted(counts) if counts[number] == 1]
-    candidates = [text for text, label in first_label.items() if counts[label] > 1]
-    if not candidates:
-        raise DataParallelError("no class has two different texts: give more rows.")
-    size = max(len(counts) - len(singles), round(DEV_SHARE * len(first_label)))
-    strata = [first_label[text] for text in candidates]
-    _, dev = train_test_split(range(len(candidates)), test_size=size, stratify=strata, random_state=seed)
-    in_dev = {candidates[row] for row in dev}
-    sides = [[row for row, text in enumerate(texts) if (text in in_dev) == wanted] for wanted in (False, True)]
-    return train.select(sides[0]), train.select(sides[1]), singles
 
 
 def _listed(names):

@@ -1,81 +1,171 @@
-"""The example and the recipe command, as a student runs them, and the folder the recipe leaves."""
+"""The example and the recipe command, as a student runs them, the folder a recipe leaves, and what is asked of it."""
 
-import ast
 import json
 import re
-import subprocess
+import shutil
 import sys
 
 import mindspore
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mindnlp_dp_plugin.recipes import generate_reviews, save_small_bert
-from mindnlp_dp_plugin.recipes.report import read_curves
 from tests.harness import REPOSITORY, run
 from tests.recipes.test_tables import write
 
 COMMAND = [sys.executable, "-m", "mindnlp_dp_plugin.cli"]
+RUN_FILES = ["checkpoints", "metrics.json", "model", "report.html", "run.yaml", "tensorboard"]
 
 
-def run_on_two_ranks(folder, *words):
+def run_command(folder, *words):
     finished = run([*COMMAND, *words], cwd=folder)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 
 
 def run_recipe(folder, name, *options, backend="auto"):
-    return run_on_two_ranks(folder, "recipe", name, "--nproc", 2, "--backend", backend, *options)
+    return run_command(folder, "recipe", name, "--nproc", 2, "--backend", backend, *options)
+
+
+def read_curves(folder):
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
 def check_run_folder(folder, splits):
     """Everything is there, and nothing half-written or needed only on the way."""
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == ["checkpoints", "metrics.json", "model", "report.html", "tensorboard"]
+    assert sorted(path.name for path in folder.iterdir()) == RUN_FILES
     results = json.loads((folder / "metrics.json").read_text())
     assert list(results["splits"]) == splits and results["ranks"] == 2
     assert results["versions"]["mindspore"] == mindspore.__version__
-    curves = read_curves(folder / "tensorboard")
-    for tag in ("loss", "learning_rate", "samples_per_second", "communication_wait_seconds"):
-        assert len(curves[f"train/{tag}"]) >= 2, tag
-    assert len(list((folder / "tensorboard").glob("events*"))) >= 1
-    page = (folder / "report.html").read_text()
-    assert page.count("<svg") == 1 + len(splits) and results["command"].split()[0] in page
+    for scores in results["splits"].values():
+        assert 0 <= scores["macro_f1"] <= 1 and 0 <= scores["accuracy"] <= 1
+    for name in ("majority", "tfidf"):
+        baseline = results["baselines"][name]
+        assert baseline["split"] == splits[-1] and 0 < baseline["accuracy"] <= 1 and 0 < baseline["macro_f1"] <= 1
+    assert results["model"]["parameters"] > 10_000 and results["seconds"] > 0
+    assert {split: sum(of.values()) for split, of in results["data"]["rows"].items() if split in splits} == {
+        split: sum(each["rows"] for each in scores["per_class"]) for split, scores in results["splits"].items()
+    }
+    assert set(results["data"]["cut_texts"]) == {"train", *splits} and set(results["data"]["duplicates"]) == set(splits)
     return results
 
 
-def test_embedded_default_learns_and_says_where_things_are(tmp_path):
+def check_curves(folder, results):
+    curves = read_curves(folder / "tensorboard")
+    for tag in ("loss", "learning_rate", "samples_per_second", "communication_wait_seconds"):
+        assert len(curves[f"train/{tag}"]) >= 2, tag
+    page = (folder / "report.html").read_text()
+    assert page.count("<svg") == 2 and results["command"].split()[0] in page
+
+
+def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     words = run_recipe(tmp_path, "roberta-imdb", "--epochs", 2)
-    accuracy, f1 = map(float, re.search(r"accuracy ([\d.]+), F1 ([\d.]+) on 500 dev rows", words).groups())
+    assert "model: small roberta, trained from nothing" in words
+    assert "train: 4000 rows in 2 classes: bad (2000), good (2000)" in words
+    accuracy, f1 = map(
+        float, re.search(r"accuracy ([\d.]+), macro F1 ([\d.]+), F1 of 'good' .* 500 dev", words).groups()
+    )
     assert accuracy > 0.75 and f1 > 0.7, "a coin would get 0.5"
     assert "model: roberta_imdb_output/model    report: roberta_imdb_output/report.html" in words
-    assert words.count("'train_runtime'") == 1
-    assert len(list((tmp_path / "mindnlp_dp_logs").glob("*/rank_*.log"))) == 2
-    results = check_run_folder(tmp_path / "roberta_imdb_output", ["dev"])
+    lines = re.split(r"[\r\n]+", words)
+    epochs = [line for line in lines if line.startswith("epoch ")]
+    assert len(epochs) == 2 and all("macro F1" in line for line in epochs)
+    noise = [line for line in lines if re.search("Warning|MS_ALLOC|Saving the dataset|{'", line)]
+    assert not noise, "a library's warnings go to a file among the logs"
+    (logs,) = (tmp_path / "mindnlp_dp_logs").iterdir()
+    assert len(list(logs.glob("rank_*.log"))) == 2 and len(list(logs.glob("warnings_*.log"))) == 2
+    folder = tmp_path / "roberta_imdb_output"
+    results = check_run_folder(folder, ["dev"])
+    check_curves(folder, results)
     assert results["splits"]["dev"]["accuracy"] == pytest.approx(accuracy, abs=6e-4)
+    assert results["model"] | {"parameters": 0} == {
+        "name": "small roberta",
+        "parameters": 0,
+        "pretrained": False,
+        "origin": None,
+    }
     assert results["command"].startswith("mindnlp-dp recipe roberta-imdb --nproc 2 --backend auto")
     assert "--epochs 2" in results["command"]
 
 
 def test_the_example_trains_scores_and_predicts(tmp_path):
     script = REPOSITORY / "examples" / "roberta_imdb" / "roberta_imdb.py"
-    words = run_on_two_ranks(tmp_path, "run", "--nproc", 2, script, "--model", "small-bert", "--epochs", 1)
+    words = run_command(tmp_path, "run", "--nproc", 2, script, "--model", "small-bert", "--epochs", 1)
     assert float(re.search(r"accuracy ([\d.]+) on 500 test rows", words)[1]) > 0.65, "a coin would get 0.5"
     assert "good  The plot was clever" in words and "bad   The acting was dull" in words
     assert (tmp_path / "roberta_imdb_output" / "model" / "config.json").exists()
 
 
-def test_bert_on_a_csv_of_ones_own(tmp_path):
-    reviews = generate_reviews(120, seed=5)
+def write_reviews(path, num_rows=160):
+    reviews = generate_reviews(num_rows, seed=5)
     rows = [{"text": text, "label": ("bad", "good")[label]} for text, label in zip(*reviews.values())]
-    write(tmp_path / "reviews.csv", rows)
-    run_recipe(tmp_path, "bert-imdb", "--dataset", "reviews.csv", "--epochs", 1, backend="mccl")
-    check_run_folder(tmp_path / "bert_imdb_output", ["dev"])
-    config = json.loads((tmp_path / "bert_imdb_output" / "model" / "config.json").read_text())
+    write(path, rows)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with reviews.csv and a BERT trained on it, with as many settings as go together."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_reviews(folder / "reviews.csv")
+    settings = "--epochs 2 --warmup-ratio 0.2 --weight-decay 0.1 --accumulation 2 --scheduler cosine --patience 1"
+    settings += " --class-weights balanced --best-by accuracy --positive-label bad --max-length 32 --seed 7"
+    recipe = ["bert-imdb", "--dataset", "reviews.csv", "--batch-size", 8, *settings.split(), "--output-dir", "run"]
+    words = run_recipe(folder, *recipe, backend="mccl")
+    return folder, words
+
+
+def test_settings_are_obeyed_written_down_and_repeated(trained):
+    folder, words = trained
+    results = check_run_folder(folder / "run", ["dev"])
+    config = json.loads((folder / "run" / "model" / "config.json").read_text())
     assert config["model_type"] == "bert" and config["label2id"] == {"bad": 0, "good": 1}
+    assert results["positive_label"] == "bad"
+    assert results["splits"]["dev"]["f1"] == results["splits"]["dev"]["per_class"][0]["f1"]
+    accuracies = [entry["eval_accuracy"] for entry in results["history"] if "eval_accuracy" in entry]
+    assert results["splits"]["dev"]["accuracy"] == results["best"]["value"] == max(accuracies)
+    rates = [entry["learning_rate"] for entry in results["history"] if "learning_rate" in entry]
+    assert rates[0] < max(rates) and max(rates) <= 5e-4 and max(entry["epoch"] for entry in results["history"]) <= 2
+    assert results["data"]["cut_texts"]["train"] > 0 and "are longer than --max-length and were cut" in words
+    shutil.copytree(folder / "run", folder / "first")
+    run_command(folder, "recipe", "bert-imdb", "--config", "first/run.yaml", "--backend", "mccl")
+    again = json.loads((folder / "run" / "metrics.json").read_text())
+    again["data"]["dataset"] = results["data"]["dataset"]  # the file's whole path is written down
+    again["settings"]["dataset"] = results["settings"]["dataset"]
+    for name in ("splits", "baselines", "model", "data", "label_names", "best", "settings"):
+        assert again[name] == results[name], name
+
+
+def test_predictions_are_those_of_training_on_any_number_of_ranks(trained):
+    folder, _ = trained
+    copied = folder / "elsewhere" / "copied"
+    shutil.copytree(folder / "run", copied)
+    for nproc in (1, 2):
+        out = ["--out", f"out_{nproc}.jsonl", "--all-probabilities", "--batch", 16]
+        words = run_command(folder, "predict", copied, "reviews.csv", "--nproc", nproc, *out)
+    assert (folder / "out_1.jsonl").read_bytes() == (folder / "out_2.jsonl").read_bytes()
+    rows = [json.loads(line) for line in (folder / "out_1.jsonl").read_text().splitlines()]
+    assert list(rows[0]) == ["text", "label", "probability", "probability_bad", "probability_good"]
+    assert len(rows) == 160 and all(row["probability"] == row[f"probability_{row['label']}"] for row in rows)
+    assert (
+        "on 160 rows with labels" in words and "confusion matrix" in words and "160 predictions: out_2.jsonl" in words
+    )
+
+    page = (copied / "report.html").read_text().replace("&#39;", "'").replace("&#34;", '"')
+    snippet = re.search(r'<pre id="snippet">(.*?)</pre>', page, re.S)[1]
+    script = f"{snippet}\nimport json, sys\ntexts = [json.loads(line)['text'] for line in open(sys.argv[1])]\n"
+    script += "print(json.dumps(predict(texts, batch_size=16)))"
+    finished = run([sys.executable, "-c", script, folder / "out_1.jsonl"], cwd=copied)
+    assert finished.returncode == 0, finished.stderr
+    *_, own, asked = finished.stdout.splitlines()
+    assert "'label'" in own and "'probability'" in own
+    for found, row in zip(json.loads(asked), rows):
+        assert found["label"] == row["label"] and found["probability"] == pytest.approx(row["probability"], abs=1e-5)
 
 
 @pytest.mark.slow
-def test_pairs_in_three_classes_with_lora_resumed_and_the_snippet_of_the_report(tmp_path):
+def test_pairs_in_three_classes_with_lora_resumed_and_asked(tmp_path):
     """Ends with the model that was trained: loaded from the folder, it scores what the report says."""
     chance = generate_reviews(400, seed=3)
     good = [text for text, label in zip(*chance.values()) if label]
@@ -88,49 +178,33 @@ def test_pairs_in_three_classes_with_lora_resumed_and_the_snippet_of_the_report(
     ]
     (tmp_path / "pairs").mkdir()
     write(tmp_path / "pairs" / "train.jsonl", rows[:144])
-    dev = write(tmp_path / "pairs" / "dev.jsonl", rows[144:])
+    write(tmp_path / "pairs" / "dev.jsonl", rows[144:])
     save_small_bert(tmp_path / "bert", good + bad, num_labels=2)  # its head is for other classes, and begun anew
     recipe = ["recipe", "classification", "--nproc", 2, "--dataset", "pairs", "--model", "bert", "--output-dir", "out"]
-    recipe += ["--lora", "--learning-rate", 3e-3]
-    words = run_on_two_ranks(tmp_path, *recipe, "--epochs", 1)
-    assert "3 classes (rows to train on): both (48), neither (48), one (48)" in words
+    recipe += ["--lora", "--lora-r", 4, "--lora-alpha", 8, "--learning-rate", 3e-3]
+    words = run_command(tmp_path, *recipe, "--epochs", 1)
+    assert "train: 144 rows in 3 classes: both (48), neither (48), one (48)" in words
     (*first, _) = check_run_folder(tmp_path / "out", ["dev"])["history"]
-    run_on_two_ranks(tmp_path, *recipe, "--epochs", 3, "--resume")
+    run_command(tmp_path, *recipe, "--epochs", 3, "--resume")
     results = check_run_folder(tmp_path / "out", ["dev"])
     history = results["history"]
     assert history[: len(first)] == first, "the first epoch is not trained again"
     assert [entry["epoch"] for entry in history if "eval_accuracy" in entry] == [1, 2, 3]
-    names = results["label_names"]
-    assert names == ["both", "neither", "one"]
+    assert results["label_names"] == ["both", "neither", "one"] and results["model"]["pretrained"]
     scores = results["splits"]["dev"]
     assert (
         sum(map(sum, scores["confusion_matrix"])) == 36 and [each["rows"] for each in scores["per_class"]] == [12] * 3
     )
-
-    snippet = re.search(r"<h2>Use the model</h2><pre>(.*?)</pre>", (tmp_path / "out" / "report.html").read_text(), re.S)
-    lines = snippet[1].replace("&#x27;", "'").replace("&quot;", '"').splitlines()
-    assert len(lines) == 3
-    printed = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True)
-    (answer,) = ast.literal_eval(printed.stdout.splitlines()[-1])
-    assert answer["label"] in names and 1 / 3 <= answer["score"] <= 1, printed.stderr
-
-    assert predicted_counts(tmp_path / "out" / "model", dev, names) == [
-        sum(c) for c in zip(*scores["confusion_matrix"])
-    ]
+    words = run_command(tmp_path, "predict", "out", "pairs/dev.jsonl", "--nproc", 2)
+    assert f"accuracy {scores['accuracy']:.4f}, macro F1 {scores['macro_f1']:.4f}" in words
 
 
-def predicted_counts(folder, file, names):
-    """How often a saved model predicts each class, row by row in this process."""
-    from mindnlp.transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    model = AutoModelForSequenceClassification.from_pretrained(str(folder))
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    assert model.config.id2label == dict(enumerate(names))
-    model.set_train(False)
-    counts = [0] * len(names)
-    for line in file.read_text().splitlines():
-        row = json.loads(line)
-        tokens = tokenizer(row["premise"], row["hypothesis"], truncation=True, max_length=128)
-        inputs = {name: mindspore.Tensor([values]) for name, values in tokens.items()}
-        counts[model(**inputs).logits.asnumpy().argmax().item()] += 1
-    return counts
+@pytest.mark.slow
+def test_folds(tmp_path):
+    write_reviews(tmp_path / "reviews.csv", 200)
+    options = ["--dataset", "reviews.csv", "--folds", 3, "--epochs", 1, "--small-model", "bert", "--output-dir", "out"]
+    words = run_recipe(tmp_path, "classification", *options)
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert "over 3 folds: accuracy" in words and "fold 3 of 3" in words
+    assert len(results["folds"]["scores"]["accuracy"]["each"]) == 3
+    assert sum(each["rows"] for each in results["splits"]["dev"]["per_class"]) == 200, "each row is scored once"

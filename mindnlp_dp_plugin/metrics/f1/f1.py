@@ -6,7 +6,7 @@ from sklearn.metrics import f1_score
 
 
 class F1(evaluate.Metric):
-    """The harmonic mean of precision and recall; ``average`` says how several classes are combined."""
+    """The harmonic mean of precision and recall; of ``pos_label``, or over the classes by ``average``."""
 
     def _info(self):
         return evaluate.MetricInfo(
@@ -16,5 +16,5 @@ class F1(evaluate.Metric):
             features=datasets.Features({"predictions": datasets.Value("int32"), "references": datasets.Value("int32")}),
         )
 
-    def _compute(self, predictions, references, average="binary"):
-        return {"f1": float(f1_score(references, predictions, average=average))}
+    def _compute(self, predictions, references, average="binary", pos_label=1):
+        return {"f1": float(f1_score(references, predictions, average=average, pos_label=pos_label, zero_division=0))}

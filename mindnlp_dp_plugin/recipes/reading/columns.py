@@ -56,7 +56,7 @@ def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = 
             "pair, and another one for the label."
         )
     label = label or _find_label(table, texts)
-    texts = tuple(texts) or _find_texts(table, label)
+    texts = tuple(texts) or find_texts(table, label)
     for name in texts:
         if not holds_text(table, name):
             example = next((value for value in table.columns[name] if value not in (None, "")), None)
@@ -85,7 +85,12 @@ def _find_label(table, texts):
     )
 
 
-def _find_texts(table, label):
+def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
+    """The column with the text, or the two with a pair: by name, else the one with the most characters.
+
+    Raises:
+        DataParallelError: If no column holds text.
+    """
     others = [name for name in table.names if name != label]
     lowered = {name.lower(): name for name in others}
     for pair in PAIRS:

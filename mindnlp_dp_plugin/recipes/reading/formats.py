@@ -34,18 +34,19 @@ class BadFile(ValueError):
     """What is wrong with a file."""
 
 
-def read_file(path: Path, encoding: str | None = None) -> Table:
+def read_file(path: Path, encoding: str | None = None, known_labels: list[str] | None = None) -> Table:
     """The rows of one file.
 
     Args:
         path: The file.
         encoding: Of its text, if the user named one; otherwise found.
+        known_labels: If given, the rows may be without labels, and a file without columns may hold a text in each line.
 
     Raises:
         DataParallelError: If it is empty or cannot be read; the message names the file, and the line where it can.
     """
     try:
-        table = _read(path, encoding)
+        table = _read(path, encoding, known_labels)
     except (ValueError, csv.Error, pyarrow.ArrowException, zipfile.BadZipFile, KeyError, OSError) as error:
         raise DataParallelError(f"{str(path)!r} cannot be read: {_first_line(error)}.") from None
     if len(table) == 0:
@@ -53,7 +54,7 @@ def read_file(path: Path, encoding: str | None = None) -> Table:
     return table
 
 
-def _read(path, encoding):
+def _read(path, encoding, known_labels):
     with path.open("rb") as file:
         beginning = file.read(8)
     for mark, kind in NOT_READ.items():
@@ -65,12 +66,12 @@ def _read(path, encoding):
         return _read_xlsx(path)
     text, remarks = decode(path, encoding)
     text = text.removeprefix("\ufeff")
-    table = _read_text(text, path.suffix.lower()) if text.strip() else Table({})
+    table = _read_text(text, path.suffix.lower(), known_labels) if text.strip() else Table({})
     table.remarks[:0] = remarks
     return table
 
 
-def _read_text(text, suffix):
+def _read_text(text, suffix, known_labels):
     if suffix in (".json", ".jsonl"):
         return _read_json(text)
     if text.lstrip().startswith(("{", "[{")):
@@ -83,6 +84,10 @@ def _read_text(text, suffix):
     has_names = separator and _names_columns(text, separator)
     if suffix in (".csv", ".tsv") and separator or has_names or separator == "\t":
         return _read_separated(text, separator, is_usual=(suffix, separator) in ((".csv", ","), (".tsv", "\t")))
+    if known_labels is not None and not lines.are_labelled(text, known_labels):
+        if suffix == ".csv":
+            return _read_separated(text, ",", is_usual=True)  # its one column may be quoted
+        return Table({"text": lines.split(text)})
     return lines.read_labelled(text)
 
 

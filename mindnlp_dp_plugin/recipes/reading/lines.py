@@ -9,15 +9,26 @@ FASTTEXT = "__label__"
 MOST_LABEL_SHARE = 0.5  # of the lines: with more different first words these are no labels
 
 
+def split(text: str) -> list[str]:
+    """The lines that are not blank, without blanks around them."""
+    # Not splitlines(): it takes U+2028, U+0085 and form feeds for ends of lines, which are inside of texts.
+    lines = (line.strip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    return [line for line in lines if line]
+
+
+def are_labelled(text: str, labels: list[str]) -> bool:
+    """Whether most lines begin with one of these labels."""
+    first = [line.split(maxsplit=1)[0].removeprefix(FASTTEXT) for line in split(text)]
+    return sum(word in labels for word in first) > 0.5 * len(first)
+
+
 def read_labelled(text: str) -> Table:
     """Lines of ``<label> <text>``, also with fastText's ``__label__`` before the label.
 
     Raises:
         ValueError: If they are not that.
     """
-    # Not splitlines(): it takes U+2028, U+0085 and form feeds for ends of lines, which are inside of texts.
-    lines = [line.strip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in lines if line]
+    parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in split(text)]
     if any(len(part) > 1 and part[1].startswith(FASTTEXT) for part in parts):
         raise ValueError("a line has several labels, and multi-label classification is not built: give one for a line")
     labels = [part[0].removeprefix(FASTTEXT) for part in parts]

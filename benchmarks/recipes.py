@@ -1,0 +1,152 @@
+"""The classification recipe on six data sets, two ranks, no code changed, each beside its baselines.
+
+    python benchmarks/recipes.py --data ../shared/data
+
+Four are real: SST-2, a sample of IMDB, Chinese hotel reviews, and Chinese sentences of news that name a person or do
+not (made from a named-entity set). Two are generated to be hard: 50 classes that differ in which of two commands is
+meant, and one row in 50 of the class that matters. The English ones are also trained from MiniLM's weights. Writes
+benchmarks/results/recipes_<hardware>_<date>.json and .md. Accuracy does not need an idle machine; seconds do.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+from pathlib import Path
+
+from recipe_runs import run_recipe, train_seconds
+from record import write_results
+
+from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+
+VERBS = ["turn on", "turn off", "dim", "check", "repair", "move", "clean", "sell", "paint", "label"]
+THINGS = ["kitchen lamp", "hall heater", "garage door", "roof fan", "garden pump"]
+SYNONYMS = {
+    "turn on": ["turn on", "switch on", "start"],
+    "turn off": ["turn off", "switch off", "stop"],
+    "check": ["check", "look at", "inspect"],
+    "repair": ["repair", "fix", "mend"],
+}
+ORDERS = [
+    "please {this}, and do not {that}",
+    "before you {that} you should {this}",
+    "{this} once somebody else has gone to {that}",
+    "i said {this}, i never said {that}",
+    "never mind the plan to {that}, just {this}",
+]
+
+
+def fifty_classes(num_rows=4000, seed=0):
+    """A verb and a thing make the class; another verb and thing stand beside it and mean nothing."""
+    chance = random.Random(seed)
+
+    def command(verb, thing):
+        return f"{chance.choice(SYNONYMS.get(verb, [verb]))} the {thing}"
+
+    for row in range(num_rows):
+        verb, thing = VERBS[row % 10], THINGS[row // 10 % 5]
+        other = command(chance.choice([each for each in VERBS if each != verb]), chance.choice(THINGS))
+        text = chance.choice(ORDERS).format(this=command(verb, thing), that=other)
+        yield {"text": text, "label": f"{verb} {thing}"}
+
+
+def one_in_fifty(num_rows=5000, seed=0):
+    """Reviews; in the rare ones the machine hurt somebody. Either word alone occurs in the others, too."""
+    chance = random.Random(seed)
+    for row, text in enumerate(generate_reviews(num_rows, seed)["text"]):
+        words = ["the screen smoked", "somebody was hurt"]
+        if row % 50:
+            words = [chance.choice(["the screen smoked", "nobody was hurt", "somebody was late", "the hall was cold"])]
+        chance.shuffle(words)
+        parts = text.split(". ")
+        for each in words:
+            parts.insert(chance.randint(0, len(parts)), each)
+        yield {"text": ". ".join(parts), "label": "other" if row % 50 else "hurt"}
+
+
+def sentences_with_persons(path):
+    """Sentences of a CoNLL file, by whether they name a person."""
+    for block in path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n\n"):
+        pairs = [line.split() for line in block.split("\n") if len(line.split()) == 2]
+        if pairs:
+            characters, tags = zip(*pairs)
+            yield {"text": "".join(characters), "label": "person" if "B-PER" in tags else "none"}
+
+
+def write(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def data_sets(data, home):
+    """The options of each run, by name."""
+    for split in ("train", "dev"):
+        write(home / "persons" / f"{split}.jsonl", sentences_with_persons(data / "ner_zh" / f"{split}.txt"))
+    write(home / "fifty" / "train.jsonl", fifty_classes())
+    write(home / "rare" / "train.jsonl", one_in_fifty())
+    minilm = {"model": "minilm", "learning_rate": 5e-5, "epochs": 1}
+    return {
+        "sst2": {"dataset": data / "sst2", "max_length": 48},
+        "imdb sample": {"dataset": data / "imdb_sample"},
+        "chnsenticorp": {"dataset": data / "chnsenticorp"},
+        "persons in news": {"dataset": home / "persons"},
+        "fifty classes": {"dataset": home / "fifty"},
+        "one in fifty": {"dataset": home / "rare"},
+        "sst2, minilm": {"dataset": data / "sst2", "max_length": 48, **minilm},
+        "imdb sample, minilm": {"dataset": data / "imdb_sample", **minilm, "epochs": 4, "max_length": 256},
+    }
+
+
+def describe(results):
+    split = list(results["splits"])[-1]
+    scores = results["splits"][split]
+    return {
+        "model": results["model"],
+        "settings": {name: results["settings"][name] for name in ("epochs", "max_length", "learning_rate")},
+        "scored": split,
+        "rows": {name: sum(of.values()) for name, of in results["data"]["rows"].items()},
+        "accuracy": scores["accuracy"],
+        "macro_f1": scores["macro_f1"],
+        "baselines": results["baselines"],
+        "best": results["best"],
+        "advice": results["advice"],
+        "train_seconds": train_seconds(results),
+        "wall_seconds": results["wall_seconds"],
+    }
+
+
+def table(found):
+    lines = [
+        "| data set | model | scored | accuracy | macro F1 | TF-IDF: accuracy | macro F1 | majority | warned |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, of in found.items():
+        tfidf, majority = of["baselines"]["tfidf"], of["baselines"]["majority"]
+        rows = f"{of['rows'][of['scored']]} rows of {of['scored']}"
+        numbers = [of["accuracy"], of["macro_f1"], tfidf["accuracy"], tfidf["macro_f1"], majority["accuracy"]]
+        cells = [name, of["model"]["name"], rows, *(f"{number:.3f}" for number in numbers)]
+        lines.append(f"| {' | '.join(cells)} | {'yes' if of['advice'] else 'no'} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with sst2/, imdb_sample/, chnsenticorp/, ner_zh/"
+    )
+    parser.add_argument("--only", nargs="+", help="names of data sets; all if not given")
+    parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
+    arguments = parser.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        for task, options in data_sets(arguments.data, Path(name)).items():
+            if arguments.only and task not in arguments.only:
+                continue
+            output = (arguments.keep or Path(name)) / f"{task.replace(',', '').replace(' ', '_')}_output"
+            found[task] = describe(run_recipe(2, output, **options))
+            write_results("recipes", {"ranks": 2, "runs": found}, table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""``mindnlp-dp predict``: ask a model that a recipe trained."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.recipes.request import make_request
+
+MODULE = "mindnlp_dp_plugin.recipes"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@click.command(options_metavar="[OPTIONS]")
+@click.option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl or .parquet.")
+@click.option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
+@click.option(
+    "--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows at a time."
+)
+@click.option("--all-probabilities", is_flag=True, help="A column with the probability of each class.")
+@click.option("--text-column", multiple=True, help="Column of FILE with the text; twice for pairs. Otherwise found.")
+@click.option("--label-column", help="Column of FILE with the true class, to score by. Otherwise found.")
+@click.option("--encoding", help="Of FILE, such as gb18030. Otherwise found.")
+@launching.backend
+@launching.log_dir
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("inputs", nargs=-1, required=True, metavar="TEXT...|FILE")
+def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, encoding, **how):
+    """Classify texts with the model that a recipe left in the folder RUN.
+
+    Give the texts themselves (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. A file with
+    labels is scored. The predictions are the same on any number of ranks.
+    """
+    request = make_request(run, inputs, text_column, label_column, encoding, **how)
+    for name in THREADS:  # products are summed in another order on several threads
+        os.environ[name] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "request.json")
+        request.save(path)
+        engine = backends.choose(backend, num_nodes=1)
+        return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir, master_port=free_port()))

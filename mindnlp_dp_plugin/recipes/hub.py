@@ -1,0 +1,104 @@
+"""Whether a model of the hub can be had, asked before any rank starts and without importing MindNLP."""
+
+import ast
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+TIMEOUT_S = 10
+# Names that people know, beside MindNLP's own: its "huggingface" is $HF_ENDPOINT, and that by default hf-mirror.
+OTHER_NAMES = {"hf-mirror": "huggingface"}
+IN_MINDNLP = {"configs.py": ("HF_ENDPOINT", "HF_URL_BASE", "MS_URL_BASE"), "utils/download.py": ("MIRROR_MAP",)}
+
+
+def use_mirror(mirror: str | None) -> str | None:
+    """Make MindNLP, in this process and its children, take models from a mirror.
+
+    Args:
+        mirror: One of MindNLP's names, hf-mirror, or a URL.
+
+    Returns:
+        MindNLP's name for it; None for its default.
+
+    Raises:
+        DataParallelError: If the name is not known.
+    """
+    if mirror is None:
+        return None
+    if mirror.startswith(("http://", "https://")):
+        os.environ["HF_ENDPOINT"] = mirror.rstrip("/")  # MindNLP makes its addresses from it
+        return None
+    known = _mirrors()
+    name = OTHER_NAMES.get(mirror, mirror)
+    if name not in known:
+        raise DataParallelError(
+            f"--mirror {mirror!r} is not known: give a URL, or one of {', '.join([*OTHER_NAMES, *known])}."
+        )
+    return name
+
+
+def require_reachable(model: str, mirror: str | None) -> None:
+    """Make sure that the hub has a model, unless MindNLP has it in its cache.
+
+    Args:
+        model: Its name.
+        mirror: MindNLP's name of the mirror; None for its default.
+
+    Raises:
+        DataParallelError: If the hub does not have it, or does not answer within ten seconds.
+    """
+    cache = Path(os.environ.get("MINDNLP_CACHE", Path.cwd() / ".mindnlp"))
+    if (cache / "model" / model / "config.json").exists():
+        return
+    address = _mirrors()[mirror or "huggingface"]
+    revision = "master" if mirror == "modelscope" else "main"
+    slots = (model, revision, "config.json") if address.count("{}") == 3 else (model, "config.json")
+    if mirror == "modelers":
+        slots = (model, revision, "config.json")
+    address = address.format(*slots)
+    place = address.split("/")[2]
+    reason = _reason_not_to_get(address)
+    if reason in (401, 403, 404):
+        raise DataParallelError(
+            f"--model {model!r} is no folder here, and {place} has no model of that name ({reason}): check the name."
+        )
+    if reason is not None:
+        raise DataParallelError(
+            f"--model {model!r} is no folder here, and {place} cannot be reached ({reason}): check the network, give "
+            "another --mirror, a model folder, or --model minilm."
+        )
+
+
+def _reason_not_to_get(address):
+    """None if the address answers; the status or words of what went wrong if not."""
+    found = ["no answer"]
+
+    def ask():
+        try:
+            with urlopen(address, timeout=TIMEOUT_S):
+                found[0] = None
+        except HTTPError as error:
+            found[0] = error.code
+        except (OSError, ValueError) as error:
+            found[0] = getattr(error, "reason", None) or error
+
+    asking = Thread(target=ask, daemon=True)  # looking up a name knows no timeout
+    asking.start()
+    asking.join(TIMEOUT_S + 1)
+    return found[0]
+
+
+def _mirrors():
+    """MindNLP's table of mirrors, from its source: importing it takes seconds, and MindSpore."""
+    home = Path(find_spec("mindnlp").origin).parent
+    values = {"os": os}
+    for file, names in IN_MINDNLP.items():
+        for node in ast.parse((home / file).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and node.targets[0].id in names:
+                values[node.targets[0].id] = eval(compile(ast.Expression(node.value), file, "eval"), values)
+    return values["MIRROR_MAP"]

@@ -1,0 +1,27 @@
+"""Which script texts are written in, as far as baselines and the report's language need it."""
+
+import os
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+LETTER = re.compile(r"[^\W\d_]")
+HAN = re.compile(r"[\u3400-\u9fff]")
+WITHOUT_SPACES = re.compile(r"[\u3400-\u9fff\u3040-\u30ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+SAMPLE = 500
+
+
+def is_written_without_spaces(texts: Iterable[str]) -> bool:
+    """Whether most letters are of scripts that put no spaces between words: Chinese, Japanese, Thai, Lao, Khmer."""
+    return _share(WITHOUT_SPACES, texts) > 0.5
+
+
+def report_language(texts: Iterable[str]) -> str:
+    """``zh`` if the texts or the user's locale are Chinese, otherwise ``en``."""
+    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
+    return "zh" if locale.startswith("zh") or _share(HAN, texts) > 0.5 else "en"
+
+
+def _share(letters, texts):
+    sample = "".join(text[:1000] for text in islice(texts, SAMPLE))
+    return len(letters.findall(sample)) / max(1, len(LETTER.findall(sample)))

@@ -1,0 +1,213 @@
+"""Predict with a trained model: in Python, or on the ranks of ``mindnlp-dp predict``."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mindnlp_dp_plugin.distributed.ranks import all_gather_object, get_rank, get_world_size, is_main_process
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.request import Request, read_run
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.tasks import get_task
+
+LENGTH_STEP = 16
+MOST_SHOWN = 20
+MOST_IN_MATRIX = 12
+MISTAKES_SHOWN = 5
+PROBABILITY = "probability_"
+
+
+class Predictor:
+    """A trained model, ready to be asked.
+
+    Args:
+        run: The folder of a finished recipe; it may have been copied from elsewhere.
+
+    Raises:
+        DataParallelError: If the folder holds no finished run.
+    """
+
+    def __init__(self, run: str | Path):
+        from mindnlp.transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        results = read_run(run)
+        folder = str(RunFolder(run).model)
+        self.task = get_task(results["task"])
+        self.facts = {name: results[name] for name in ("label_names", "positive_label")}
+        names = results["label_names"]
+        self.facts["positive"] = None if results["positive_label"] is None else names.index(results["positive_label"])
+        self._num_texts = len(results["data"]["text_columns"])
+        self._max_length = results["settings"]["max_length"]
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._model = AutoModelForSequenceClassification.from_pretrained(folder)
+        self._model.set_train(False)
+
+    def __call__(self, texts: Sequence, batch_size: int = 32, all_probabilities: bool = False) -> list[dict]:
+        """Classify texts. To be called on all ranks, with the same texts.
+
+        Args:
+            texts: A list of texts; of pairs ``(text, other text)``, if the model was trained on pairs.
+            batch_size: Texts at a time.
+            all_probabilities: Whether to give that of each class, too.
+
+        Returns:
+            For each text ``label`` and ``probability``.
+        """
+        columns = self.task.predictions(self.logits(texts, batch_size), self.facts, all_probabilities)
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+    def logits(self, texts: Sequence, batch_size: int = 32, show_progress: bool = False) -> np.ndarray:
+        """What the model answers before it is made probabilities. To be called on all ranks, with the same texts.
+
+        Whole batches are dealt out to the ranks, so that the answers are the same on any number of them.
+
+        Args:
+            texts: As for a call.
+            batch_size: Texts at a time; texts of like length stand together.
+            show_progress: Whether rank 0 shows a bar.
+
+        Returns:
+            Of shape (texts, classes), float32.
+
+        Raises:
+            DataParallelError: If something else than texts is given, or pairs to a model of single texts.
+        """
+        rows = self._tokens(texts)
+        order = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
+        batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+        mine = batches[get_rank() :: get_world_size()]
+        shown = show_progress and is_main_process()
+        bar = tqdm(mine, "predicting", unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
+        answers = [(batch, self._answer([rows[row] for row in batch])) for batch in bar]
+        gathered = np.zeros((len(rows), len(self.facts["label_names"])), np.float32)
+        for of_rank in all_gather_object(answers):
+            for batch, found in of_rank:
+                gathered[batch] = found
+        return gathered
+
+    def _tokens(self, texts):
+        if isinstance(texts, str):
+            raise DataParallelError(f"a list of texts is expected, not one text ({texts[:40]!r}): put it into [ ].")
+        rows = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        if wrong := [row for row in rows if len(row) != self._num_texts]:
+            kind = "pairs of texts" if self._num_texts == 2 else "single texts"
+            raise DataParallelError(f"the model was trained on {kind}, and {wrong[0]!r} is none.")
+        if not rows:
+            return []
+        columns = [list(column) for column in zip(*rows)]
+        tokens = self._tokenizer(*columns, truncation=True, max_length=self._max_length)
+        return [dict(zip(tokens, row)) for row in zip(*tokens.values())]
+
+    def _answer(self, rows):
+        import mindspore
+        from mindnlp.core import no_grad
+
+        longest = max(len(row["input_ids"]) for row in rows)
+        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(self._max_length, longest))
+        inputs = {}
+        for name in rows[0]:
+            filling = self._tokenizer.pad_token_id if name == "input_ids" else 0
+            padded = [row[name] + [filling] * (length - len(row[name])) for row in rows]
+            inputs[name] = mindspore.Tensor(np.array(padded, np.int32))
+        with no_grad():
+            return self._model(**inputs).logits.asnumpy()
+
+
+def answer(path: str) -> None:
+    """What each rank of ``mindnlp-dp predict`` does.
+
+    Args:
+        path: Of the request.
+    """
+    request = Request.load(Path(path))
+    predictor = Predictor(request.run)
+    given = [row for row, texts in enumerate(request.texts) if all(texts)]
+    texts = [tuple(request.texts[row]) for row in given]
+    logits = predictor.logits(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
+    if not is_main_process():
+        return
+    print("\n".join(request.remarks))
+    if empty := len(request.texts) - len(given):
+        print(f"{empty} rows have no text: their label is left empty")
+    columns = predictor.task.predictions(logits, predictor.facts, request.all_probabilities)
+    places = {row: place for place, row in enumerate(given)}
+    rows = [
+        {
+            **dict(zip(("text", "text_pair"), texts)),
+            **{name: values[places[row]] if row in places else None for name, values in columns.items()},
+        }
+        for row, texts in enumerate(request.texts)
+    ]
+    if request.out is not None:
+        write_predictions(Path(request.out), rows)
+        print(f"{len(rows)} predictions: {request.out}")
+    else:
+        _show(rows)
+    if request.labels is not None:
+        _show_scores(predictor, request, given, logits, texts)
+
+
+def write_predictions(path: Path, rows: list[dict]) -> None:
+    """Write rows as csv, jsonl or parquet, by the suffix; whole or not at all."""
+    unfinished = path.with_name(f"incomplete-{path.name}")
+    if path.suffix.lower() == ".parquet":
+        import datasets
+
+        datasets.Dataset.from_list(rows).to_parquet(str(unfinished))
+    else:
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            if path.suffix.lower() == ".jsonl":
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            else:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+    unfinished.replace(path)
+
+
+def _show(rows):
+    for row in rows[:MOST_SHOWN]:
+        texts = " | ".join(row[name] for name in ("text", "text_pair") if name in row)
+        others = [
+            f"{name.removeprefix(PROBABILITY)} {row[name]:.3f}"
+            for name in row
+            if name.startswith(PROBABILITY) and row[name] is not None
+        ]
+        label = "-" if row["label"] is None else f"{row['label']}  {row['probability']:.3f}"
+        print("  ".join([label, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
+    if len(rows) > MOST_SHOWN:
+        print(f"... and {len(rows) - MOST_SHOWN} more: give --out FILE for all")
+
+
+def _show_scores(predictor, request, given, logits, texts):
+    from rich.console import Console
+    from rich.table import Table
+
+    names = predictor.facts["label_names"]
+    known = [place for place, row in enumerate(given) if request.labels[row] is not None]
+    if not known:
+        return
+    labels = np.array([names.index(request.labels[given[place]]) for place in known])
+    scores = predictor.task.score(logits[known], labels, [texts[place] for place in known], predictor.facts)
+    words = f"accuracy {scores['accuracy']:.4f}, macro F1 {scores['macro_f1']:.4f}"
+    if predictor.facts["positive_label"] is not None:
+        words += f", F1 of {predictor.facts['positive_label']!r} {scores['f1']:.4f}"
+    print(f"{words} on {len(known)} rows with labels")
+    console = Console(file=sys.stdout, width=100)
+    if len(names) <= MOST_IN_MATRIX:
+        matrix = Table("true \\ predicted", title="confusion matrix", title_justify="left")
+        for name in names:
+            matrix.add_column(name, justify="right")
+        for name, counts in zip(names, scores["confusion_matrix"]):
+            matrix.add_row(name, *map(str, counts))
+        console.print(matrix, markup=False)
+    if scores["mistakes"]:
+        print("the most confident mistakes:")
+        for each in scores["mistakes"][:MISTAKES_SHOWN]:
+            verdict = f"{each['label']} taken for {each['predicted']} ({each['probability']:.3f})"
+            print(f"  {verdict}: {' | '.join(each['texts'])}")

@@ -1,0 +1,48 @@
+"""A rank's output for people: what libraries warn of, and nobody can act on, goes into a file among the logs."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mindnlp_dp_plugin.job.environments import detect
+from mindnlp_dp_plugin.job.variables import LOG_DIR
+
+
+def begin() -> None:
+    """Send warnings of libraries to ``warnings_<rank>.log``. To be called before MindNLP is imported."""
+    folder = os.environ.get(LOG_DIR)
+    path = Path(folder, f"warnings_{detect().rank}.log") if folder else Path(os.devnull)
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    logging.captureWarnings(True)
+    logging.getLogger("py.warnings").addHandler(handler)
+    warnings.simplefilter("default")
+    with _output_to(path):  # MindSpore tells of its allocator when the first tensor is made
+        import mindspore
+
+        mindspore.Tensor([0.0]).copy()
+    import datasets
+    import mindnlp.transformers  # noqa: F401
+
+    datasets.disable_progress_bars()
+    for name in ("mindnlp", "datasets", "MindSpore"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Also that of native code."""
+    kept = [os.dup(1), os.dup(2)]
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        yield
+    finally:
+        for descriptor, saved in zip((1, 2), kept):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        os.close(file)

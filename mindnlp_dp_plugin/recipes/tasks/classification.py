@@ -1,0 +1,137 @@
+"""Texts, or pairs of texts, into classes."""
+
+from collections import Counter
+
+import numpy as np
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, softmax, worst_mistakes
+from mindnlp_dp_plugin.recipes.splitting import fold_rows
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
+from mindnlp_dp_plugin.recipes.tasks import Task
+
+
+class Classification(Task):
+    """One class for each text."""
+
+    name = "classification"
+
+    def read(self, options):
+        """Texts and class numbers in splits; with ``--folds``, dev is part of train."""
+        data = read_texts(options)
+        if options.positive_label is not None:
+            if len(data.label_names) != 2:
+                raise DataParallelError(
+                    f"--positive-label {options.positive_label!r} names one of two classes, and the data have "
+                    f"{len(data.label_names)}: leave it away; the macro F1 is reported."
+                )
+            if options.positive_label not in data.label_names:
+                raise DataParallelError(
+                    f"--positive-label {options.positive_label!r} is no class: they are {', '.join(data.label_names)}."
+                )
+        return data.with_dev_in_train() if options.folds else data
+
+    def facts(self, data: LabelledTexts, options):
+        """Classes, the positive one, rows of each class in each split, and texts that splits share."""
+        train = data.splits["train"]
+        counts = Counter(train["label"])
+        positive = None
+        if len(data.label_names) == 2:
+            rarer = min((1, 0), key=lambda number: counts[number])  # the second of equals, as elsewhere
+            named = options.positive_label
+            positive = rarer if named is None else data.label_names.index(named)
+        return {
+            "label_names": data.label_names,
+            "positive": positive,
+            "text_columns": list(data.columns.texts) if data.columns else ["text"],
+            "label_column": data.columns.label if data.columns else "label",
+            "rows": {split: _rows_by_class(rows, data.label_names) for split, rows in data.splits.items()},
+            "duplicates": _shared_with_train(data.splits),
+            "folds": fold_rows(train, options.folds, options.seed) if options.folds else None,
+        }
+
+    def baselines(self, data: LabelledTexts, options):
+        """Majority class and TF-IDF with logistic regression: on test, else on dev, or fold by fold on all rows."""
+        train = data.splits["train"]
+        if not options.folds:
+            split = list(data.splits)[-1]
+            scored = data.splits[split]
+            return score_baselines(predict_baselines(train, scored, options.seed), scored["label"], split)
+        found, everything = {}, set(range(len(train)))
+        for rows in fold_rows(train, options.folds, options.seed):
+            rest = train.select(sorted(everything - set(rows)))
+            for name, predicted in predict_baselines(rest, train.select(rows), options.seed).items():
+                found.setdefault(name, np.zeros(len(train), int))[rows] = predicted
+        return score_baselines(found, train["label"], "dev")
+
+    def load_model(self, name, facts, **how):
+        """A model with a class for each label; a head for another number of classes is begun anew."""
+        from mindnlp.transformers import AutoModelForSequenceClassification
+
+        names = facts["label_names"]
+        return AutoModelForSequenceClassification.from_pretrained(
+            name,
+            num_labels=len(names),
+            id2label=dict(enumerate(names)),
+            label2id={label: number for number, label in enumerate(names)},
+            ignore_mismatched_sizes=True,
+            **how,
+        )
+
+    def loss(self, facts, options):
+        """With ``--class-weights balanced``: a row's loss times rows / (classes x rows of its class)."""
+        if options.class_weights == "none":
+            return None
+        import mindspore
+        from mindnlp.core.nn import functional
+
+        rows = facts["rows"]["train"]
+        counts = np.array([rows[label] for label in facts["label_names"]])
+        weights = mindspore.Tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), mindspore.float32)
+
+        def weighted(logits, labels):
+            # The mean over rows, not over weights: then the ranks' averages are those of one process.
+            return (functional.cross_entropy(logits, labels, reduction="none") * weights[labels]).mean()
+
+        return weighted
+
+    def compute_metrics(self, facts):
+        """Accuracy, macro F1, and the F1 of the positive class."""
+        return accuracy_and_f1(len(facts["label_names"]), facts["positive"] or 0)
+
+    def score(self, logits, labels, texts, facts):
+        """Scores over all and by class, the confusion matrix, and the worst mistakes."""
+        names = facts["label_names"]
+        mistakes = worst_mistakes(logits, labels, texts, names)
+        return {**score(logits, labels, names, facts["positive"]), "mistakes": mistakes}
+
+    def predictions(self, logits, facts, all_probabilities):
+        """``label`` and ``probability``, and if wanted a column of probabilities for each class."""
+        chances, predicted = softmax(logits), logits.argmax(axis=-1)
+        names = facts["label_names"]
+        columns = {
+            "label": [names[number] for number in predicted],
+            "probability": chances[np.arange(len(chances)), predicted].tolist(),
+        }
+        if all_probabilities:
+            columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
+        return columns
+
+
+def _rows_by_class(rows, names):
+    counts = Counter(rows["label"])
+    return {name: counts[number] for number, name in enumerate(names)}
+
+
+def _shared_with_train(splits):
+    """For each other split, how many of its rows have a text that train has, too."""
+    texts = {
+        split: list(zip(*(rows[name] for name in rows.column_names if name != "label")))
+        for split, rows in splits.items()
+    }
+    trained = set(texts["train"])
+    return {split: sum(text in trained for text in of) for split, of in texts.items() if split != "train"}
+
+
+TASK = Classification()

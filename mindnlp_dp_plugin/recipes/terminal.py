@@ -1,0 +1,74 @@
+"""What a run shows while it trains: a bar, and a line of scores for each epoch."""
+
+import sys
+
+from mindnlp.engine import TrainerCallback
+from tqdm import tqdm
+
+SHOWN = {"accuracy": "accuracy", "macro_f1": "macro F1", "f1": "F1", "loss": "loss"}
+
+
+class Terminal(TrainerCallback):
+    """In the place of the Trainer's own bar and its dictionaries of numbers.
+
+    Args:
+        best_by: The score by which the best epoch is kept; None if the last one is.
+        heading: What the bar is called.
+    """
+
+    def __init__(self, best_by: str | None, heading: str = "training"):
+        self._best_by = best_by
+        self._heading = heading
+        self._bar = None
+        self._best = None
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Show the bar."""
+        if state.is_world_process_zero:
+            self._bar = tqdm(
+                total=state.max_steps,
+                initial=state.global_step,
+                desc=self._heading,
+                unit="step",
+                file=sys.stdout,
+                mininterval=1,
+                ncols=80,
+                leave=False,
+            )
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Move it."""
+        if self._bar is not None:
+            self._bar.update(state.global_step - self._bar.n)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """The loss stands beside the bar."""
+        if self._bar is not None and "loss" in (logs or {}):
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        """A line for the epoch."""
+        if self._bar is None:
+            return
+        found = {name: metrics[f"eval_{name}"] for name in SHOWN if f"eval_{name}" in metrics}
+        if "f1" in found and found["f1"] == found.get("macro_f1"):
+            del found["f1"]
+        scores = ", ".join(f"{SHOWN[name]} {value:.3f}" for name, value in found.items())
+        self._bar.clear()
+        print(f"epoch {state.epoch:g} of {args.num_train_epochs:g}: {scores}{self._mark(found)}", flush=True)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _mark(self, found):
+        value = found.get(self._best_by)
+        if value is None:
+            return ""
+        value = -value if self._best_by == "loss" else value
+        if self._best is not None and value <= self._best:
+            return ""
+        self._best = value
+        return "  (best so far)"

@@ -1,0 +1,177 @@
+"""Train on all ranks, score, and leave the run's folder."""
+
+import shutil
+import time
+
+from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
+from mindnlp.engine.callbacks import ProgressCallback
+from mindnlp.engine.utils import set_seed
+
+import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.recipes.models import add_lora
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
+from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.terminal import Terminal
+
+DEV = "dev"
+
+
+class RecipeTrainer(Trainer):
+    """A Trainer with the loss of a task, if it has one of its own.
+
+    Args:
+        loss: From logits and labels to a mean over rows; None: the model's own.
+    """
+
+    def __init__(self, *args, loss=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._loss = loss
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        """The loss of a batch."""
+        if self._loss is None:
+            return super().compute_loss(model, inputs, return_outputs)
+        labels = inputs["labels"]
+        outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
+        loss = self._loss(outputs.logits, labels)
+        return (loss, {"loss": loss, "logits": outputs.logits}) if return_outputs else loss
+
+
+def train(options: ClassificationOptions, task: str = "classification") -> dict:
+    """Train, score, and leave the run's folder. To be called on all ranks.
+
+    Args:
+        options: What to train on, and how.
+        task: What is learnt.
+
+    Returns:
+        What is in the folder's ``metrics.json``.
+
+    Raises:
+        DataParallelError: If the data, the model or the folder cannot be used.
+    """
+    began = time.monotonic()
+    folder = RunFolder(options.output_dir)
+    folder.open(options.resume)
+    set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
+    data = prepare(options, folder.prepared, task)
+    dp.print_rank_0(introduction(data.facts, data.model))
+    outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
+    results = leave_results(outcome, data, folder, options, began)
+    if dp.is_main_process():
+        shutil.rmtree(folder.prepared)
+    dp.barrier()
+    return results
+
+
+def train_once(options: ClassificationOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+    """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
+    trainer = make_trainer(options, data, folder)
+    trainer.train(resume_from_checkpoint=options.resume)
+    scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
+    return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored)
+
+
+def cross_validate(options: ClassificationOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+    """Train once for each fold on all rows outside of it, and score it by its last epoch.
+
+    The kept model is that of the fold with the best score; which epoch is best is not asked, as that would be chosen on
+    the rows that are scored.
+    """
+    folds = data.facts["folds"]
+    everything = range(sum(map(len, folds)))
+    parts, best = [], None
+    for number, held in enumerate(folds):
+        held_set = set(held)
+        rest = [row for row in everything if row not in held_set]
+        trainer = make_trainer(options, data, folder, f"fold {number + 1} of {len(folds)}", rest)
+        trainer.train()
+        part = predict(trainer, data, "train", held)
+        scores = data.task.score(part.predictions, part.label_ids, [("",)] * len(held), data.facts)
+        parts.append((held, part, scores))
+        dp.print_rank_0(
+            f"fold {number + 1} of {len(folds)}: accuracy {scores['accuracy']:.3f}, macro F1 {scores['macro_f1']:.3f}"
+        )
+        if best is None or scores["macro_f1"] > best[0]:
+            best = scores["macro_f1"], number, trainer
+    _, number, trainer = best
+    scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
+    return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored, parts, number)
+
+
+def make_trainer(
+    options: ClassificationOptions,
+    data: PreparedData,
+    folder: RunFolder,
+    heading: str = "training",
+    rows: list[int] | None = None,
+) -> RecipeTrainer:
+    """A Trainer as the options say. To be called on all ranks.
+
+    Args:
+        options: How to train.
+        data: What on.
+        folder: Gets checkpoints and event files.
+        heading: What the progress bar is called.
+        rows: Numbers of the rows to train on, for a fold, which has no epochs to choose among; None: all.
+    """
+    set_seed(options.seed)
+    with dp.main_process_first():  # it may have to be downloaded
+        model = data.task.load_model(data.model.path, data.facts, **data.model.how)
+    if options.lora:
+        model = add_lora(model, options.lora_r, options.lora_alpha)
+    is_fold = rows is not None
+    callbacks = [Terminal(None if is_fold else options.best_by, heading)]
+    if not is_fold:
+        callbacks.append(dp.TensorBoardCallback(str(folder.tensorboard)))
+        if options.patience:
+            callbacks.append(EarlyStoppingCallback(options.patience))
+    train_rows = data.pipeline("train", options.batch_size, shuffle=True, rows=rows)
+    num_rows = sum(data.facts["rows"]["train"].values()) if rows is None else len(rows)
+    epochs = options.chosen_epochs(num_rows, dp.get_world_size())
+    trainer = RecipeTrainer(
+        model=model,
+        args=training_arguments(options, folder, epochs, is_fold),
+        train_dataset=train_rows,
+        eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
+        tokenizer=data.tokenizer,
+        compute_metrics=data.task.compute_metrics(data.facts),
+        callbacks=callbacks,
+        loss=data.task.loss(data.facts, options),
+    )
+    trainer.remove_callback(ProgressCallback)
+    return trainer
+
+
+def training_arguments(
+    options: ClassificationOptions, folder: RunFolder, epochs: float, is_fold: bool = False
+) -> TrainingArguments:
+    """What the options say, for the Trainer: logged fifty times in all; without folds scored and saved each epoch."""
+    each_epoch = "no" if is_fold else "epoch"
+    return TrainingArguments(
+        output_dir=str(folder.checkpoints),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=options.batch_size,
+        gradient_accumulation_steps=options.accumulation,
+        group_by_length=options.group_by_length,
+        learning_rate=options.chosen_learning_rate,
+        lr_scheduler_type=options.scheduler,
+        warmup_ratio=options.warmup_ratio,
+        weight_decay=options.weight_decay,
+        evaluation_strategy=each_epoch,
+        save_strategy=each_epoch,
+        save_total_limit=1,
+        load_best_model_at_end=not is_fold,
+        metric_for_best_model=options.best_by,
+        greater_is_better=options.best_by != "loss",
+        logging_steps=0.02,
+        seed=options.seed,
+    )
+
+
+def predict(trainer: Trainer, data: PreparedData, split: str, rows: list[int] | None = None):
+    """What ``Trainer.predict`` makes of a split. To be called on all ranks."""
+    batch_size = trainer.args.per_device_train_batch_size
+    return trainer.predict(data.pipeline(split, batch_size, rows=rows), metric_key_prefix=split)

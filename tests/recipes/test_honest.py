@@ -1,0 +1,204 @@
+"""What a run says of its data, its model and what is to be beaten; settings, splits and folds."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import datasets
+import numpy as np
+import pytest
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
+from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, report_language
+from mindnlp_dp_plugin.recipes.models import ModelSource
+from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.request import make_request
+from mindnlp_dp_plugin.recipes.results import introduction
+from mindnlp_dp_plugin.recipes.splitting import fold_rows
+from mindnlp_dp_plugin.recipes.tasks import get_task
+from tests.recipes.test_tables import write
+
+TASK = get_task("classification")
+
+
+def rows_of(*texts, labels):
+    return datasets.Dataset.from_dict({**dict(zip(("text", "text_pair"), texts)), "label": labels})
+
+
+def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
+    number = range(60)
+    labels = [row % 3 for row in number]
+    english = [f"the {('plot', 'music', 'acting')[label]} of number {row}" for row, label in zip(number, labels)]
+    chinese = [f"这部电影的{('剧情', '音乐', '表演')[label]}第{row}次" for row, label in zip(number, labels)]
+    for texts in ([english], [chinese], [["same"] * 60, english]):
+        rows = rows_of(*texts, labels=labels)
+        found = score_baselines(predict_baselines(rows, rows, seed=0), labels, "dev")
+        assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0, "split": "dev"}
+    assert found["majority"]["accuracy"] == pytest.approx(1 / 3)
+    assert found["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
+    assert is_written_without_spaces(chinese) and not is_written_without_spaces(english)
+    assert report_language(chinese) == "zh"
+
+
+def test_the_majority_of_unseen_words():
+    train = rows_of(["..."] * 5, labels=[1, 1, 1, 0, 0])
+    predicted = predict_baselines(train, rows_of(["!", "?"], labels=[0, 1]), seed=0)
+    assert predicted["majority"].tolist() == [1, 1] and len(predicted["tfidf"]) == 2
+
+
+def test_rows_duplicates_and_the_positive_label(tmp_path):
+    (tmp_path / "data").mkdir()
+    rows = [{"text": f"row {row}", "label": "spam" if row < 5 else "ham"} for row in range(40)]
+    write(tmp_path / "data" / "train.csv", rows)
+    write(tmp_path / "data" / "dev.csv", [*rows[:3], {"text": "new", "label": "ham"}])
+    options = ClassificationOptions(str(tmp_path / "data"))
+    data = TASK.read(options)
+    facts = TASK.facts(data, options)
+    assert facts["rows"] == {"train": {"ham": 35, "spam": 5}, "dev": {"ham": 1, "spam": 3}}
+    assert facts["duplicates"] == {"dev": 3} and facts["label_names"][facts["positive"]] == "spam"
+    named = replace(options, positive_label="ham")
+    assert TASK.facts(TASK.read(named), named)["positive"] == 0
+    with pytest.raises(DataParallelError, match="--positive-label 'eggs' is no class: they are ham, spam"):
+        TASK.read(replace(options, positive_label="eggs"))
+
+    facts |= {
+        "remarks": ["text: text"],
+        "cut_texts": {"train": 4, "dev": 0},
+        "baselines": TASK.baselines(data, options),
+    }
+    words = introduction(facts, ModelSource("path", "my-bert", origin="folder x"))
+    assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
+    assert "train: 4 texts (10%) are longer than --max-length" in words
+    assert "dev: 3 rows have a text that is in train, too" in words
+    assert "model: my-bert, pretrained, from folder x" in words
+    assert "to beat on dev: accuracy 0.250, macro F1 0.200 by majority class" in words
+
+
+def test_a_positive_label_among_three_is_refused(tmp_path):
+    write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 3} for row in range(60)])
+    with pytest.raises(DataParallelError, match="names one of two classes, and the data have 3"):
+        TASK.read(ClassificationOptions(str(tmp_path / "data.csv"), positive_label="1"))
+
+
+def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
+    labels = [0] * 60 + [1] * 30
+    rows = rows_of([f"text {row // 2}" for row in range(90)], labels=labels)
+    folds = fold_rows(rows, 5, seed=1)
+    assert sorted(row for fold in folds for row in fold) == list(range(90))
+    assert folds == fold_rows(rows, 5, seed=1) != fold_rows(rows, 5, seed=2)
+    for fold in folds:
+        assert Counter(labels[row] for row in fold) == {0: 12, 1: 6}
+        assert all(row ^ 1 in fold for row in fold)
+    with pytest.raises(DataParallelError, match="--folds 31"):
+        fold_rows(rows, 31, seed=1)
+    write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 2} for row in range(40)])
+    options = ClassificationOptions(str(tmp_path / "data.csv"), folds=4)
+    data = TASK.read(options)
+    assert {split: len(of) for split, of in data.splits.items()} == {"train": 40}
+    assert [len(fold) for fold in TASK.facts(data, options)["folds"]] == [10] * 4
+    assert TASK.baselines(data, options)["majority"]["accuracy"] == 0.5
+
+
+def test_balanced_weights_are_a_mean_over_rows():
+    from mindnlp_dp_plugin import compat
+
+    compat.bridge()
+    import mindspore
+
+    facts = {"rows": {"train": {"a": 90, "b": 10}}, "label_names": ["a", "b"]}
+    assert TASK.loss(facts, ClassificationOptions()) is None
+    loss = TASK.loss(facts, ClassificationOptions(class_weights="balanced"))
+    logits = np.array([[1.0, 0.0], [0.5, 2.0], [0.0, 0.3]], np.float32)
+    labels = np.array([0, 1, 0])
+    own = np.log(np.exp(logits).sum(axis=1)) - logits[range(3), labels]
+    expected = (own * np.array([100 / 180, 100 / 20])[labels]).mean()
+    found = loss(mindspore.Tensor(logits), mindspore.Tensor(labels, mindspore.int64)).item()
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DataParallelError, match="127.0.0.1:9 cannot be reached .*: check the network, give another"):
+        require_reachable("roberta-base", use_mirror("hf-mirror"))
+    with pytest.raises(DataParallelError, match="--mirror 'nowhere' is not known: give a URL, or one of hf-mirror, hu"):
+        use_mirror("nowhere")
+    assert use_mirror("modelscope") == "modelscope"
+    assert use_mirror("http://127.0.0.1:10/") is None
+    with pytest.raises(DataParallelError, match="127.0.0.1:10 cannot be reached"):
+        require_reachable("roberta-base", None)
+    (tmp_path / ".mindnlp" / "model" / "roberta-base").mkdir(parents=True)
+    (tmp_path / ".mindnlp" / "model" / "roberta-base" / "config.json").write_text("{}")
+    require_reachable("roberta-base", None)
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    folder = tmp_path / "run"
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "config.json").write_text("{}")
+
+    def of(text_columns):
+        data = {"text_columns": text_columns, "label_column": "verdict"}
+        results = {"label_names": ["no", "yes"], "data": data}
+        (folder / "metrics.json").write_text(json.dumps(results))
+        return folder
+
+    return of
+
+
+def ask(folder, *inputs, columns=(), label=None, encoding=None, **how):
+    return make_request(folder, inputs, columns, label, encoding, **how)
+
+
+def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
+    run = run_folder(["text"])
+    assert ask(run, "one", "two").texts == [["one"], ["two"]]
+    (tmp_path / "lines.txt").write_text("yes it was\nfine\u2028indeed\nno way\nnever\nor so\n")
+    assert ask(run, str(tmp_path / "lines.txt")).texts[1] == ["fine\u2028indeed"]
+    (tmp_path / "labelled.txt").write_text("yes it was\nno way\nyes\n")
+    labelled = ask(run, str(tmp_path / "labelled.txt"))
+    assert labelled.texts == [["it was"], ["way"], [""]] and labelled.labels == ["yes", "no", "yes"]
+    (tmp_path / "own.csv").write_text("id,review\n1,这 很好\n2,不 好\n", encoding="gb18030")
+    request = ask(run, str(tmp_path / "own.csv"))
+    assert request.texts == [["这 很好"], ["不 好"]] and request.labels is None and "gb18030" in request.remarks[0]
+    (tmp_path / "one.csv").write_text('"a, b"\nc\n')
+    assert ask(run, str(tmp_path / "one.csv")).texts == [["a, b"], ["c"]]
+    (tmp_path / "scored.csv").write_text("text,verdict\nfine,yes\nwell,maybe\n")
+    scored = ask(run, str(tmp_path / "scored.csv"))
+    assert scored.labels == ["yes", None] and "1 rows have no label that the model knows" in scored.remarks[1]
+
+    pairs = run_folder(["premise", "hypothesis"])
+    assert ask(pairs, "a", "b", "c", "d").texts == [["a", "b"], ["c", "d"]]
+    (tmp_path / "pairs.jsonl").write_text('{"hypothesis": "b", "premise": "a", "verdict": "no"}\n')
+    request = ask(pairs, str(tmp_path / "pairs.jsonl"), out=str(tmp_path / "out.csv"))
+    assert request.texts == [["a", "b"]] and request.labels == ["no"]
+    request.save(tmp_path / "request.json")
+    assert type(request).load(tmp_path / "request.json") == request
+
+
+@pytest.mark.parametrize(
+    "inputs, how, words",
+    [
+        (["my_reviews.csv"], {}, "'my_reviews.csv' does not exist"),
+        (["text"], {"out": "labels.doc"}, "--out 'labels.doc' is of no known kind: give one of .csv"),
+        (["text"], {"out": "nowhere/labels.csv"}, "its folder does not exist"),
+        (["data.csv"], {"columns": ("txt",)}, "--text-column 'txt' is not there: the columns are text, other"),
+        (["data.csv"], {"columns": ("text", "other")}, "the run was trained on single texts (text)"),
+    ],
+)
+def test_requests_that_cannot_be_answered(run_folder, tmp_path, monkeypatch, inputs, how, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("text,other\na,b\n")
+    with pytest.raises(DataParallelError) as refused:
+        ask(run_folder(["text"]), *inputs, **how)
+    assert words in str(refused.value)
+
+
+def test_asking_what_is_no_run_or_half_a_pair(run_folder, tmp_path):
+    with pytest.raises(DataParallelError, match="holds no finished run .metrics.json is missing"):
+        ask(tmp_path, "text")
+    with pytest.raises(DataParallelError, match="trained on pairs of texts: give two texts for each, not 3"):
+        ask(run_folder(["a", "b"]), "1", "2", "3")
