@@ -1,6 +1,5 @@
 """``mindnlp-dp predict``: ask a model that a recipe trained."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -11,10 +10,9 @@ from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
-from mindnlp_dp_plugin.recipes.request import make_request
+from mindnlp_dp_plugin.recipes.checks import require_packages
 
 MODULE = "mindnlp_dp_plugin.recipes"
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @click.command(options_metavar="[OPTIONS]")
@@ -37,9 +35,10 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     Give the texts themselves (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. A file with
     labels is scored. The predictions are the same on any number of ranks.
     """
+    require_packages()
+    from mindnlp_dp_plugin.recipes.request import make_request
+
     request = make_request(run, inputs, text_column, label_column, encoding, **how)
-    for name in THREADS:  # products are summed in another order on several threads
-        os.environ[name] = "1"
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
         request.save(path)

@@ -8,6 +8,16 @@ from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
 
 
+def require_packages() -> None:
+    """Make sure that what recipes import is installed.
+
+    Raises:
+        DataParallelError: Naming what is not.
+    """
+    if missing := [package for package in NEEDED if find_spec(package) is None]:
+        raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
+
+
 def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
     """Make sure that data, model and output folder can be used.
 
@@ -19,8 +29,7 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
     Raises:
         DataParallelError: For the first thing that is wrong.
     """
-    if missing := [package for package in NEEDED if find_spec(package) is None]:
-        raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
+    require_packages()
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task

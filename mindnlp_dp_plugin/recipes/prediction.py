@@ -131,7 +131,8 @@ def answer(path: str) -> None:
     logits = predictor.logits(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
     if not is_main_process():
         return
-    print("\n".join(request.remarks))
+    for remark in request.remarks:
+        print(remark)
     if empty := len(request.texts) - len(given):
         print(f"{empty} rows have no text: their label is left empty")
     columns = predictor.task.predictions(logits, predictor.facts, request.all_probabilities)

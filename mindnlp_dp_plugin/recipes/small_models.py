@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = 8000
@@ -113,6 +111,7 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
         seed: Fixes the directions in which the classes lie.
     """
     import mindspore
+    import numpy as np
     from mindnlp.transformers import AutoModelForSequenceClassification
 
     model = AutoModelForSequenceClassification.from_pretrained(str(folder))

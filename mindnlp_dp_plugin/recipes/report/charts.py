@@ -39,11 +39,12 @@ def line_chart(series: list[Series], x_name: str, marked_x: float | None = None,
     points = [point for each in series for point in each.points]
     if not points:
         return ""
-    x_ticks = _ticks(0, max(x for x, _ in points))
+    last_x = max(x for x, _ in points) or 1
+    x_ticks = [tick for tick in _ticks(0, last_x) if tick <= last_x]
     y_ticks = _ticks(min(y for _, y in points), max(y for _, y in points))
 
     def at(x, y):
-        across = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
+        across = x / last_x
         up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
