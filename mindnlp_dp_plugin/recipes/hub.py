@@ -62,7 +62,7 @@ def require_reachable(model: str, mirror: str | None) -> None:
         slots = (model, revision, "config.json")
     address = address.format(*slots)
     place = address.split("/")[2]
-    reason = _reason_not_to_get(address)
+    reason = reason_not_to_get(address)
     if reason in (401, 403, 404):
         raise DataParallelError(
             f"--model {model!r} is no folder here, and {place} has no model of that name ({reason}): check the name."
@@ -74,8 +74,8 @@ def require_reachable(model: str, mirror: str | None) -> None:
         )
 
 
-def _reason_not_to_get(address):
-    """None if the address answers; the status or words of what went wrong if not."""
+def reason_not_to_get(address: str):
+    """None if an address answers within ten seconds; if not, the status, or words of what went wrong."""
     found = ["no answer"]
 
     def ask():

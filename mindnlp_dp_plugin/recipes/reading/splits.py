@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import datasets
+from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, from_dataset, read_file
 from mindnlp_dp_plugin.recipes.reading.table import Table
 
@@ -76,6 +78,9 @@ def _concatenate(files, encoding):
 
 
 def _read_from_hub(name):
+    if not isinstance(reason_not_to_get(f"{constants.ENDPOINT}/api/datasets/{name}"), int | None):
+        # What is in the cache can be had; for all else the libraries would try again for half a minute.
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         found = datasets.load_dataset(name)
     except Exception as error:  # the hub's many ways to say no
