@@ -86,8 +86,9 @@ class DataParallelConfig:
             in one process. Results differ by rounding only.
         timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.
         trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
-        check_replicas_every: Every so many optimizer steps, ranks compare a digest of their parameters; a difference
-            ends the job. 0 for never.
+        check_replicas_every: When ranks compare a digest of what the optimizer steps; a difference ends the job. None:
+            after the first optimizer step, before each checkpoint and at the end. A number: also every so many
+            optimizer steps. 0: never.
         average_over: Which mean an optimizer step uses. ``"ranks"``: the mean of the ranks' means, summed over
             micro-steps, as MindNLP does; equals one process with N times the batch. ``"micro_steps"``: also divided by
             the number of micro-steps, as the Hugging Face Trainer does; equals one process with N times the batch times
@@ -120,9 +121,15 @@ class DataParallelConfig:
         ),
     )
     trace: str | None = _option(None, _or_none(_path("is not a file: give its path, or None for no trace.")))
-    check_replicas_every: int = _option(
-        0,
-        _whole_number(lambda every: every >= 0, "is not a number of optimizer steps: give 1 or more, or 0 for never."),
+    check_replicas_every: int | None = _option(
+        None,
+        _or_none(
+            _whole_number(
+                lambda every: every >= 0,
+                "is not a number of optimizer steps: give 1 or more, 0 for never, or None for the first step, "
+                "checkpoints and the end.",
+            )
+        ),
     )
     average_over: str = _option("ranks", _one_of(AVERAGES))
 

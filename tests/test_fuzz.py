@@ -101,7 +101,7 @@ def assert_makes_sense(config):
     assert config.cpu_tuning in (True, False) and config.cpu_operators in (True, False)
     assert 0 < float(config.timeout) < math.inf
     assert config.trace is None or os.fspath(config.trace)
-    assert config.check_replicas_every >= 0
+    assert config.check_replicas_every is None or config.check_replicas_every >= 0
 
 
 def test_any_settings_in_the_environment():

@@ -6,6 +6,7 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -15,17 +16,19 @@ import mindspore
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
+from mindnlp_dp_plugin.errors import DataParallelError
 
 
 class GradientReducer:
     """Buckets, hooks and the order between them.
 
-    Each micro-step that is followed by an optimizer step: ``prepare()``, backward, ``finish()``. In micro-steps that
-    only accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all
-    of the work after backward, with the same result.
+    Each micro-step that is followed by an optimizer step: ``prepare()``, one backward, ``finish()``. In micro-steps
+    that only accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all
+    of the work after backward, with the same result. Backward passes outside of ``prepare()`` and ``finish()`` are
+    none of the reducer's.
 
     Args:
-        parameters: What the optimizer updates, in the same order on all ranks (that of ``named_parameters()``).
+        parameters: What the optimizer updates, in the same order on all ranks.
         collective: The ranks to average over.
         bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
             per parameter.
@@ -43,27 +46,49 @@ class GradientReducer:
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
     ):
-        self._parameters = list(parameters)
+        self._hooks = {}
+        self._buckets = []
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._comm_dtype = comm_dtype
         self._averaged = []  # of each bucket, the gradients that finish() handed out; empty once they are clipped
+        self._handed_out = {}  # the same by parameter, until release()
         self._seen = []
-        self._order_is_known = False
         self._live = False
         self.waited_seconds = 0.0
         self._ask_share = None
-        # Backward meets the parameters roughly last to first; the first step tells the true order.
-        self._build_buckets(range(len(self._parameters) - 1, -1, -1))
-        self._hooks = [
-            parameter.register_hook(lambda gradient, index=index: self._on_gradient(index, gradient))
-            for index, parameter in enumerate(self._parameters)
-        ]
+        self.follow(parameters)
 
     @property
     def num_buckets(self) -> int:
         """How many all-reduces a synchronised step takes."""
         return len(self._buckets)
+
+    def follow(self, parameters) -> None:
+        """Average the gradients of these parameters from now on, between two micro-steps.
+
+        Args:
+            parameters: What the optimizer updates, in the same order on all ranks.
+        """
+        self._parameters = list(parameters)
+        known, self._hooks = self._hooks, {}
+        for index, parameter in enumerate(self._parameters):
+            if id(parameter) in known:
+                known.pop(id(parameter)).remove()
+            self._hooks[id(parameter)] = parameter.register_hook(functools.partial(self._on_gradient, index))
+        for hook in known.values():
+            hook.remove()
+        self.release()
+        # Backward meets the parameters roughly last to first; the first step tells the true order.
+        self._build_buckets(range(len(self._parameters) - 1, -1, -1))
+        self._order_is_known = False
+
+    def release(self) -> None:
+        """Let go of the averaged gradients, which hold the buckets' memory: forward is about to need it."""
+        self._averaged = []
+        self._handed_out = {}
+        for bucket in self._buckets:
+            bucket.release()
 
     def prepare(self, share: Callable[[], float] | None = None) -> None:
         """From now until ``finish()``, gradients go into their buckets as backward makes them.
@@ -72,14 +97,14 @@ class GradientReducer:
             share: Tells what this rank's gradients are multiplied by before they are summed; asked when the first one
                 is there. 1/world_size, which makes the sum a mean, if None.
         """
+        self.release()
         self._live = True
         self._ask_share = share
-        self._averaged = []  # they hold the memory of buckets that were planned anew
-        for bucket in self._buckets:
-            bucket.release()
 
     def finish(self) -> None:
         """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
+        if not self._live:
+            self.release()  # what was handed out stays as it is
         self._live = False
         for bucket_index, indices in enumerate(self._plan):
             for index in indices:
@@ -94,10 +119,19 @@ class GradientReducer:
             self._averaged.append((bucket, gradients))
             for index, gradient in zip(indices, gradients):
                 self._parameters[index].grad = gradient
+                self._handed_out[id(self._parameters[index])] = gradient
         if not self._order_is_known:
             self._learn_order()
         self._reset()
         self._ask_share = None
+
+    def has_averaged(self, parameter) -> bool:
+        """Whether ``finish`` has averaged the gradient of this parameter since ``release``."""
+        return id(parameter) in self._handed_out
+
+    def replaced_gradients(self) -> list[mindspore.Tensor | None]:
+        """Gradients that are attached in the place of those that ``finish`` left."""
+        return [p.grad for p in self._parameters if p.grad is not self._handed_out.get(id(p))]
 
     def has_just_averaged(self, gradients) -> bool:
         """Whether these are all that ``finish`` left, and neither replaced nor clipped since."""
@@ -124,8 +158,9 @@ class GradientReducer:
 
     def close(self) -> None:
         """Take the hooks off the parameters."""
-        for hook in self._hooks:
+        for hook in self._hooks.values():
             hook.remove()
+        self._hooks = {}
 
     def _on_gradient(self, index, gradient):
         if not self._live:
@@ -145,6 +180,12 @@ class GradientReducer:
 
     def _fill(self, index, gradient, accumulated):
         bucket_index, slot = self._place[index]
+        if self._filled[index]:
+            raise DataParallelError(
+                f"Two backward passes for one average: parameter {index} of {len(self._parameters)}, of shape "
+                f"{tuple(self._parameters[index].shape)}, has got a second gradient before the first was averaged. "
+                "Take gradients of your own inside compute_loss, or in training_step before or after super()'s."
+            )
         if not self._seen:
             self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
         in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)

@@ -1,5 +1,6 @@
 """Replicas are copies: made equal before training, and checked on request."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,37 @@ import xxhash
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 
+Named = Iterable[tuple[str, Any]]
 
-def make_replicas(model, collective: Collective) -> None:
+
+def make_replicas(model, collective: Collective, others: Named = ()) -> None:
     """Give every rank the parameters and persistent buffers of rank 0. To be called on all ranks.
 
     Args:
         model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
         collective: The ranks that are to hold copies.
+        others: Names and tensors that are trained beside the model.
 
     Raises:
         DataParallelError: If names, shapes or dtypes differ between ranks; the first one that does is named.
     """
-    state = _state(model)
-    _compare_structure([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in state], collective)
-    _give_memory_of_their_own([tensor for _, tensor in state])
-    for _, tensor in state:
+    make_equal([*_state(model), *others], collective)
+
+
+def make_equal(tensors: Named, collective: Collective) -> None:
+    """Give every rank the values of rank 0. To be called on all ranks.
+
+    Args:
+        tensors: Names and tensors, in the same order on all ranks.
+        collective: The ranks that are to hold copies.
+
+    Raises:
+        DataParallelError: If names, shapes or dtypes differ between ranks; the first one that does is named.
+    """
+    tensors = list(tensors)
+    require_same_structure(tensors, collective, "Ranks hold different models", "Build the same model on every rank.")
+    _give_memory_of_their_own([tensor for _, tensor in tensors])
+    for _, tensor in tensors:
         collective.broadcast(tensor, src=0)
 
 
@@ -62,7 +79,7 @@ def check_replicas(model: Any, collective: Collective | None = None) -> None:
     _compare(_state(model), collective or current(), "Replicas differ")
 
 
-def check_parameters(model, collective: Collective, step: int) -> None:
+def check_parameters(model, collective: Collective, step: int, others: Named = ()) -> None:
     """``check_replicas`` in the middle of training, without the buffers: each rank keeps statistics of its own rows.
 
     To be called on all ranks. One digest for all parameters is compared; only if it differs, one for each.
@@ -71,15 +88,44 @@ def check_parameters(model, collective: Collective, step: int) -> None:
         model: A ``mindnlp.core.nn.Module``.
         collective: The ranks to compare.
         step: The optimizer step that was just made, for the message.
+        others: Names and tensors that are trained beside the model.
 
     Raises:
         DataParallelError: Naming the first parameter that differs from rank 0's, and the ranks on which it does.
     """
-    _compare(list(model.named_parameters()), collective, f"Replicas differ after step {step}")
+    _compare([*model.named_parameters(), *others], collective, f"Replicas differ after step {step}")
+
+
+def require_same_structure(tensors: Named, collective: Collective, verdict: str, hint: str) -> None:
+    """Raise unless names, shapes, dtypes and their order are the same on all ranks. To be called on all ranks.
+
+    Args:
+        tensors: Names and tensors.
+        collective: The ranks to compare.
+        verdict: What the message begins with.
+        hint: What the message ends with.
+
+    Raises:
+        DataParallelError: Naming the first tensor that differs.
+    """
+    mine = [(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in tensors]
+    everyone = collective.all_gather_object(mine)
+    for rank, theirs in enumerate(everyone):
+        if theirs == everyone[0]:
+            continue
+        ours = dict((name, rest) for name, *rest in everyone[0])
+        others = dict((name, rest) for name, *rest in theirs)
+        for name in sorted(ours.keys() | others.keys(), key=list(ours | others).index):
+            if ours.get(name) != others.get(name):
+                raise DataParallelError(
+                    f"{verdict}: {name} is {_describe(ours.get(name))} on rank 0, but "
+                    f"{_describe(others.get(name))} on rank {rank}. {hint}"
+                )
+        raise DataParallelError(f"{verdict}: rank {rank} lists its parameters in another order. {hint}")
 
 
 def _compare(state, collective, verdict):
-    digests = [_digest(tensor) for _, tensor in state]
+    digests = [digest(tensor) for _, tensor in state]
     if len(set(collective.all_gather_object(xxhash.xxh3_64_intdigest(np.array(digests, np.uint64))))) == 1:
         return
     everyone = collective.all_gather_object(digests)
@@ -90,6 +136,11 @@ def _compare(state, collective, verdict):
                 f"{verdict}: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
                 "changed it on some ranks only: look for code that depends on the rank, or on unseeded randomness."
             )
+
+
+def digest(tensor) -> int:
+    """64 bits of its bytes, which on CPU are not copied."""
+    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(tensor.asnumpy()).view(np.uint8))
 
 
 def _give_memory_of_their_own(tensors):
@@ -116,27 +167,6 @@ def _state(model):
 def _persistent_buffers(model):
     persistent = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name in persistent}
-
-
-def _digest(tensor):
-    """64 bits of its bytes, which on CPU are not copied."""
-    return xxhash.xxh3_64_intdigest(np.ascontiguousarray(tensor.asnumpy()).view(np.uint8))
-
-
-def _compare_structure(mine, collective):
-    everyone = collective.all_gather_object(mine)
-    for rank, theirs in enumerate(everyone):
-        if theirs == everyone[0]:
-            continue
-        ours = dict((name, rest) for name, *rest in everyone[0])
-        others = dict((name, rest) for name, *rest in theirs)
-        for name in sorted(ours.keys() | others.keys(), key=list(ours | others).index):
-            if ours.get(name) != others.get(name):
-                raise DataParallelError(
-                    f"Ranks hold different models: {name} is {_describe(ours.get(name))} on rank 0, but "
-                    f"{_describe(others.get(name))} on rank {rank}. Build the same model on every rank."
-                )
-        raise DataParallelError(f"Ranks hold different models: rank {rank} lists its parameters in another order.")
 
 
 def _describe(shape_and_dtype):

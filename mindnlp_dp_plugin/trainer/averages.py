@@ -1,7 +1,5 @@
 """Other means than the one over ranks: what ``average_over`` asks for, between the Trainer's loss and its gradients."""
 
-from collections.abc import Callable
-
 import mindspore
 from mindnlp.engine.utils import find_batch_size
 from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -54,70 +52,63 @@ COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": c
 
 
 class CountedAverage:
-    """Weighs the Trainer's losses by what ``average_over`` counts, while it trains.
+    """Weighs the Trainer's losses by what ``average_over`` counts.
 
     Args:
-        trainer: The Trainer. Its ``compute_loss`` is weighed until ``close``.
+        trainer: The Trainer.
         parameters: What the optimizer updates.
         collective: The ranks to average over.
         average_over: A key of ``COUNTS``.
+
+    Attributes:
+        weight: To multiply the loss of the backward pass to come with.
+        mean: What it is a part of.
     """
 
     def __init__(self, trainer, parameters, collective: Collective, average_over: str):
         self._trainer = trainer
         self._average_over = average_over
         self._accumulation = trainer.args.gradient_accumulation_steps
-        self._mean = WeightedMean(parameters, collective, self._accumulation, average_over != "micro_steps")
-        self._weight = None  # of the micro-step to come, until its backward is done
-        self._compute_loss = trainer.compute_loss
-        trainer.compute_loss = self._compute_weighted_loss  # on the instance, so that an overriding subclass is covered
+        self.mean = WeightedMean(parameters, collective, self._accumulation, average_over != "micro_steps")
+        self.weight = None
+        self.begin_micro_step()
+
+    def begin_micro_step(self) -> None:
+        """What comes is another batch."""
+        self._count = None
 
     def take_in(self, inputs) -> None:
-        """Before forward: count the batch."""
-        self._weight = self._mean.weigh(COUNTS[self._average_over](self._trainer.model, inputs))
-
-    def sum_counts(self) -> Callable[[], float]:
-        """As ``WeightedMean.sum_counts``. To be called on all ranks."""
-        return self._mean.sum_counts()
-
-    def train(self, step: Callable, model):
-        """Run a micro-step of the Trainer and return its loss, such that what the Trainer sums is the right mean.
-
-        A batch that counts nothing is left out: the mean over it is 0 / 0.
-        """
-        weight = self._weight
-        if weight:
-            loss = step().astype(mindspore.float32).item() * self._accumulation / weight
-        else:
-            self._trainer.update_gradient_by_distributed_type(model)
-            loss = 0.0
-        return mindspore.tensor(self._mean.tell_loss(loss), mindspore.float32)
-
-    def end_backward(self) -> None:
-        """The weight is used up.
+        """Before forward: count the batch.
 
         Raises:
-            DataParallelError: If there was none.
+            DataParallelError: If it is the second of this micro-step, and counts otherwise than the first.
         """
-        if self._weight is None:
+        count = COUNTS[self._average_over](self._trainer.model, inputs)
+        if self._count is None:
+            self.weight = self.mean.weigh(count)
+        elif count == self._count:
+            self.weight = self.mean.weigh_again()
+        else:
+            raise DataParallelError(
+                f"average_over={self._average_over!r} counts {self._count} in the first batch of a training_step and "
+                f"{count} in the second: call super().training_step with parts of the same size, or choose "
+                "average_over='ranks'."
+            )
+        self._count = count
+
+    def record(self, loss) -> mindspore.Tensor:
+        """What the Trainer is to sum for its own loss of a weighed batch, such that the sum is the right mean."""
+        unweighed = loss.astype(mindspore.float32).item() * self._accumulation / self.weight
+        return mindspore.tensor(self.mean.record_loss(unweighed), mindspore.float32)
+
+    def record_nothing(self) -> mindspore.Tensor:
+        """The same for a batch that counts nothing."""
+        return mindspore.tensor(self.mean.record_loss(0.0), mindspore.float32)
+
+    def require_counted(self) -> None:
+        """Raise unless this micro-step's batch was counted."""
+        if self._count is None:
             raise DataParallelError(
                 f"average_over={self._average_over!r} has to see each batch: an overridden training_step must call "
                 "super().training_step(model, inputs). Or choose average_over='ranks'."
             )
-        self._weight = None
-
-    def settle(self) -> None:
-        """The gradients are averaged."""
-        self._mean.settle()
-
-    def reset(self) -> None:
-        """The optimizer has stepped."""
-        self._mean.reset()
-
-    def close(self) -> None:
-        """Leave the Trainer's loss as it was found."""
-        self._trainer.compute_loss = self._compute_loss
-
-    def _compute_weighted_loss(self, *args, **kwargs):
-        result = self._compute_loss(*args, **kwargs)
-        return result if self._weight is None else result * self._weight  # evaluation has no weight

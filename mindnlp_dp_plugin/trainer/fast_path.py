@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.patching import Replacements
 
 
-def make_lean(trainer, reducer: GradientReducer, replacements: Replacements) -> None:
+def install_fast_path(trainer, reducer: GradientReducer, replacements: Replacements) -> None:
     """Clip by the norm of buckets, and count the model's parameters once.
 
     Args:

@@ -42,10 +42,10 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     """Train with this rank's share of the data, and leave together."""
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
     self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config, resumption)
-    self.get_train_dataset = session.shard_train_dataset  # on the instance, so that an overriding subclass is covered
     try:
         with TemporaryDirectory() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
+        session.check_replicas(self.state.global_step)
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -53,7 +53,6 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         current().barrier()
         return output
     finally:
-        del self.get_train_dataset
         session.close()
 
 
@@ -63,22 +62,18 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
     if session.resumption:
         stock(self, str(session.resumption.folder))
         count_steps_in_whole_numbers(self.optimizer)
-        session.tell_trainer(checkpoint)
+        session.write_stock_state(checkpoint)
     session.begin()
 
 
 def training_step(stock, self, model, inputs):
     """Backward starts the all-reduces of the gradients it has made."""
-    session = self.data_parallel_session
-    session.prepare(inputs)
-    if session.average:
-        return session.average.train(lambda: stock(self, model, inputs), model)
-    return stock(self, model, inputs)
+    return self.data_parallel_session.averaging.trainers_own_step(stock, model, inputs)
 
 
 def update_gradient_by_distributed_type(stock, self, model):
     """Leave the average over the ranks in every gradient, if the optimizer steps now."""
-    self.data_parallel_session.synchronize()
+    self.data_parallel_session.averaging.end_backward()
 
 
 def num_examples(stock, self, dataset):
@@ -88,20 +83,23 @@ def num_examples(stock, self, dataset):
 
 def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
     """Log the loss of the whole batch, not of this rank's part of it."""
-    if self.data_parallel_session.repeats_end_of_epoch():
+    session = self.data_parallel_session
+    if session.progress.repeats_end_of_epoch():
         mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
         return None
     if self.control.should_log or self.control.should_training_stop:
         losses = current().all_gather_object(tr_loss.item())
         mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
-        self.data_parallel_session.meter.gather_waits()
-    self.data_parallel_session.pending_loss = tr_loss
+        session.meter.gather_waits()
+    session.progress.pending_loss = tr_loss
     return stock(self, tr_loss, *args, **kwargs)
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
     """Rank 0 writes, whole or not at all, and removes old ones; nobody goes on before that is done."""
-    progress = self.data_parallel_session.progress()
+    session = self.data_parallel_session
+    session.check_replicas(self.state.global_step)
+    record = session.progress.checkpoint_record()
     home, writes = self._get_output_dir(), self.args.should_save
     scratch = store.scratch_folder(home)
     with store.nothing_by_halves(home) if writes else nullcontext():
@@ -115,7 +113,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
             self.state.best_model_checkpoint = os.path.join(home, written.name)
         if writes:
             self.state.save_to_json(str(written / store.STATE))
-            store.publish(written, home, progress)
+            store.publish(written, home, record)
             self._rotate_checkpoints(use_mtime=False, output_dir=home)
     current().barrier()
 
@@ -132,6 +130,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 
 def _load_best_model(stock, self):
     """Rank 0, which wrote it, reads it; other hosts may not have it."""
+    self.data_parallel_session.check_replicas(self.state.global_step)  # the last model is gone afterwards
     if current().rank == 0:
         stock(self)
     make_replicas(self.model, current())

@@ -30,8 +30,7 @@ def run(micro_steps, accumulation, counts_may_differ=True):
         accumulated.append(0.0 if parameter.grad is None else parameter.grad)
         if is_early or number == len(micro_steps):
             parameter.grad = accumulated[-1] * mean.sum_counts()()
-            mean.settle()
-        told += mean.tell_loss(value if weight else 0.0)
+        told += mean.record_loss(value if weight else 0.0)
     return parameter.grad, told, accumulated
 
 
@@ -55,7 +54,7 @@ def test_what_accumulates_is_never_larger_than_the_largest_gradient(micro_steps)
 def test_told_losses_are_the_trainers_own_until_the_sum_of_counts_is_known():
     mean = WeightedMean([], SingleProcess(), 4, counts_may_differ=True)
     mean.weigh(100)
-    assert mean.tell_loss(6.0) == 6.0 / 4
+    assert mean.record_loss(6.0) == 6.0 / 4
 
 
 def test_a_new_step_begins_with_nothing():
@@ -63,6 +62,5 @@ def test_a_new_step_begins_with_nothing():
     for count in (5000, 3):
         assert mean.weigh(count) == 1.0
         assert mean.sum_counts()() == 1.0
-        mean.settle()
-        assert mean.tell_loss(2.0) == 2.0
+        assert mean.record_loss(2.0) == 2.0
         mean.reset()

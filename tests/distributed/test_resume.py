@@ -30,6 +30,8 @@ def stopped_and_resumed(request, tmp_path_factory):
         "short_epochs": [1, 2, 3, 4, 5, 6],
         "running_mean": [2, 4],
         "sgd": [2, 4],
+        "fast_gradient_method": [1, 2, 3],
+        "projected_gradient_descent": [1, 2, 3],
     }.items(),
 )
 def test_resumed_from_any_checkpoint_it_ends_as_if_never_stopped(stopped_and_resumed, scenario, saved_at):

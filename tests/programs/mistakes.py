@@ -11,7 +11,7 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
-from mindnlp.engine import Trainer, TrainerCallback
+from mindnlp.engine import TrainerCallback
 
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
@@ -36,17 +36,6 @@ def other_length():
 
 def too_few_rows():
     tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=15, batch_size=8, drop_remainder=True)).train()
-
-
-def forgotten_average():
-    class OwnStep(Trainer):
-        def training_step(self, model, inputs):
-            loss = model(**inputs).loss
-            for parameter in model.parameters():
-                parameter.grad = ops.zeros_like(parameter)
-            return loss
-
-    tiny_trainer(OUTPUT, trainer_type=OwnStep).train()
 
 
 def raises_on_rank_1():

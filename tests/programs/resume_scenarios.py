@@ -18,6 +18,7 @@ from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
 from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
 
 import mindnlp_dp_plugin as dp
+from tests.programs.adversarial import FGMTrainer, PGDTrainer
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
 
 ROWS_PER_BATCH = 4
@@ -169,6 +170,22 @@ class RemembersTheLast(Trainer):
         super()._load_best_model()
 
 
+class FGM(FGMTrainer, RemembersTheLast):
+    pass
+
+
+class PGD(PGDTrainer, RemembersTheLast):
+    pass
+
+
+SCENARIOS |= {
+    "fast_gradient_method": dict(
+        max_steps=3, gradient_accumulation_steps=2, dataset=lambda: shuffled(3), trainer_type=FGM
+    ),
+    "projected_gradient_descent": dict(max_steps=3, dataset=lambda: shuffled(3), trainer_type=PGD),
+}
+
+
 def predicts_the_same_when_loaded(model, folder):
     """Whether an adapter that was saved in ``folder``, put on the model it adapts, makes ``model`` of it."""
     loaded, ids = PeftModel.from_pretrained(tiny_model(), folder), mindspore.ops.ones((2, 12), mindspore.int32)
@@ -189,14 +206,14 @@ def ended_with(trainer, result):
     }
 
 
-def train(output, dataset, model=tiny_model, resume=None, patience=None, **changes):
+def train(output, dataset, model=tiny_model, resume=None, patience=None, trainer_type=RemembersTheLast, **changes):
     defaults = dict(save_strategy="steps", save_steps=1, logging_steps=3, learning_rate=1e-3, disable_tqdm=True)
     arguments = TrainingArguments(output_dir=str(output), **{**defaults, **changes})
     network = model()
     if resume:  # nothing of what is in memory may matter
         mindspore.set_seed(100 + dp.get_rank())
         network = model()
-    trainer = RemembersTheLast(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
+    trainer = trainer_type(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
     if patience:
         trainer.add_callback(EarlyStoppingCallback(patience))
     np.random.seed(17 + dp.get_rank())

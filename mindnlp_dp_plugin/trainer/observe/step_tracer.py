@@ -5,7 +5,10 @@ from pathlib import Path
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.observe.trace import Trace, TracedCollective
+from mindnlp_dp_plugin.trainer.resume.progress import Progress
 
 WARM_UP_STEPS = 3  # the first compile and allocate, and regroup the buckets
 TRACED_STEPS = 4
@@ -15,7 +18,6 @@ class StepTracer(TrainerCallback):
     """Traces a few optimizer steps, then writes the file. All ranks have one, or none.
 
     Args:
-        trainer: The Trainer. Its ``compute_loss``, after which backward begins, is listened to until ``close``.
         collective: The ranks that train together.
         path: The file to write.
 
@@ -23,25 +25,46 @@ class StepTracer(TrainerCallback):
         collective: The same ranks; all-reduces through this one are in the trace.
     """
 
-    def __init__(self, trainer, collective: Collective, path: str):
+    def __init__(self, collective: Collective, path: str):
         self.collective = TracedCollective(collective)
-        self._trainer = trainer
         self._path = Path(path)
         self._num_steps = 0
-        self._compute_loss = trainer.compute_loss
-        trainer.compute_loss = self._compute_loss_and_note
 
-    def begin_phase(self, name: str) -> None:
-        """What the Trainer does from now on."""
-        if self.collective.trace:
-            self.collective.trace.begin_phase(name)
+    def install(self, trainer, progress: Progress, steps: WatchedSteps, replacements: Replacements) -> None:
+        """Listen to what the Trainer calls.
+
+        Args:
+            trainer: The Trainer that trains.
+            progress: Tells whether the optimizer steps after a micro-step.
+            steps: What happens around the optimizer's steps.
+            replacements: What takes it out again.
+        """
+
+        def training_step(stock, *args, **kwargs):
+            self._begin_phase("forward")
+            return stock(*args, **kwargs)
+
+        def compute_loss(stock, *args, **kwargs):
+            result = stock(*args, **kwargs)
+            self._begin_phase("backward")
+            return result
+
+        def update_gradient_by_distributed_type(stock, *args, **kwargs):
+            self._begin_phase("wait for gradients")
+            stock(*args, **kwargs)
+            self._begin_phase("clip" if progress.optimizer_steps_next else "data")
+
+        for stand_in in (training_step, compute_loss, update_gradient_by_distributed_type):
+            replacements.stand_in(trainer, stand_in)
+        steps.before.append(lambda: self._begin_phase("optimizer"))
+        steps.after.append(lambda: self._begin_phase("data"))
 
     def on_step_end(self, args, state, control, **kwargs):
         """Begin the trace after some steps, and end it after some more."""
         self._num_steps += 1
         if self._num_steps == WARM_UP_STEPS:
             self.collective.trace = Trace(self.collective)
-            self.begin_phase("data")
+            self._begin_phase("data")
         if self._num_steps == WARM_UP_STEPS + TRACED_STEPS:
             self._write()
 
@@ -49,17 +72,12 @@ class StepTracer(TrainerCallback):
         """Training was short: write what there is."""
         self._write()
 
-    def close(self) -> None:
-        """Leave the Trainer as it was found."""
-        self._trainer.compute_loss = self._compute_loss
-
     def _write(self):
         if self.collective.trace:
-            self.begin_phase("end")
+            self._begin_phase("end")
             self.collective.trace.write(self._path)
             self.collective.trace = None
 
-    def _compute_loss_and_note(self, *args, **kwargs):
-        result = self._compute_loss(*args, **kwargs)
-        self.begin_phase("backward")
-        return result
+    def _begin_phase(self, name):
+        if self.collective.trace:
+            self.collective.trace.begin_phase(name)

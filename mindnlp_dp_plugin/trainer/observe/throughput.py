@@ -8,7 +8,7 @@ import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.trainer.averaging import Averaging
 
 MEGABYTE = 2**20
 
@@ -61,21 +61,21 @@ class Meter(Stopwatch):
 
     Args:
         collective: The ranks that train together.
-        reducer: What averages this rank's gradients.
+        averaging: What averages this rank's gradients.
 
     Attributes:
-        waited_seconds: For each rank, the seconds it has waited for all-reduces after backward, when
+        waited_seconds: For each rank, the seconds it has waited for all-reduces, when
             ``gather_waits`` was last called.
     """
 
-    def __init__(self, collective: Collective, reducer: GradientReducer):
+    def __init__(self, collective: Collective, averaging: Averaging):
         self._collective = collective
-        self._reducer = reducer
+        self._averaging = averaging
         self.waited_seconds = [0.0] * collective.world_size
 
     def gather_waits(self) -> None:
         """Bring ``waited_seconds`` up to date. To be called on all ranks."""
-        self.waited_seconds = self._collective.all_gather_object(self._reducer.waited_seconds)
+        self.waited_seconds = self._collective.all_gather_object(self._averaging.waited_seconds)
 
     def summary(self, global_batch: int) -> str:
         """A few lines about the training that ends here, the same on all ranks. To be called on all ranks.

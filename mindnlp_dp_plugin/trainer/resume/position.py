@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import mindspore
-from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.data import ShardedDataset
@@ -77,11 +76,11 @@ class Resumption:
             )
         dataset.start_at(self.position.epoch, self.position.micro_steps_in_epoch)
 
-    def tell_trainer(self, folder: str, dataset: ShardedDataset, args) -> None:
+    def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
         """Leave in ``folder`` the state from which MindNLP's loop derives the epoch to begin with.
 
         MindNLP 0.4.1 derives it from the step, wrongly where an epoch's last rows wait for the next epoch's first to
-        make a step. It gets the step from which it derives the right one; ``Bookkeeper`` puts the true one back.
+        make a step. It gets the step from which it derives the right one; ``Progress`` puts the true one back.
         """
         updates = _updates_per_epoch(dataset, args)
         max_steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates)
@@ -123,33 +122,6 @@ class AccumulationGoesOn(int):
     def __rmod__(self, count):
         """``count % self``"""
         return 0 if count == self._epoch_ends_after else (self._made + count) % int(self)
-
-
-class Bookkeeper(TrainerCallback):
-    """Comes before all other callbacks, and shows them the true step and epoch.
-
-    Args:
-        session: The ``TrainingSession``.
-    """
-
-    def __init__(self, session):
-        self._session = session
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Bring back what the Trainer had counted."""
-        self._session.bring_back_progress()
-
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        """Count the steps of a new epoch."""
-        self._session.begin_epoch()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Count the steps that were skipped."""
-        self._session.correct_epoch(state)
-
-    def on_epoch_end(self, args, state, control, **kwargs):
-        """Note that no row of the epoch is left."""
-        self._session.end_epoch()
 
 
 def count_steps_in_whole_numbers(optimizer) -> None:

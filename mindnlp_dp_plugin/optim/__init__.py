@@ -1,0 +1,1 @@
+"""What stands between averaged gradients and the parameters that an optimizer steps."""

@@ -1,0 +1,43 @@
+"""What is to happen before and after each ``optimizer.step``."""
+
+import functools
+import types
+from collections.abc import Callable
+
+from mindnlp_dp_plugin.patching import Replacements
+
+
+class WatchedSteps:
+    """Calls ``before`` and ``after`` around the ``step`` of an optimizer, and of any other that takes its place.
+
+    Args:
+        replacements: What gives the optimizers their own ``step`` back.
+
+    Attributes:
+        before: Functions without arguments, called in this order before each step; one that raises prevents it.
+        after: The same, after each step.
+    """
+
+    def __init__(self, replacements: Replacements):
+        self.before: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+        self._replacements = replacements
+        self._watched = None
+
+    def watch(self, optimizer) -> None:
+        """Watch this optimizer from now on, if it is not the one already."""
+        if optimizer is self._watched:
+            return
+        self._watched = optimizer
+        stock = optimizer.step
+
+        @functools.wraps(stock)  # the learning rate scheduler has left a mark on it
+        def step(_, *args, **kwargs):
+            for function in self.before:
+                function()
+            result = stock(*args, **kwargs)
+            for function in self.after:
+                function()
+            return result
+
+        self._replacements.replace(optimizer, "step", types.MethodType(step, optimizer))

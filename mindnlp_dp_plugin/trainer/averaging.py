@@ -1,0 +1,214 @@
+"""Which gradients are averaged when: what the Trainer's own backward makes, and whatever the optimizer steps."""
+
+import time
+
+from mindnlp.engine.trainer.base import Trainer
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.poll import Poll
+from mindnlp_dp_plugin.ddp.replicas import digest, make_equal, require_same_structure
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
+from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer.averages import CountedAverage
+from mindnlp_dp_plugin.trainer.resume.progress import Progress
+
+HINT = "Give the optimizer the same parameters on every rank, at the same step."
+NUM_NAMED = 4
+
+
+class Averaging:
+    """Puts itself between the Trainer's backward and its optimizer, while it trains.
+
+    Hooks of the parameters are live from the end of the Trainer's own forward to the end of its own backward. So other
+    gradients, taken inside ``compute_loss``, in callbacks or by a ``training_step`` of the user's, fill no bucket.
+
+    A ``training_step`` of the user's may read gradients, and go backward again (FGM, PGD, SAM). Then they are averaged
+    after each backward: it finds what one process would find.
+
+    Args:
+        trainer: The Trainer.
+        collective: The ranks that train together.
+        carrier: The same, for gradients.
+        config: How.
+        progress: Where training stands.
+        steps: What happens around the optimizer's steps.
+        replacements: What takes it out again.
+
+    Attributes:
+        parameters: What the optimizer steps and the reducer averages, by name.
+        reducer: What averages.
+        average: The mean to train by, if another than that over the ranks; None otherwise.
+    """
+
+    def __init__(
+        self,
+        trainer,
+        collective: Collective,
+        carrier: Collective,
+        config: DataParallelConfig,
+        progress: Progress,
+        steps: WatchedSteps,
+        replacements: Replacements,
+    ):
+        self._trainer = trainer
+        self._collective = collective
+        self._progress = progress
+        self._steps = steps
+        self.parameters = self._common_parameters()
+        parameters = list(self.parameters.values())
+        self.reducer = GradientReducer(parameters, carrier, config.bucket_cap_mb, config.comm_dtype)
+        self.average = None
+        if config.average_over != "ranks":
+            self.average = CountedAverage(trainer, parameters, collective, config.average_over)
+        steps.before.append(self._require_averages)
+        if self.average:
+            steps.after.append(self.average.mean.reset)
+        self._has_own_step = _overrides(trainer, "training_step")
+        self._may_replace_gradients = self._has_own_step or _overrides(trainer, "update_gradient_by_distributed_type")
+        self._poll = None
+        self._polled_seconds = 0.0
+        self._is_in_trainers_step = False
+        self._share = None
+        replacements.stand_in(trainer, self.compute_loss)  # on the instance, so that an overriding subclass is covered
+
+    def begin_micro_step(self) -> None:
+        """The loop has a batch. To be called on all ranks."""
+        if self._progress.begins_optimizer_step:
+            self._ask_for_new_parameters()
+        self.reducer.release()
+        if self.average:
+            self.average.begin_micro_step()
+
+    def end_micro_step(self) -> None:
+        """The loop goes on, to the optimizer or to the next batch. To be called on all ranks."""
+        if self.average:
+            self.average.require_counted()
+        if self._progress.optimizer_steps_next:
+            self._average_what_is_left()
+            self._steps.watch(self._trainer.optimizer)
+
+    def trainers_own_step(self, stock, model, inputs):
+        """The Trainer's own ``training_step``, called once in a micro-step, or more often by the user's."""
+        self.reducer.release()
+        if self.average:
+            self.average.take_in(inputs)
+            self._share = self.average.mean.sum_counts() if self._averages_now else None
+            if not self.average.weight:  # the mean over a batch that counts nothing is 0 / 0: it is left out
+                self._expect_backward()
+                self._trainer.update_gradient_by_distributed_type(model)
+                return self.average.record_nothing()
+        self._is_in_trainers_step = True
+        try:
+            loss = stock(self._trainer, model, inputs)
+        finally:
+            self._is_in_trainers_step = False
+        return self.average.record(loss) if self.average else loss
+
+    def compute_loss(self, stock, *args, **kwargs):
+        """Hooks are live once the Trainer's own forward is done."""
+        if not self._is_in_trainers_step:
+            return stock(*args, **kwargs)  # evaluation, or the user's own
+        self._is_in_trainers_step = False  # what it calls is none of the Trainer's
+        result = stock(*args, **kwargs)
+        self._expect_backward()
+        return result * self.average.weight if self.average else result
+
+    def end_backward(self) -> None:
+        """Average the gradients, if they are due. To be called on all ranks."""
+        self._is_in_trainers_step = False
+        if self.average:
+            self.average.require_counted()
+        if self._averages_now:
+            self._require_agreement()
+            self.reducer.finish()
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long this rank has waited for others in averages so far."""
+        return self.reducer.waited_seconds + self._polled_seconds
+
+    @property
+    def _averages_now(self):
+        return self._has_own_step or self._progress.optimizer_steps_next
+
+    def _expect_backward(self):
+        self._require_agreement()
+        if self._averages_now:
+            self.reducer.prepare(self._share)
+
+    def _ask_for_new_parameters(self):
+        """Whether the optimizer steps others than before, on any rank; the answer travels during forward."""
+        known = {id(parameter) for parameter in self.parameters.values()}
+        has_changed = {id(parameter) for parameter in stepped_parameters(self._trainer.optimizer)} != known
+        self._poll = Poll(has_changed, self._collective)
+        if has_changed and self._poll.count() == self._collective.world_size:
+            self._follow_optimizer()
+
+    def _require_agreement(self):
+        began = time.perf_counter()
+        has_changed = self._poll is not None and self._poll.count()
+        self._polled_seconds += time.perf_counter() - began
+        self._poll = None
+        if has_changed:
+            self._follow_optimizer()
+
+    def _follow_optimizer(self):
+        """Average from now on what the optimizer steps now. To be called on all ranks."""
+        self._poll = None
+        known = {id(parameter) for parameter in self.parameters.values()}
+        self.parameters = found = self._common_parameters()
+        new = [(name, parameter) for name, parameter in found.items() if id(parameter) not in known]
+        make_equal(new, self._collective)
+        self.reducer.follow(found.values())
+        if self.average:
+            self.average.mean.parameters = list(found.values())
+
+    def _common_parameters(self):
+        """What the optimizer steps, on all ranks the same, by name."""
+        found = named_parameters(self._trainer.model, self._trainer.optimizer)
+        verdict = f"Optimizers of ranks differ after step {self._trainer.state.global_step}"
+        require_same_structure(found.items(), self._collective, verdict, HINT)
+        self._trainer.grad_fn = None  # the Trainer makes it anew, for these parameters
+        return found
+
+    def _average_what_is_left(self):
+        """Before the optimizer steps: a ``training_step`` of the user's may have changed gradients, or made others."""
+        if not self._may_replace_gradients:
+            return
+        self._require_agreement()
+        is_averaged = all(map(self.reducer.has_averaged, self.parameters.values()))
+        replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.replaced_gradients()]
+        everyone = self._collective.all_gather_object((is_averaged, replaced))
+        if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
+            self.reducer.finish()
+
+    def _require_averages(self):
+        stepped = stepped_parameters(self._trainer.optimizer)
+        missing = {id(parameter) for parameter in stepped if not self.reducer.has_averaged(parameter)}
+        if len(missing) == len(stepped):
+            raise DataParallelError(
+                "optimizer.step() with gradients that were not averaged over the ranks: replicas would drift apart. "
+                "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+            )
+        if missing:
+            named = named_parameters(self._trainer.model, self._trainer.optimizer)
+            raise DataParallelError(
+                "optimizer.step() with parameters whose gradients were not averaged over the ranks: replicas would "
+                f"drift apart. They are {_listed(name for name in named if id(named[name]) in missing)}. Give the "
+                "optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin."
+            )
+
+
+def _overrides(trainer, name):
+    """Whether a subclass of the user's, or the user, has replaced a method."""
+    return getattr(getattr(trainer, name), "__func__", None) is not getattr(Trainer, name)
+
+
+def _listed(names):
+    names = list(names)
+    more = f" and {len(names) - NUM_NAMED} more" if len(names) > NUM_NAMED else ""
+    return ", ".join(names[:NUM_NAMED]) + more

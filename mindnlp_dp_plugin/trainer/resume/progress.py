@@ -1,0 +1,133 @@
+"""Counts where training stands, and what a checkpoint records of it."""
+
+from typing import Any
+
+import mindspore
+from mindnlp.engine.callbacks import TrainerCallback
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.trainer.resume import agreement, rng
+from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, settings_of
+
+
+class Progress(TrainerCallback):
+    """Comes before all other callbacks, and shows them the true step and epoch.
+
+    A micro-step is one call of ``training_step`` by MindNLP's loop, whatever a subclass does in it.
+
+    Args:
+        trainer: The Trainer that trains.
+        dataset: This rank's share of its data.
+        collective: The ranks that train together.
+        resumption: The checkpoint to go on from, if any.
+
+    Attributes:
+        pending_loss: What the Trainer has summed since it last logged; the Trainer's own tensor.
+        begins_optimizer_step: Whether the micro-step under way, or the next, is the first of an optimizer step.
+    """
+
+    def __init__(self, trainer, dataset: ShardedDataset, collective: Collective, resumption: Resumption | None):
+        self._trainer = trainer
+        self._dataset = dataset
+        self._collective = collective
+        self._resumption = resumption
+        self._before = self._at_last_update = resumption.position if resumption else Position()
+        self._epoch, self._micro_steps_in_epoch = self._before.epoch, self._before.micro_steps_in_epoch
+        self._micro_steps = 0  # of this run
+        self._epoch_has_ended = False
+        self._host_random = None
+        self.pending_loss = mindspore.tensor(0.0)
+        self.begins_optimizer_step = True
+
+    @property
+    def optimizer_steps_next(self) -> bool:
+        """Whether the optimizer steps after the micro-step under way.
+
+        The Trainer's own rule, widened where it is harmless: it steps when the count of micro-steps since train() began
+        is a multiple of the accumulation, or at the end of an epoch that is no longer than the accumulation. Here that
+        is at every micro-step of a short epoch.
+        """
+        accumulation = self._trainer.args.gradient_accumulation_steps
+        num_steps = self._dataset.num_steps
+        is_short = num_steps is not None and num_steps <= accumulation
+        return is_short or (self._micro_steps + 1) % accumulation == 0
+
+    def begin_micro_step(self) -> None:
+        """Begin its random stream."""
+        if self._host_random is not None:
+            rng.restore_host_state(self._host_random)
+            self._host_random = None
+        rng.seed_operators(self._trainer.args.seed, self._collective.rank, self._all_micro_steps)
+
+    def end_micro_step(self) -> None:
+        """Count it."""
+        self.begins_optimizer_step = self.optimizer_steps_next
+        self._micro_steps += 1
+        self._micro_steps_in_epoch += 1
+
+    def note_update(self) -> None:
+        """The optimizer is about to step."""
+        self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, self._all_micro_steps)
+
+    def checkpoint_record(self) -> dict[str, Any]:
+        """What a checkpoint holds beside model, optimizer and scheduler. To be called on all ranks."""
+        trainer, state, position = self._trainer, self._trainer.state, self._at_last_update
+        num_pending = self._all_micro_steps - position.micro_steps
+        is_full = position.micro_steps_in_epoch == self._dataset.num_steps
+        was_cut_short = self._epoch_has_ended and not trainer.control.should_training_stop
+        if (is_full or was_cut_short) and not num_pending:
+            position = Position(position.epoch + 1, 0, position.micro_steps)
+        everyone = self._collective.all_gather_object((self.pending_loss.item(), rng.host_state()))
+        losses, host_random = zip(*everyone)
+        return {
+            **vars(position),
+            **agreement.origin(),
+            # Micro-steps at the end of an epoch may wait for the next one. They are made again when training resumes.
+            "epoch_end_is_done": bool(num_pending),
+            "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,
+            "total_loss": trainer._total_loss_scalar + sum(losses) / len(losses),
+            "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
+            "with_optimizer": not trainer.args.save_only_model,
+            "settings": settings_of(self._dataset, trainer.args),
+            "host_random": host_random,
+        }
+
+    def repeats_end_of_epoch(self) -> bool:
+        """Whether the epoch that ends here had ended, been evaluated and saved, before training was stopped."""
+        record = self._resumption.record if self._resumption else {"epoch_end_is_done": False}
+        return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Bring back what the Trainer and its callbacks had counted, if this run resumes another."""
+        if not self._resumption:
+            return
+        trainer, record = self._trainer, self._resumption.record
+        trainer.state.global_step = trainer._globalstep_last_logged = self._resumption.state["global_step"]
+        trainer._total_loss_scalar = record["total_loss"]
+        for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
+            callback.early_stopping_patience_counter = patience
+        if record["settings"]["world_size"] == self._collective.world_size:
+            self._host_random = record["host_random"][self._collective.rank]
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        """Count the micro-steps of a new epoch."""
+        self._epoch, self._micro_steps_in_epoch = self._dataset.epoch, self._dataset.num_skipped
+        self._epoch_has_ended = False
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Count what was skipped, which MindNLP's loop does not know of."""
+        if self._dataset.num_skipped and self._dataset.num_steps:
+            state.epoch = self._epoch + self._micro_steps_in_epoch / self._dataset.num_steps
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        """No row of the epoch is left."""
+        self._epoch_has_ended = True
+
+    @property
+    def _all_micro_steps(self):
+        return self._before.micro_steps + self._micro_steps
+
+    def _callbacks_with_patience(self):
+        callbacks = self._trainer.callback_handler.callbacks
+        return [callback for callback in callbacks if hasattr(callback, "early_stopping_patience_counter")]
