@@ -33,7 +33,7 @@ class Predictor:
     """
 
     def __init__(self, run: str | Path):
-        from mindnlp.transformers import AutoModelForSequenceClassification, AutoTokenizer
+        from mindnlp.transformers import AutoTokenizer
 
         results = read_run(run)
         folder = str(RunFolder(run).model)
@@ -44,7 +44,7 @@ class Predictor:
         self._num_texts = len(results["data"]["text_columns"])
         self._max_length = results["settings"]["max_length"]
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        self._model = AutoModelForSequenceClassification.from_pretrained(folder)
+        self._model = self.task.load_model(folder, self.facts)
         self._model.set_train(False)
 
     def __call__(self, texts: Sequence, batch_size: int = 32, all_probabilities: bool = False) -> list[dict]:

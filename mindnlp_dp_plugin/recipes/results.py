@@ -120,7 +120,9 @@ def leave_results(
 
 def summary(results: dict, folder: RunFolder) -> str:
     """The last lines of a run: how good it is beside the baselines, what to try, and where everything lies."""
-    lines = []
+    model = results["model"]
+    origin = f"pretrained, from {model['origin']}" if model["pretrained"] else "trained from nothing"
+    lines = [f"{model['name']}, {model['parameters']:,} parameters, {origin}:"]
     for split, scores in results["splits"].items():
         words = _in_words(scores)
         if results["positive_label"] is not None:

@@ -3,6 +3,9 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import datasets
 import numpy as np
@@ -132,6 +135,28 @@ def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
     (tmp_path / ".mindnlp" / "model" / "roberta-base").mkdir(parents=True)
     (tmp_path / ".mindnlp" / "model" / "roberta-base" / "config.json").write_text("{}")
     require_reachable("roberta-base", None)
+
+
+def test_a_mirror_of_ones_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    (tmp_path / "own" / "bert" / "resolve" / "main").mkdir(parents=True)
+    (tmp_path / "own" / "bert" / "resolve" / "main" / "config.json").write_text("{}")
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            mirror = use_mirror(f"http://127.0.0.1:{server.server_port}/")
+            require_reachable("own/bert", mirror)
+            with pytest.raises(DataParallelError, match="has no model of that name .404.: check the name"):
+                require_reachable("own/roberta", mirror)
+        finally:
+            server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
 
 
 @pytest.fixture

@@ -75,14 +75,14 @@ def _refuse_if_nearly_utf8(raw, error, path):
 
 
 def _guess(raw):
-    sample = raw[:SAMPLE_BYTES]
+    sample = raw[: raw.rfind(b"\n", 0, SAMPLE_BYTES) + 1] or raw
     if (zeros := sample.count(0)) > len(sample) // 4:  # UTF-16 without its mark: ASCII has a zero as each second byte
         return "utf-16-le" if sample[1::2].count(0) > zeros / 2 else "utf-16-be"
     if zeros:
         return None
-    if _share(raw, "gb18030", _is_common_chinese) > 0.8 and not _is_korean(raw):
+    if _share(sample, "gb18030", _is_common_chinese) > 0.8 and not _is_korean(sample):
         return "gb18030"  # charset-normalizer takes short files in Chinese for Korean
-    best = from_bytes(raw, cp_isolation=LIKELY).best()
+    best = from_bytes(sample, cp_isolation=LIKELY).best()
     return best and best.encoding
 
 
