@@ -19,12 +19,12 @@ def begin() -> None:
     logging.captureWarnings(True)
     logging.getLogger("py.warnings").addHandler(handler)
     warnings.simplefilter("default")
-    with _output_to(path):  # MindSpore tells of its allocator when the first tensor is made
+    with _output_to(path):  # MindSpore tells of its allocator when the first tensor is made, jieba of its dictionary
+        import datasets
         import mindspore
 
         mindspore.Tensor([0.0]).copy()
-    import datasets
-    import mindnlp.transformers  # noqa: F401
+        import mindnlp.transformers  # noqa: F401
 
     datasets.disable_progress_bars()
     for name in ("mindnlp", "datasets", "MindSpore"):
