@@ -21,9 +21,15 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 
 from benchmarks.record import write_results
-from mindnlp_dp_plugin import cpu_operators
-from mindnlp_dp_plugin.cpu_operators import arithmetic
+from mindnlp_dp_plugin.cpu_operators.add import add
+from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
+from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.gelu import gelu
+from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
+from mindnlp_dp_plugin.cpu_operators.linear import linear
+from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
+from mindnlp_dp_plugin.cpu_operators.softmax import softmax
 
 ROUNDS = 15
 CHANCE = np.random.default_rng(0)
@@ -41,19 +47,19 @@ def heads(tensor):
     return tensor.permute(0, 2, 1, 3)
 
 
-def scores(matmul, queries, keys):
-    return matmul(heads(queries), heads(keys).swapaxes(-1, -2))
+def scores(product, queries, keys):
+    return product(heads(queries), heads(keys).swapaxes(-1, -2))
 
 
-def context(matmul, weights, values):
-    return heads(matmul(weights, heads(values))).reshape(8, 128, 768)
+def context(product, weights, values):
+    return heads(product(weights, heads(values))).reshape(8, 128, 768)
 
 
-def normalise(layer_norm, input, weight, bias):
-    return layer_norm(input, (768,), weight, bias)
+def normalise(normalisation, input, weight, bias):
+    return normalisation(input, (768,), weight, bias)
 
 
-def divide(division, scores):
+def divide_by_8(division, scores):
     return division(scores, 8.0)
 
 
@@ -61,8 +67,8 @@ def add_mask(addition, scores):
     return addition(scores, MASK)
 
 
-def to_classes(cross_entropy, logits):
-    return cross_entropy(logits, mindspore.Tensor(np.arange(len(logits))))
+def to_classes(loss, logits):
+    return loss(logits, mindspore.Tensor(np.arange(len(logits))))
 
 
 def cases():
@@ -71,26 +77,26 @@ def cases():
     def as_it_is(operator, *arguments):
         return operator(*arguments)
 
-    linear = [
-        (f"linear {num_in} -> {num_out}", cpu_operators.linear, functional.linear, as_it_is,
+    linears = [
+        (f"linear {num_in} -> {num_out}", linear, functional.linear, as_it_is,
          (tensor(8, 128, num_in), tensor(num_out, num_in), tensor(num_out)), count)
         for num_in, num_out, count in ((768, 768, 4), (768, 3072, 1), (3072, 768, 1))
     ]  # fmt: skip
     projected = tensor(8, 128, 12, 64)
     attention = tensor(8, 12, 128, 128)
     return [
-        *linear,
-        ("queries x keys", cpu_operators.matmul, core_ops.matmul, scores, (projected, projected), 1),
-        ("weights x values", cpu_operators.matmul, core_ops.matmul, context, (attention, projected), 1),
-        ("a number divides scores, 8 x 12 x 128 x 128", arithmetic.__truediv__, mindspore.Tensor.__truediv__, divide,
+        *linears,
+        ("queries x keys", matmul, core_ops.matmul, scores, (projected, projected), 1),
+        ("weights x values", matmul, core_ops.matmul, context, (attention, projected), 1),
+        ("a number divides scores, 8 x 12 x 128 x 128", divide, mindspore.Tensor.__truediv__, divide_by_8,
          (attention,), 1),
-        ("scores and a mask", arithmetic.__add__, mindspore.Tensor.__add__, add_mask, (attention,), 1),
-        ("softmax, 8 x 12 x 128 x 128", cpu_operators.softmax, functional.softmax, as_it_is, (attention,), 1),
-        ("GELU, 1024 x 3072", cpu_operators.gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
-        ("LayerNorm, 1024 x 768", cpu_operators.layer_norm, functional.layer_norm, normalise,
+        ("scores and a mask", add, mindspore.Tensor.__add__, add_mask, (attention,), 1),
+        ("softmax, 8 x 12 x 128 x 128", softmax, functional.softmax, as_it_is, (attention,), 1),
+        ("GELU, 1024 x 3072", gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
+        ("LayerNorm, 1024 x 768", layer_norm, functional.layer_norm, normalise,
          (tensor(8, 128, 768), tensor(768), tensor(768)), 2),
         ("cross entropy, 1024 x 30522, of a masked language model",
-         cpu_operators.cross_entropy, functional.cross_entropy,
+         cross_entropy, functional.cross_entropy,
          to_classes, (tensor(1024, 30522),), 0),
     ]  # fmt: skip
 

@@ -20,15 +20,22 @@ class Replacements:
         self._undo.append(lambda: delattr(owner, name) if found is _ABSENT else setattr(owner, name, found))
         setattr(owner, name, value)
 
-    def stand_in(self, owner: type, stand_in: Callable) -> None:
-        """Let ``stand_in`` be called in the place of ``owner``'s method of that name, which it is given first."""
-        stock = getattr(owner, stand_in.__name__)
+    def stand_in(self, owner: Any, stand_in: Callable, name: str | None = None) -> None:
+        """Let ``stand_in`` be called in the place of ``owner``'s function of that name, which it is given first.
+
+        Args:
+            owner: A class or module.
+            stand_in: What is called instead.
+            name: The function's name, if it is not that of ``stand_in``.
+        """
+        name = name or stand_in.__name__
+        stock = getattr(owner, name)
 
         @functools.wraps(stock)
         def method(*args, **kwargs):
             return stand_in(stock, *args, **kwargs)
 
-        self.replace(owner, stand_in.__name__, method)
+        self.replace(owner, name, method)
 
     def on_undo(self, function: Callable[[], object]) -> None:
         """Have ``function`` called when everything is put back."""

@@ -1,15 +1,22 @@
 """Tensors on the CPU as NumPy arrays and back, in the memory layout they have."""
 
+from collections.abc import Iterator
+
 import mindspore
 import numpy as np
 
-
-def are_float32(*tensors):
-    """Whether all of them are."""
-    return all(tensor.dtype == mindspore.float32 for tensor in tensors)
+BLOCK = 2**15  # numbers: a few arrays of them fit into a core's second-level cache
 
 
-def array_of(tensor):
+def are_float32(*values) -> bool:
+    """Whether all of them are tensors of float32 with an axis and an element; others go MindNLP's way."""
+    return all(
+        isinstance(value, mindspore.Tensor) and value.dtype == mindspore.float32 and value.ndim and value.size
+        for value in values
+    )
+
+
+def array_of(tensor) -> np.ndarray:
     """The numbers of a tensor, shared; those of a transposed one are copied, but not put into another order.
 
     MindSpore orders the numbers of a transposed tensor one by one, 20 times as slow as a copy.
@@ -20,7 +27,7 @@ def array_of(tensor):
     return tensor.permute(*order).asnumpy().transpose(np.argsort(order))
 
 
-def rows_of(tensor):
+def rows_of(tensor) -> np.ndarray:
     """Its numbers as rows of the length of its last axis, one after the other in memory."""
     return np.ascontiguousarray(array_of(tensor)).reshape(-1, tensor.shape[-1])
 
@@ -30,6 +37,17 @@ def tensor_of(array):
     order = _outermost_first(array.strides)
     tensor = mindspore.Tensor.from_numpy(np.ascontiguousarray(array.transpose(order)))
     return tensor if order == sorted(order) else tensor.permute(*map(int, np.argsort(order)))
+
+
+def tensor_like(values, like):
+    """A tensor in the memory of an array, in another tensor's shape."""
+    return tensor_of(values.reshape(like.shape))
+
+
+def blocks_of(rows) -> Iterator[slice]:
+    """Slices of an array that stay in the cache, for a few operations to be done to each before the next."""
+    step = max(1, BLOCK // rows[0].size)
+    return (slice(begin, begin + step) for begin in range(0, len(rows), step))
 
 
 def _outermost_first(strides):

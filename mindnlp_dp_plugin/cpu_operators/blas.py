@@ -74,9 +74,13 @@ def pieces_of(rows: int, inner: int, columns: int) -> int:
 
 
 def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:
-    """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all."""
+    """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all.
+
+    NumPy keeps the warnings it is to give for each thread apart: here they are silenced.
+    """
     ends = [length * piece // num_pieces for piece in range(num_pieces + 1)]
     parts = [slice(*pair) for pair in zip(ends, ends[1:])]
+    compute = np.errstate(all="ignore")(compute)
     if num_pieces == 1 or _num_threads == 1:
         list(map(compute, parts))
     else:

@@ -1,0 +1,99 @@
+"""What an operator of NumPy's needs to be one of MindSpore's: gradients, and no silence where they would be wrong."""
+
+import mindspore
+import numpy as np
+from mindspore.common._grad_function import _Function
+from mindspore.common.api import _pynative_executor
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+
+class Operator(_Function):
+    """Computes forward and backward by NumPy, without its warnings, of which MindSpore's operators know nothing.
+
+    A subclass defines ``compute``, which may keep on ``self`` what the gradients need, and ``gradients``.
+    """
+
+    @classmethod
+    def of(cls, *inputs):
+        """The result, for MindSpore to differentiate."""
+        return cls.apply(None, *inputs)
+
+    @staticmethod
+    def forward(ctx, tie, *inputs):
+        """What MindSpore calls."""
+        ctx.tie = tie
+        with np.errstate(all="ignore"):
+            return ctx.compute(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """What MindSpore calls."""
+        with np.errstate(all="ignore"):
+            return None, *ctx.gradients(gradient)
+
+    def compute(self, *inputs):
+        """The result as a tensor."""
+        raise NotImplementedError
+
+    def gradients(self, gradient) -> tuple:
+        """One for each input, None for what is no tensor or needs none."""
+        raise NotImplementedError
+
+    def needs_gradient(self, index: int) -> bool:
+        """Of the input of that number."""
+        return self.needs_input_grad[1 + index]
+
+    @staticmethod
+    def is_differentiated_again() -> bool:
+        """Whether MindSpore records this backward: then it takes operators that can be differentiated."""
+        return _pynative_executor.requires_grad()
+
+
+class OnceDifferentiable(Operator):
+    """Its gradient is made of arrays that the forward pass kept; to differentiate it is an error, not a zero."""
+
+    @classmethod
+    def of(cls, *inputs):
+        """The result, for MindSpore to differentiate once."""
+        tensors = [value for value in inputs if isinstance(value, mindspore.Tensor)]
+        return cls.apply(_Tie.apply(*tensors) if _pynative_executor.requires_grad() else None, *inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """What MindSpore calls."""
+        nothing, *gradients = Operator.backward(ctx, gradient)
+        if ctx.is_differentiated_again():
+            gradients = [value if value is None else _Once.apply(value, gradient, ctx.tie) for value in gradients]
+        return nothing, *gradients
+
+
+class _Tie(_Function):
+    """Depends on the inputs for MindSpore's eyes, and keeps none of their memory."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        return mindspore.Tensor(np.float32(0))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _refuse()
+
+
+class _Once(_Function):
+    """A gradient as it is."""
+
+    @staticmethod
+    def forward(ctx, value, gradient, tie):
+        return mindspore.Tensor.from_numpy(value.asnumpy())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _refuse()
+
+
+def _refuse():
+    raise DataParallelError(
+        "A gradient of softmax, GELU, LayerNorm or the cross entropy is differentiated again, which the plugin's CPU "
+        "operators cannot. MINDNLP_DP_CPU_OPERATORS=0 gives MindNLP's own, slower ones."
+    )
