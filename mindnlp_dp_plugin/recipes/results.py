@@ -9,7 +9,7 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.models import ModelSource, merge_lora
+from mindnlp_dp_plugin.recipes.models import MINILM, MINILM_PACKAGE, ModelSource, has_minilm, merge_lora
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
@@ -57,6 +57,8 @@ def introduction(facts: dict, model: ModelSource) -> str:
     ]
     origin = f"pretrained, from {model.origin}" if model.pretrained else "trained from nothing"
     lines.append(f"model: {model.name}, {origin}")
+    if not model.pretrained and facts["language"] == "en" and has_minilm():
+        lines.append(f"{MINILM_PACKAGE} is installed: --model {MINILM} begins with pretrained weights")
     for name, scores in facts["baselines"].items():
         lines.append(f"to beat on {scores['split']}: {_in_words(scores)} by {ENGLISH[name]}")
     return "\n".join(lines)
