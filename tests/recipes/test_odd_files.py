@@ -7,6 +7,8 @@ import json
 
 import openpyxl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
@@ -88,6 +90,7 @@ READ = {
     "numbers.xlsx": (as_xlsx([(text, int(label)) for text, label in NUMBERED]), NUMBERED, ""),
     "empty_rows_first.xlsx": (as_xlsx(SAME, before=[(None, None), ()]), SAME, ""),
     "sheets.xlsx": (as_xlsx(SAME, titles=("rows", "notes")), SAME, "sheet 'rows' is read, and not notes"),
+    "named_wrong.csv": (as_xlsx(SAME), SAME, ""),
     "wrapped.json": (json.dumps({"version": 1, "data": objects(SAME)}).encode(), SAME, ""),
     "columns.json": (json.dumps({"text": [a for a, _ in SAME], "label": [b for _, b in SAME]}).encode(), SAME, ""),
     "of_pandas.json": (
@@ -148,6 +151,7 @@ REFUSED = {
     "cut.jsonl": (b'{"text": "a", "label": 1}\n{"text": "b", "la', "line 2"),
     "broken.json": (b'[{"text": "a"},\n nonsense]', "line 2"),
     "numbers.json": (b"[1, 2, 3]", "holds other things than objects"),
+    "number.json": (b"5", "holds other things than objects"),
     "splits.json": (
         json.dumps({"train": objects(SAME), "test": objects(SAME)}).encode(),
         "several tables (train, test)",
@@ -156,7 +160,7 @@ REFUSED = {
     "empty.csv": (b"", "has no rows"),
     "blank.txt": (b" \n\n", "has no rows"),
     "header_only.csv": (b"text,label\n", "has no rows"),
-    "broken.xlsx": (b"no workbook", "broken.xlsx' cannot be read: File is not a zip file"),
+    "broken.xlsx": (b"no workbook", "broken.xlsx' cannot be read: it is no workbook: File is not a zip file"),
     "empty.xlsx": (as_xlsx([], None), "has no rows"),
     "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Excel file of before 2007: save it as .xlsx"),
     "packed.csv.gz": (gzip.compress(b"text,label\n"), "compressed: unpack it"),
@@ -207,3 +211,27 @@ def test_rows_of_the_same_text_stay_on_one_side_of_the_split(tmp_path):
     texts = read_labelled_texts(str(tmp_path / "data.csv"))
     assert not set(texts.splits["train"]["text"]) & set(texts.splits["dev"]["text"])
     assert contents(texts) == sorted(rows) and len(texts.splits["dev"]) == 9
+
+
+PIECES = st.sampled_from([b'"', b"\n", b",", b"\t", b"{", b"]", b"\xff", b"\0", b"'", b"__label__"])
+
+
+@given(
+    name=st.sampled_from([*READ, *REFUSED]),
+    suffix=st.sampled_from([".csv", ".tsv", ".jsonl", ".txt", ".xlsx", ".parquet", ".dat"]),
+    cut=st.floats(0, 1),
+    places=st.lists(st.tuples(st.floats(0, 1), PIECES), max_size=4),
+)
+@settings(max_examples=150, deadline=None)
+def test_damaged_files_are_read_or_refused_in_one_line(tmp_path_factory, name, suffix, cut, places):
+    content = ({**READ, **REFUSED}[name])[0]
+    content = content[: round(cut * len(content))]
+    for place, piece in places:
+        at = round(place * len(content))
+        content = content[:at] + piece + content[at:]
+    path = tmp_path_factory.mktemp("damaged") / f"data{suffix}"
+    path.write_bytes(content)
+    try:
+        read_labelled_texts(str(path))
+    except DataParallelError as refused:
+        assert "\n" not in str(refused)

@@ -5,7 +5,6 @@ import io
 import json
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 
 import datasets
@@ -47,7 +46,7 @@ def read_file(path: Path, encoding: str | None = None, known_labels: list[str] |
     """
     try:
         table = _read(path, encoding, known_labels)
-    except (ValueError, csv.Error, pyarrow.ArrowException, zipfile.BadZipFile, KeyError, OSError) as error:
+    except (ValueError, csv.Error, pyarrow.ArrowException, OSError) as error:
         raise DataParallelError(f"{str(path)!r} cannot be read: {_first_line(error)}.") from None
     if len(table) == 0:
         raise DataParallelError(f"{str(path)!r} has no rows: give a file with a text and a label in each row.")
@@ -175,7 +174,7 @@ def _from_json(found):
         if len({len(column) for column in columns.values()}) != 1:
             raise BadFile("it is no list of objects; give one, or one object a line")
         return Table(columns)
-    if found and all(isinstance(row, list) for row in found):
+    if isinstance(found, list) and found and all(isinstance(row, list) and row for row in found):
         return from_rows(found)
     if not _is_records(found):
         raise BadFile("it holds other things than objects; give a list of objects, or one object a line")
@@ -206,20 +205,23 @@ def _read_xlsx(path):
         import openpyxl
     except ImportError:
         raise BadFile("it takes openpyxl to read: pip install openpyxl, or save it as csv") from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and the like
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    for sheet in book.worksheets:
-        numbered = [(number, list(row)) for number, row in enumerate(sheet.iter_rows(values_only=True), 1)]
-        numbered = [(number, row) for number, row in numbered if any(map(as_text, row))]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and the like
+            book = openpyxl.load_workbook(io.BytesIO(path.read_bytes()), read_only=True, data_only=True)
+        sheets = {sheet.title: list(map(list, sheet.iter_rows(values_only=True))) for sheet in book.worksheets}
+    except Exception as error:  # of zip, zlib, XML and openpyxl itself
+        raise BadFile(f"it is no workbook: {_first_line(error)}") from None
+    for title, cells in sheets.items():
+        numbered = [(number, row) for number, row in enumerate(cells, 1) if any(map(as_text, row))]
         if not numbered:
             continue
         numbers, rows = zip(*numbered)
         width = max(number for row in rows for number, cell in enumerate(row, 1) if as_text(cell))
         table = from_rows([row[:width] for row in rows], numbers)
-        if len(book.worksheets) > 1:
-            others = ", ".join(each.title for each in book.worksheets if each is not sheet)
-            table.remarks.insert(0, f"sheet {sheet.title!r} is read, and not {others}")
+        if len(sheets) > 1:
+            others = ", ".join(each for each in sheets if each != title)
+            table.remarks.insert(0, f"sheet {title!r} is read, and not {others}")
         return table
     return Table({})
 
