@@ -1,4 +1,4 @@
-"""``mindnlp-dp predict``: ask a model that a recipe trained."""
+"""``mindnlp-dp predict``: classify texts with a model that a recipe trained."""
 
 import tempfile
 from pathlib import Path
@@ -19,12 +19,12 @@ MODULE = "mindnlp_dp_plugin.recipes"
 @click.option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl or .parquet.")
 @click.option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
 @click.option(
-    "--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows at a time."
+    "--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch."
 )
-@click.option("--all-probabilities", is_flag=True, help="A column with the probability of each class.")
-@click.option("--text-column", multiple=True, help="Column of FILE with the text; twice for pairs. Otherwise found.")
-@click.option("--label-column", help="Column of FILE with the true class, to score by. Otherwise found.")
-@click.option("--encoding", help="Of FILE, such as gb18030. Otherwise found.")
+@click.option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
+@click.option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: found.")
+@click.option("--label-column", help="Label column of FILE, for scores. Default: found.")
+@click.option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
 @launching.backend
 @launching.log_dir
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -32,8 +32,8 @@ MODULE = "mindnlp_dp_plugin.recipes"
 def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, encoding, **how):
     """Classify texts with the model that a recipe left in the folder RUN.
 
-    Give the texts themselves (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. A file with
-    labels is scored. The predictions are the same on any number of ranks.
+    Give texts (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. If the file has labels, it is
+    scored. Predictions are the same on any number of ranks.
     """
     require_packages()
     from mindnlp_dp_plugin.recipes.request import make_request

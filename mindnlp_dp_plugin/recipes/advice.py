@@ -1,4 +1,4 @@
-"""What is wrong with a trained classifier, and what to try: a sentence each."""
+"""Advice: what is wrong with a trained classifier, and what to try, one sentence each."""
 
 import math
 

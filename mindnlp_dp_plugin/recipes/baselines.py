@@ -1,4 +1,4 @@
-"""What is reached without a neural network: a model that does no better has learnt little."""
+"""Baselines without a neural network: a model that is no better has learned little."""
 
 import warnings
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Everything about a recipe that can be wrong before it starts, looked at without MindSpore and on no rank."""
+"""Check everything about a recipe that can be wrong before a rank starts, without MindSpore."""
 
 from importlib.util import find_spec
 
@@ -19,15 +19,15 @@ def require_packages() -> None:
 
 
 def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
-    """Make sure that data, model and output folder can be used.
+    """Check that data, model and output folder can be used.
 
     Args:
-        options: What is to be trained.
-        num_ranks: On how many ranks.
-        task: What is learnt.
+        options: The recipe's options.
+        num_ranks: Number of ranks.
+        task: The task.
 
     Raises:
-        DataParallelError: For the first thing that is wrong.
+        DataParallelError: For the first problem found.
     """
     require_packages()
     from mindnlp_dp_plugin.recipes.models import check_model
@@ -38,7 +38,7 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model is None:
-        raise DataParallelError(f"--mirror {options.mirror!r} is where a model is taken from: name it with --model.")
+        raise DataParallelError(f"--mirror {options.mirror!r} needs a hub name: give --model.")
     if options.model is not None:
         check_model(options.model, options.max_length, options.mirror)
     if options.dataset is None:

@@ -1,4 +1,4 @@
-"""Whether a model of the hub can be had, asked before any rank starts and without importing MindNLP."""
+"""Check that the hub has a model, before any rank starts and without importing MindNLP."""
 
 import ast
 import os

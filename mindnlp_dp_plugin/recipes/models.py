@@ -1,4 +1,4 @@
-"""The model of a recipe: found and looked over before it is loaded, with LoRA put on and taken off again."""
+"""The model of a recipe: find it, check it before it is loaded, add LoRA and merge it."""
 
 import json
 from importlib.util import find_spec
@@ -85,7 +85,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
     folder = Path(source.path)
     if not folder.is_dir():
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-            raise DataParallelError(f"--model {name!r} is no folder: give a model folder, or a name in the hub.")
+            raise DataParallelError(f"--model {name!r} is not a folder: give a model folder or a hub name.")
         require_reachable(name, source.mirror)
         return
     for wanted, patterns in {"config.json": ["config.json"], "weights": WEIGHTS, "a tokenizer": TOKENIZERS}.items():

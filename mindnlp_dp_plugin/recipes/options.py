@@ -1,4 +1,4 @@
-"""What may be set about text classification: one list for the command line, run.yaml and the ranks."""
+"""The options of text classification: one list for the command line, run.yaml and the ranks."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,15 +25,15 @@ class ClassificationOptions:
 
     dataset: str | None = _option(
         None,
-        "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or name in the hub.",
+        "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.",
     )
     text_column: tuple[str, ...] = _option(
-        (), "Column with the text; give it twice for pairs of texts. Otherwise found.", multiple=True
+        (), "Text column; give it twice for pairs of texts. Default: found by name or contents.", multiple=True
     )
-    label_column: str | None = _option(None, "Column with the class. Otherwise found.")
-    encoding: str | None = _option(None, "Of the files, such as gb18030. Otherwise found.")
+    label_column: str | None = _option(None, "Label column. Default: found by name or contents.")
+    encoding: str | None = _option(None, "Encoding of the files, such as gb18030. Default: detected.")
     positive_label: str | None = _option(
-        None, "Of two classes the one whose F1 is reported. Otherwise the rarer one in the training rows."
+        None, "With two classes, the one whose F1 is reported. Default: the rarer one."
     )
     model: str | None = _option(
         None,
@@ -41,58 +41,56 @@ class ClassificationOptions:
         "trained from nothing.",
     )
     mirror: str | None = _option(
-        None, "Where a model of the hub is taken from: hf-mirror, modelscope, another that MindNLP knows, or a URL."
+        None, "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL."
     )
     small_model: str = _option(
-        "roberta", "Which small model, where there is no --model.", type=click.Choice(["roberta", "bert"])
+        "roberta", "Kind of small model, without --model.", type=click.Choice(["roberta", "bert"])
     )
     epochs: float | None = _option(
         None,
-        "Passes over the training rows. Otherwise 3; for a small model as many as make 500 steps, 3 to 30.",
+        "Passes over the training rows. Default: 3; for a small model as many as make 500 steps, 3 to 30.",
         type=ABOVE_0,
     )
     batch_size: int = _option(16, "Rows per rank and step.", type=click.IntRange(min=1))
-    accumulation: int = _option(
-        1, "Batches whose gradients make one step of the optimizer.", type=click.IntRange(min=1)
-    )
+    accumulation: int = _option(1, "Batches per optimizer step.", type=click.IntRange(min=1))
     learning_rate: float | None = _option(
         None,
-        "The highest one. Otherwise 2e-5, with LoRA 5e-4, for a small model 5e-4.",
+        "Peak learning rate. Default: 2e-5; 5e-4 with LoRA or a small model.",
         type=ABOVE_0,
     )
-    scheduler: str = _option("linear", "How the learning rate falls.", type=click.Choice(SCHEDULERS))
-    warmup_ratio: float = _option(0.1, "Share of the steps in which the learning rate rises.", type=SHARE)
-    weight_decay: float = _option(0.01, "Of AdamW.", type=click.FloatRange(min=0))
+    scheduler: str = _option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS))
+    warmup_ratio: float = _option(0.1, "Share of the steps for warm-up.", type=SHARE)
+    weight_decay: float = _option(0.01, "Weight decay of AdamW.", type=click.FloatRange(min=0))
     class_weights: str = _option(
         "none",
-        "balanced: the loss of a row counts the more the rarer its class is.",
+        "balanced: rows of rare classes count more in the loss.",
         type=click.Choice(["none", "balanced"]),
     )
-    best_by: str = _option("macro_f1", "Score on dev by which the best epoch is kept.", type=click.Choice(METRICS))
+    best_by: str = _option("macro_f1", "Dev score that chooses the epoch to keep.", type=click.Choice(METRICS))
     patience: int | None = _option(
-        None, "Stop after so many epochs in a row without a better --best-by.", type=click.IntRange(min=1)
+        None, "Stop after this many epochs without a better --best-by.", type=click.IntRange(min=1)
     )
-    folds: int | None = _option(
-        None, "Cross-validate: train so often, each time on all parts of the data but one.", type=click.IntRange(min=2)
-    )
-    max_length: int = _option(128, "Tokens a text is cut to.", type=click.IntRange(min=8))
-    group_by_length: bool = _option(False, "Batches of texts of like length: less padding, more speed.", is_flag=True)
+    folds: int | None = _option(None, "Cross-validate with this many folds.", type=click.IntRange(min=2))
+    max_length: int = _option(128, "Maximum length of a text in tokens.", type=click.IntRange(min=8))
+    group_by_length: bool = _option(False, "Batch texts of similar length: less padding, faster.", is_flag=True)
     lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
     lora_r: int = _option(8, "Rank of the adapters.", type=click.IntRange(min=1))
     lora_alpha: float = _option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
-    resume: bool = _option(False, "Go on from the last checkpoint in the output folder.", is_flag=True)
-    output_dir: Path = _option(Path("classification_output"), "Where the run is left.", type=click.Path(path_type=Path))
-    seed: int = _option(42, "Of splits, order, new weights and dropout.", type=click.IntRange(min=0))
+    resume: bool = _option(False, "Continue from the last checkpoint in the output folder.", is_flag=True)
+    output_dir: Path = _option(
+        Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path)
+    )
+    seed: int = _option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
 
     @property
     def chosen_learning_rate(self) -> float:
-        """The learning rate, chosen by what is trained unless the user did."""
+        """The learning rate; unless the user set it, by the kind of model."""
         if self.learning_rate is not None:
             return self.learning_rate
         return 5e-4 if self.model is None or self.lora else 2e-5
 
     def chosen_epochs(self, num_rows: int, num_ranks: int) -> float:
-        """The number of epochs, chosen by what is trained on how many rows unless the user did."""
+        """The number of epochs; unless the user set it, by the kind of model and the number of rows."""
         if self.epochs is not None:
             return self.epochs
         steps = max(1, num_rows // (num_ranks * self.batch_size * self.accumulation))
@@ -100,19 +98,19 @@ class ClassificationOptions:
 
 
 def parameters(defaults: ClassificationOptions) -> list[click.Option]:
-    """The options for a command, ``defaults`` being what is taken where one is not given."""
+    """The options of a command, with their ``defaults``."""
     return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
 
 
 def config_option() -> click.Option:
-    """``--config``: a file such as each run leaves, whose settings hold where the command line gives none."""
+    """``--config``: a run.yaml whose settings apply unless the command line gives others."""
     return click.Option(
         ["--config"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         is_eager=True,
         expose_value=False,
         callback=_take_defaults_from,
-        help="Settings of an earlier run: its run.yaml. What the command line gives comes first.",
+        help="Settings of an earlier run, its run.yaml; options on the command line come first.",
     )
 
 
@@ -120,8 +118,8 @@ def parse(description: str, defaults: ClassificationOptions) -> ClassificationOp
     """The options from this script's command line.
 
     Args:
-        description: What ``--help`` says first.
-        defaults: Taken where an option is not given.
+        description: The first text of ``--help``.
+        defaults: Values of options that are not given.
     """
     command = click.Command(
         None, params=parameters(defaults), callback=lambda **values: replace(defaults, **values), help=description
@@ -130,7 +128,7 @@ def parse(description: str, defaults: ClassificationOptions) -> ClassificationOp
 
 
 def to_arguments(options: ClassificationOptions) -> list[str]:
-    """The command line that ``parse`` reads as ``options``, whatever its defaults."""
+    """The command line that ``parse`` turns into ``options``, whatever its defaults."""
     words = []
     for each in fields(options):
         value, name = getattr(options, each.name), _flag(each.name)
@@ -144,7 +142,7 @@ def to_arguments(options: ClassificationOptions) -> list[str]:
 
 
 def settings(options: ClassificationOptions) -> dict:
-    """All options as JSON and YAML can hold them."""
+    """All options in a form JSON and YAML can hold."""
     return {
         name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
         for name, value in asdict(options).items()
@@ -152,11 +150,11 @@ def settings(options: ClassificationOptions) -> dict:
 
 
 def to_yaml(options: ClassificationOptions, **others) -> str:
-    """What ``--config`` reads as these options, from whatever folder; ``resume`` is left out.
+    """The text that ``--config`` reads as these options, from any folder; without ``resume``.
 
     Args:
-        options: Of the run.
-        others: Of the command, such as ``nproc``.
+        options: The run's options.
+        others: The command's other options, such as ``nproc``.
     """
     kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
     for name in ("dataset", "model"):

@@ -23,7 +23,7 @@ PROBABILITY = "probability_"
 
 
 class Predictor:
-    """A trained model, ready to be asked.
+    """A trained model that classifies texts.
 
     Args:
         run: The folder of a finished recipe; it may have been copied from elsewhere.
@@ -48,12 +48,12 @@ class Predictor:
         self._model.set_train(False)
 
     def __call__(self, texts: Sequence, batch_size: int = 32, all_probabilities: bool = False) -> list[dict]:
-        """Classify texts. To be called on all ranks, with the same texts.
+        """Classify texts. All ranks must call it, with the same texts.
 
         Args:
             texts: A list of texts; of pairs ``(text, other text)``, if the model was trained on pairs.
             batch_size: Texts at a time.
-            all_probabilities: Whether to give that of each class, too.
+            all_probabilities: Whether to return the probability of each class, too.
 
         Returns:
             For each text ``label`` and ``probability``.
@@ -62,9 +62,9 @@ class Predictor:
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def logits(self, texts: Sequence, batch_size: int = 32, show_progress: bool = False) -> np.ndarray:
-        """What the model answers before it is made probabilities. To be called on all ranks, with the same texts.
+        """The model's logits. All ranks must call it, with the same texts.
 
-        Whole batches are dealt out to the ranks, so that the answers are the same on any number of them.
+        Whole batches are sharded, so the results are the same on any number of ranks.
 
         Args:
             texts: As for a call.
@@ -92,7 +92,7 @@ class Predictor:
 
     def _tokens(self, texts):
         if isinstance(texts, str):
-            raise DataParallelError(f"a list of texts is expected, not one text ({texts[:40]!r}): put it into [ ].")
+            raise DataParallelError(f"texts={texts[:40]!r} is a single text: give a list of texts.")
         rows = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
         if wrong := [row for row in rows if len(row) != self._num_texts]:
             kind = "pairs of texts" if self._num_texts == 2 else "single texts"
@@ -134,7 +134,7 @@ def answer(path: str) -> None:
     for remark in request.remarks:
         print(remark)
     if empty := len(request.texts) - len(given):
-        print(f"{empty} rows have no text: their label is left empty")
+        print(f"{empty} rows have no text: they get no label")
     columns = predictor.task.predictions(logits, predictor.facts, request.all_probabilities)
     places = {row: place for place, row in enumerate(given)}
     rows = [

@@ -45,7 +45,7 @@ class PreparedData:
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None
     ) -> GeneratorDataset:
-        """A whole split in batches. The plugin deals it out to the ranks; nothing here knows of them.
+        """A whole split in batches; the plugin shards it.
 
         Args:
             split: Which.

@@ -1,4 +1,4 @@
-"""What is asked of a trained model: texts, pairs or a file, looked over before any rank starts."""
+"""The input of a prediction, texts, pairs or a file, checked before any rank starts."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
     results = read_run(run)
     out = how.get("out")
     if out is not None and Path(out).suffix.lower() not in OUT_SUFFIXES:
-        raise DataParallelError(f"--out {str(out)!r} is of no known kind: give one of {', '.join(OUT_SUFFIXES)}.")
+        raise DataParallelError(f"--out {str(out)!r} has an unknown suffix: give one of {', '.join(OUT_SUFFIXES)}.")
     if out is not None and not Path(out).absolute().parent.is_dir():
         raise DataParallelError(f"--out {str(out)!r}: its folder does not exist.")
     path = Path(inputs[0])

@@ -49,13 +49,13 @@ class RunFolder:
             DataParallelError: If it is to go on and there is no checkpoint; if it is not to, and one waits for that.
         """
         if self.home.exists() and not (self.home.is_dir() and os.access(self.home, os.W_OK)):
-            raise DataParallelError(f"--output-dir {str(self.home)!r} is no folder you may write to: give another.")
+            raise DataParallelError(f"--output-dir {str(self.home)!r} cannot be written: give another folder.")
         has_checkpoints = any(self.checkpoints.glob("checkpoint-*"))
         if resume and not has_checkpoints:
             raise DataParallelError(f"--resume: no checkpoint in {str(self.checkpoints)!r}: train from the start.")
         if has_checkpoints and not resume and not self.metrics.exists():
             raise DataParallelError(
-                f"{str(self.home)!r} holds checkpoints of a run that did not end: go on with --resume, remove them, or "
+                f"{str(self.home)!r} holds checkpoints of an unfinished run: continue with --resume, remove them, or "
                 "give another --output-dir."
             )
 

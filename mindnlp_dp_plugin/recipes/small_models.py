@@ -1,4 +1,4 @@
-"""Models small enough to train from nothing on a CPU, with a tokenizer learnt from the texts they are to read."""
+"""Models small enough to train from scratch on a CPU, with a tokenizer learned from the given texts."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "in
 
 
 def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
-    """Leave a model folder as ``from_pretrained`` reads it: untrained weights, and a byte-level BPE tokenizer.
+    """Write a model folder for ``from_pretrained``: untrained weights and a byte-level BPE tokenizer.
 
-    To be called on one rank.
+    Call it on one rank.
 
     Args:
-        folder: Where to; made if it is not there.
-        texts: What the tokenizer learns from.
-        num_labels: How many classes the model tells apart.
-        max_length: The longest text in tokens.
+        folder: The folder to write.
+        texts: The texts from which the tokenizer learns.
+        num_labels: Number of classes.
+        max_length: Maximum length of a text in tokens.
     """
     from mindnlp.transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
@@ -58,15 +58,15 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
 
 
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
-    """The same with a BERT, and a WordPiece vocabulary of frequent words and of single characters for all others.
+    """The same with a BERT, and a WordPiece vocabulary of frequent words and single characters.
 
-    To be called on one rank.
+    Call it on one rank.
 
     Args:
-        folder: Where to; made if it is not there.
-        texts: What the tokenizer learns from.
-        num_labels: How many classes the model tells apart.
-        max_length: The longest text in tokens.
+        folder: The folder to write.
+        texts: The texts from which the tokenizer learns.
+        num_labels: Number of classes.
+        max_length: Maximum length of a text in tokens.
     """
     from mindnlp.transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 

@@ -170,7 +170,7 @@ def _numbered(rows, numbers, split):
         if row[-1] not in numbers:
             raise DataParallelError(
                 f"label {row[-1]!r} of the {split} split is unseen in training, whose labels are "
-                f"{_listed(numbers)}: mend the label, or add rows with it to the training data."
+                f"{_listed(numbers)}: correct the label, or add rows with it to the training data."
             )
     *texts, labels = zip(*rows)
     columns = dict(zip(("text", "text_pair"), map(list, texts)))

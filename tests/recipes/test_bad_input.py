@@ -117,7 +117,7 @@ def test_configurations(refused, tmp_path):
 
 def test_settings_that_do_not_go_together(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
-    assert "--mirror 'modelscope' is where a model is taken from" in refused(*data, "--mirror", "modelscope")
+    assert "--mirror 'modelscope' needs a hub name" in refused(*data, "--mirror", "modelscope")
     assert "--folds 50: no class has so many different texts" in refused(*data, "--folds", 50)
 
 
@@ -125,9 +125,9 @@ def test_output_folders(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--output-dir", tmp_path / "out")
     assert "--resume: no checkpoint in" in refused(*data, "--resume")
     (tmp_path / "out" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
-    assert "holds checkpoints of a run that did not end: go on with --resume" in refused(*data)
+    assert "holds checkpoints of an unfinished run: continue with --resume" in refused(*data)
     (tmp_path / "file").write_text("")
-    assert "is no folder you may write to" in refused(*data[:2], "--output-dir", tmp_path / "file")
+    assert "cannot be written: give another folder" in refused(*data[:2], "--output-dir", tmp_path / "file")
 
 
 @pytest.mark.parametrize(
