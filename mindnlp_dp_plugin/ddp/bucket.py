@@ -1,11 +1,10 @@
 """One bucket: the gradients of a few parameters, averaged over the ranks by a single all-reduce.
 
-A bucket is told of each gradient as backward makes it (``put``), started once (``start``), and read when the
-all-reduce is done (``gradients``); it lets go of its memory before the next forward (``release``). The mean is made by
-scaling with this rank's share, as a rule 1/world_size, on the way in: it costs no pass of its own, and half-precision
-sums cannot overflow. Half-precision gradients travel and are summed as float32, unless a ``comm_dtype`` of two bytes is
-asked for: then what would be float32 is rounded to it before it travels, as by the compression hooks of torch's
-DistributedDataParallel.
+A bucket gets each gradient during backward (``put``), starts its all-reduce once (``start``), returns the means when it
+is complete (``gradients``), and frees its memory before the next forward (``release``). Gradients are multiplied by
+this rank's share, normally 1/world_size, while they are copied in: this costs no extra pass, and half-precision sums
+cannot overflow. Half-precision gradients are sent and summed as float32. With a ``comm_dtype`` of two bytes, float32 is
+rounded to it before it is sent, as the compression hooks of torch's DistributedDataParallel do.
 """
 
 import mindspore
@@ -13,11 +12,11 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 
-RUN = 2**13  # numbers that float32 sums well, and that BLAS does not deal out to threads
+RUN = 2**13  # few enough for a float32 sum, and for BLAS not to use threads
 
 
 class HostBucket:
-    """A flat numpy buffer, taken when the first gradient comes; on CPU, tensors share its memory in both directions."""
+    """A flat NumPy buffer, allocated for the first gradient; on CPU, tensors and arrays share memory."""
 
     def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
@@ -29,7 +28,7 @@ class HostBucket:
         self.release()
 
     def release(self) -> None:
-        """Leave the buffer to the gradients that were handed out; the next ones get another."""
+        """Leave the buffer to the gradients that use it; the next ones get another."""
         self._buffer = self._message = self._slots = None
 
     def _take_buffer(self):
@@ -43,30 +42,30 @@ class HostBucket:
         ]
 
     def put(self, index: int, gradient, accumulated, share: float):
-        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it.
+        """Copy in the gradient of parameter ``index``, plus what accumulated before it, if not None.
 
         Returns:
-            The place of the gradient in the bucket as a tensor, for backward to keep in the gradient's stead; None if
-            it has another dtype.
+            The gradient's place in the bucket as a tensor, which backward keeps instead of the gradient; None if it has
+            another dtype.
         """
         if self._buffer is None:
             self._take_buffer()
         values = gradient.asnumpy()
         if accumulated is not None:
-            values = values + accumulated.asnumpy()  # in the gradient's own dtype, as one process accumulates
+            values = values + accumulated.asnumpy()  # in the gradient's dtype, as one process accumulates
         np.multiply(values, self._sums_as(share), out=self._slots[index], dtype=self._sums_as)
         place = mindspore.Tensor.from_numpy(self._slots[index])
         return place if place.dtype == gradient.dtype else None
 
     def start(self):
-        """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
+        """Start the all-reduce and return its work. All ranks must call it, in the order of buckets."""
         if self._message is not self._buffer:
             self._message[...] = self._buffer
         self._work = self._collective.all_reduce(self._message)
         return self._work
 
     def gradients(self) -> list:
-        """Wait, then the averaged gradients as tensors in the parameters' shapes and dtype.
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype.
 
         They share the bucket's memory.
         """
@@ -77,11 +76,11 @@ class HostBucket:
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
 
     def squares(self) -> list[float]:
-        """Sums of squares of the averaged gradients, that together are the square of their norm."""
+        """Sums of squares of the averaged gradients; their sum is the square of the norm."""
         return [square for slot in self._slots for square in _squares_on_host(slot.reshape(-1))]
 
     def scale(self, gradients: list, factor) -> None:
-        """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
+        """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
         if self._dtype not in (mindspore.float32, mindspore.float64):
             _scale_each(gradients, factor)
         elif (number := factor.item()) != 1:
@@ -89,7 +88,7 @@ class HostBucket:
 
 
 class DeviceBucket:
-    """Gradients stay on the device: packed by a concatenation, started, and sliced apart again."""
+    """A bucket on the device: gradients are concatenated, all-reduced, and sliced apart."""
 
     def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
@@ -100,37 +99,37 @@ class DeviceBucket:
         self._parts = [None] * len(parameters)
 
     def release(self) -> None:
-        """Let go of what was packed: the gradients that were handed out are copies."""
+        """Free the concatenated gradients; those returned are copies."""
         self._buffer = None
 
     def put(self, index: int, gradient, accumulated, share: float) -> None:
-        """Take in the gradient of parameter ``index`` and, if not None, what accumulated before it."""
+        """Keep the gradient of parameter ``index``, plus what accumulated before it, if not None."""
         total = gradient if accumulated is None else gradient + accumulated
         self._parts[index] = total.reshape(-1).astype(self._sums_as)
         self._share = share
 
     def start(self):
-        """Start the all-reduce. To be called on all ranks, in the order of buckets. Returns the work."""
+        """Start the all-reduce and return its work. All ranks must call it, in the order of buckets."""
         self._buffer = (mindspore.ops.cat(self._parts) * self._share).astype(self._travels_as)
         self._parts = [None] * len(self._parameters)
         self._work = self._collective.all_reduce(self._buffer)
         return self._work
 
     def gradients(self) -> list:
-        """Wait, then the averaged gradients as tensors in the parameters' shapes and dtype."""
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype."""
         self._work.wait()
         averaged, begin = [], 0
         for parameter in self._parameters:
             part = self._buffer[begin : begin + parameter.size].reshape(parameter.shape)
-            # Not the slice itself: MindSpore 2.7 ignores what is assigned to a view, and clipping assigns.
+            # Not the slice itself: MindSpore 2.7 ignores an assignment to a view, and clipping assigns.
             averaged.append(part.copy() if part.dtype == self._dtype else part.astype(self._dtype))
             begin += parameter.size
         return averaged
 
     def squares(self) -> list:
-        """Sums of squares of the averaged gradients, that together are the square of their norm.
+        """Sums of squares of the averaged gradients; their sum is the square of the norm.
 
-        Floats on the CPU, the same as a ``HostBucket``'s; else scalar tensors.
+        On CPU they are floats, equal to a ``HostBucket``'s; otherwise scalar tensors.
         """
         values = self._buffer.astype(self._sums_as)
         if mindspore.get_context("device_target") != "CPU":
@@ -140,12 +139,12 @@ class DeviceBucket:
         return [square for slot in slots for square in _squares_on_host(slot)]
 
     def scale(self, gradients: list, factor) -> None:
-        """Multiply the averaged gradients, which ``gradients`` returned, by a scalar tensor, in place."""
+        """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
         _scale_each(gradients, factor)
 
 
 def _squares_on_host(values):
-    """By parameter and by run, so that neither buckets nor threads nor the engine change the last bit of the norm."""
+    """Sum by parameter and by run, so that neither buckets nor threads nor the engine change the norm's last bit."""
     runs = (values[begin : begin + RUN] for begin in range(0, values.size, RUN))
     return [float(np.dot(run, run)) for run in runs]
 
@@ -157,7 +156,7 @@ def _scale_each(gradients, factor):
 
 
 def _numpy_dtype(name):
-    """MindSpore brings numpy's bfloat16."""
+    """The NumPy dtype of a name; bfloat16 is MindSpore's."""
     if name != "bfloat16":
         return np.dtype(name)
     from mindspore.common.np_dtype import bfloat16

@@ -1,4 +1,4 @@
-"""Which parameters share a bucket."""
+"""Assign parameters to buckets."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,15 @@ MEGABYTE = 2**20
 
 
 def plan_buckets(parameters: Sequence, order: Sequence[int], cap_mb: float) -> list[list[int]]:
-    """Cut ``parameters``, taken in ``order``, into buckets of one dtype each.
+    """Group ``parameters``, in ``order``, into buckets of one dtype each.
 
-    A bucket is closed by the parameter that brings it to the cap, as in torch's DistributedDataParallel; with a cap
-    of 0 that is every parameter. Buckets are listed in the order in which they fill up.
+    The parameter that brings a bucket to the cap is its last, as in torch's DistributedDataParallel; with a cap of 0
+    each parameter is a bucket. Buckets are listed in the order in which they fill.
 
     Args:
         parameters: Tensors; their ``dtype``, ``size`` and ``itemsize`` are read.
-        order: Indices into ``parameters``, each once, in the order in which gradients are expected.
-        cap_mb: Size in MB (2**20 bytes) from which a bucket is full.
+        order: Indices into ``parameters``, each once, in the expected order of gradients.
+        cap_mb: Size in MB (2**20 bytes) at which a bucket is full.
 
     Returns:
         Indices into ``parameters``, grouped: each index is in exactly one bucket.

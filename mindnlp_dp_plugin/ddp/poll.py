@@ -1,4 +1,4 @@
-"""A question to all ranks whose answer travels while they go on."""
+"""Ask all ranks a yes-or-no question without waiting for the answer at once."""
 
 import mindspore
 import numpy as np
@@ -7,10 +7,10 @@ from mindnlp_dp_plugin.collectives import Collective
 
 
 class Poll:
-    """On how many ranks something is so. To be made on all ranks, in the same order of collectives.
+    """Counts the ranks that answer yes. All ranks must create it, in the same order of collectives.
 
     Args:
-        answer: Whether it is so on this rank.
+        answer: This rank's answer.
         collective: The ranks to ask.
     """
 
@@ -20,6 +20,6 @@ class Poll:
         self._work = collective.all_reduce(self._sum)
 
     def count(self) -> int:
-        """Wait for the answers of all ranks, and count those that said yes."""
+        """Wait for all answers, and return how many ranks said yes."""
         self._work.wait()
         return round(float(self._sum[0]))

@@ -22,21 +22,20 @@ from mindnlp_dp_plugin.errors import DataParallelError
 class GradientReducer:
     """Buckets, hooks and the order between them.
 
-    Each micro-step that is followed by an optimizer step: ``prepare()``, one backward, ``finish()``. In micro-steps
-    that only accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all
-    of the work after backward, with the same result. Backward passes outside of ``prepare()`` and ``finish()`` are
-    none of the reducer's.
+    In a micro-step before an optimizer step: ``prepare()``, one backward, ``finish()``. In micro-steps that only
+    accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all the work
+    after backward, with the same result. Backward passes outside ``prepare()`` and ``finish()`` are ignored.
 
     Args:
-        parameters: What the optimizer updates, in the same order on all ranks.
+        parameters: The parameters the optimizer steps, in the same order on all ranks.
         collective: The ranks to average over.
-        bucket_cap_mb: Size in MB at which a bucket is full; the engine's own default if None, 0 for one bucket
-            per parameter.
-        comm_dtype: What float32 is rounded to before it travels: ``"float16"``, ``"bfloat16"``, or not at all.
+        bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default, 0 for one bucket per
+            parameter.
+        comm_dtype: The dtype in which float32 is sent: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
 
     Attributes:
-        waited_seconds: How long ``finish`` has waited for all-reduces so far. Engines whose waits only queue work on
-            the device, as HCCL's, show little here.
+        waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
+            the device, this is too small.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class GradientReducer:
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._comm_dtype = comm_dtype
-        self._averaged = []  # of each bucket, the gradients that finish() handed out; empty once they are clipped
+        self._averaged = []  # for each bucket, the gradients that finish() set; empty once they are clipped
         self._handed_out = {}  # the same by parameter, until release()
         self._seen = []
         self._live = False
@@ -61,14 +60,14 @@ class GradientReducer:
 
     @property
     def num_buckets(self) -> int:
-        """How many all-reduces a synchronised step takes."""
+        """Number of all-reduces in a step that averages."""
         return len(self._buckets)
 
     def follow(self, parameters) -> None:
-        """Average the gradients of these parameters from now on, between two micro-steps.
+        """Average the gradients of these parameters from now on. Call it between two micro-steps.
 
         Args:
-            parameters: What the optimizer updates, in the same order on all ranks.
+            parameters: The parameters the optimizer steps, in the same order on all ranks.
         """
         self._parameters = list(parameters)
         known, self._hooks = self._hooks, {}
@@ -79,30 +78,30 @@ class GradientReducer:
         for hook in known.values():
             hook.remove()
         self.release()
-        # Backward meets the parameters roughly last to first; the first step tells the true order.
+        # Backward meets the parameters roughly last to first; the first step shows the true order.
         self._build_buckets(range(len(self._parameters) - 1, -1, -1))
         self._order_is_known = False
 
     def release(self) -> None:
-        """Let go of the averaged gradients, which hold the buckets' memory: forward is about to need it."""
+        """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
         self._averaged = []
         self._handed_out = {}
         for bucket in self._buckets:
             bucket.release()
 
     def prepare(self, share: Callable[[], float] | None = None) -> None:
-        """From now until ``finish()``, gradients go into their buckets as backward makes them.
+        """From now until ``finish()``, the hooks copy gradients into their buckets during backward.
 
         Args:
-            share: Tells what this rank's gradients are multiplied by before they are summed; asked when the first one
-                is there. 1/world_size, which makes the sum a mean, if None.
+            share: Returns the factor for this rank's gradients before they are summed; called for the first gradient.
+                None for 1/world_size, which makes the sum a mean.
         """
         self.release()
         self._live = True
         self._ask_share = share
 
     def finish(self) -> None:
-        """Leave the mean over all ranks in every parameter's ``.grad``. To be called on all ranks, after backward."""
+        """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward."""
         if not self._live:
             self.release()  # what was handed out stays as it is
         self._live = False
@@ -130,22 +129,22 @@ class GradientReducer:
         return id(parameter) in self._handed_out
 
     def replaced_gradients(self) -> list[mindspore.Tensor | None]:
-        """Gradients that are attached in the place of those that ``finish`` left."""
+        """Gradients that were attached since ``finish`` in place of the averaged ones."""
         return [p.grad for p in self._parameters if p.grad is not self._handed_out.get(id(p))]
 
     def has_just_averaged(self, gradients) -> bool:
-        """Whether these are all that ``finish`` left, and neither replaced nor clipped since."""
+        """Whether these are all the gradients ``finish`` set, neither replaced nor clipped since."""
         averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
         return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
 
     def clip_grad_norm(self, max_norm: float) -> mindspore.Tensor:
-        """Scale what ``finish`` left such that its Euclidean norm is at most ``max_norm``.
+        """Scale the averaged gradients so that their Euclidean norm is at most ``max_norm``.
 
-        The rule is that of torch's ``clip_grad_norm_``, and the norm that of all gradients as one vector; but it is
-        taken bucket by bucket, not parameter by parameter.
+        The rule is that of torch's ``clip_grad_norm_``: the norm is that of all gradients as one vector. It is computed
+        bucket by bucket instead of parameter by parameter.
 
         Returns:
-            The norm before.
+            The norm before clipping.
         """
         squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
         on_host = isinstance(squares[0], float)
@@ -157,7 +156,7 @@ class GradientReducer:
         return norm
 
     def close(self) -> None:
-        """Take the hooks off the parameters."""
+        """Remove the hooks from the parameters."""
         for hook in self._hooks.values():
             hook.remove()
         self._hooks = {}
@@ -174,7 +173,7 @@ class GradientReducer:
         return in_bucket
 
     def _left_by_backward(self, index):
-        """The gradient of a parameter whose hook was silent: what is attached to it, or zeros if it was unused."""
+        """The gradient of a parameter whose hook did not fire: the attached one, or zeros if it was unused."""
         gradient = self._parameters[index].grad
         return (mindspore.ops.zeros_like(self._parameters[index]) if gradient is None else gradient), None
 
@@ -200,7 +199,7 @@ class GradientReducer:
             self._next += 1
 
     def _learn_order(self):
-        """Group anew, once, in the order in which rank 0 saw the gradients."""
+        """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
         self._build_buckets(self._collective.all_gather_object(self._seen)[0])
         self._order_is_known = True
 

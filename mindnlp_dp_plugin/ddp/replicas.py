@@ -1,4 +1,4 @@
-"""Replicas are copies: made equal before training, and checked on request."""
+"""Make the ranks' copies of a model equal before training, and check them on request."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,28 +13,28 @@ Named = Iterable[tuple[str, Any]]
 
 
 def make_replicas(model, collective: Collective, others: Named = ()) -> None:
-    """Give every rank the parameters and persistent buffers of rank 0. To be called on all ranks.
+    """Broadcast the parameters and persistent buffers of rank 0. All ranks must call it.
 
     Args:
         model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
-        collective: The ranks that are to hold copies.
-        others: Names and tensors that are trained beside the model.
+        collective: The ranks that hold copies.
+        others: Names and tensors that are trained in addition to the model.
 
     Raises:
-        DataParallelError: If names, shapes or dtypes differ between ranks; the first one that does is named.
+        DataParallelError: If names, shapes or dtypes differ between ranks; the message names the first difference.
     """
     make_equal([*_state(model), *others], collective)
 
 
 def make_equal(tensors: Named, collective: Collective) -> None:
-    """Give every rank the values of rank 0. To be called on all ranks.
+    """Broadcast the values of rank 0. All ranks must call it.
 
     Args:
         tensors: Names and tensors, in the same order on all ranks.
-        collective: The ranks that are to hold copies.
+        collective: The ranks that hold copies.
 
     Raises:
-        DataParallelError: If names, shapes or dtypes differ between ranks; the first one that does is named.
+        DataParallelError: If names, shapes or dtypes differ between ranks; the message names the first difference.
     """
     tensors = list(tensors)
     require_same_structure(tensors, collective, "Ranks hold different models", "Build the same model on every rank.")
@@ -44,9 +44,9 @@ def make_equal(tensors: Named, collective: Collective) -> None:
 
 
 class SharedBuffers:
-    """Persistent buffers, such as running statistics, that every rank's own rows change: rank 0's are everybody's.
+    """Persistent buffers, such as running statistics, which each rank's rows change: rank 0's are broadcast.
 
-    torch's DistributedDataParallel does so, too, before each forward (``broadcast_buffers``).
+    torch's DistributedDataParallel does the same before each forward (``broadcast_buffers``).
 
     Args:
         model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
@@ -59,54 +59,54 @@ class SharedBuffers:
         self._names = list(_persistent_buffers(model))
 
     def share(self) -> None:
-        """Give every rank the buffers of rank 0. To be called on all ranks; free for a model without any."""
+        """Broadcast the buffers of rank 0. All ranks must call it; free for a model without buffers."""
         if self._names:
-            buffers = dict(self._model.named_buffers())  # a forward may put others in the place of these
+            buffers = dict(self._model.named_buffers())  # a forward may replace them
             for name in self._names:
                 self._collective.broadcast(buffers[name], src=0)
 
 
 def check_replicas(model: Any, collective: Collective | None = None) -> None:
-    """Raise unless all ranks hold the same parameters and buffers, to the last bit. To be called on all ranks.
+    """Raise unless all ranks hold the same parameters and buffers, to the last bit. All ranks must call it.
 
     Args:
         model: A ``mindnlp.core.nn.Module``.
-        collective: The ranks to compare; those of this job if None.
+        collective: The ranks to compare; None for those of this job.
 
     Raises:
-        DataParallelError: Naming the first tensor that differs from rank 0's, and the ranks on which it does.
+        DataParallelError: If they differ; the message names the first tensor that does, and the ranks.
     """
     _compare(_state(model), collective or current(), "Replicas differ")
 
 
 def check_parameters(model, collective: Collective, step: int, others: Named = ()) -> None:
-    """``check_replicas`` in the middle of training, without the buffers: each rank keeps statistics of its own rows.
+    """``check_replicas`` during training, without the buffers, in which each rank keeps statistics of its own rows.
 
-    To be called on all ranks. One digest for all parameters is compared; only if it differs, one for each.
+    All ranks must call it. Ranks compare one digest of all parameters and, only if it differs, one for each.
 
     Args:
         model: A ``mindnlp.core.nn.Module``.
         collective: The ranks to compare.
-        step: The optimizer step that was just made, for the message.
-        others: Names and tensors that are trained beside the model.
+        step: The last optimizer step, for the message.
+        others: Names and tensors that are trained in addition to the model.
 
     Raises:
-        DataParallelError: Naming the first parameter that differs from rank 0's, and the ranks on which it does.
+        DataParallelError: If they differ; the message names the first parameter that does, and the ranks.
     """
     _compare([*model.named_parameters(), *others], collective, f"Replicas differ after step {step}")
 
 
 def require_same_structure(tensors: Named, collective: Collective, verdict: str, hint: str) -> None:
-    """Raise unless names, shapes, dtypes and their order are the same on all ranks. To be called on all ranks.
+    """Raise unless names, shapes, dtypes and their order are the same on all ranks. All ranks must call it.
 
     Args:
         tensors: Names and tensors.
         collective: The ranks to compare.
-        verdict: What the message begins with.
-        hint: What the message ends with.
+        verdict: The beginning of the message.
+        hint: The end of the message.
 
     Raises:
-        DataParallelError: Naming the first tensor that differs.
+        DataParallelError: If they differ; the message names the first tensor that does.
     """
     mine = [(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in tensors]
     everyone = collective.all_gather_object(mine)
@@ -139,12 +139,12 @@ def _compare(state, collective, verdict):
 
 
 def digest(tensor) -> int:
-    """64 bits of its bytes, which on CPU are not copied."""
+    """A 64-bit digest of a tensor's bytes, which are not copied on CPU."""
     return xxhash.xxh3_64_intdigest(np.ascontiguousarray(tensor.asnumpy()).view(np.uint8))
 
 
 def _give_memory_of_their_own(tensors):
-    """A view cannot be assigned to, and of two tensors in one memory the last to be assigned would win."""
+    """Copy views, which cannot be assigned to, and tensors that share memory, of which only the last would count."""
     taken = set()
     for tensor in tensors:
         if not _is_whole(tensor) or tensor._data_ptr() in taken:
@@ -155,7 +155,7 @@ def _give_memory_of_their_own(tensors):
 def _is_whole(tensor):
     try:
         return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
-    except RuntimeError:  # MindSpore 2.7 cannot tell
+    except RuntimeError:  # MindSpore 2.7 cannot tell which are
         return False
 
 

@@ -1,10 +1,10 @@
-"""The mean over all that comes together in one optimizer step, where each micro-step of a rank has a count of its own.
+"""A weighted mean over the micro-steps and ranks of one optimizer step, each with its own count.
 
-Wanted is ``sum(count * mean) / sum(count)`` over ranks and micro-steps, of gradients and losses alike; with counts of
-tokens this is what the Hugging Face Trainer calls ``num_items_in_batch``. Micro-steps add up on a rank before the sum
-of counts can be known, so they get weights that the rank knows at once: at most 1 / ``gradient_accumulation_steps``.
-What accumulates is then no larger than a mean, and float16 does not overflow where one process with all rows in one
-batch would not. The rest is one factor per rank, which the buckets apply in float32.
+The mean is ``sum(count * mean) / sum(count)`` over ranks and micro-steps, for gradients and losses; with counts of
+tokens the Hugging Face Trainer calls it ``num_items_in_batch``. Micro-steps accumulate on a rank before the sum of
+counts is known, so they get weights the rank knows at once: at most 1 / ``gradient_accumulation_steps``. What
+accumulates is then no larger than a mean, so float16 overflows no earlier than in one process. The rest is one factor
+per rank, which the buckets apply in float32.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from mindnlp_dp_plugin.collectives import Collective
 
 
 class WeightedMean:
-    """One rank's side of the mean.
+    """One rank's part of the mean.
 
-    Each micro-step: ``weigh``, backward on the loss times that weight, ``record_loss``. Where gradients are averaged,
-    they are multiplied by what ``sum_counts``, called before backward, returns. ``reset`` when the optimizer has
-    stepped.
+    Each micro-step: ``weigh``, backward on the loss times that weight, ``record_loss``. If gradients are averaged, they
+    are multiplied by the share that ``sum_counts``, called before backward, returns. ``reset`` after the optimizer
+    step.
 
     Args:
-        parameters: What accumulates gradients on this rank.
+        parameters: The parameters that accumulate gradients on this rank.
         collective: The ranks to average over.
-        accumulation: How many micro-steps an optimizer step takes, at most.
+        accumulation: The largest number of micro-steps in an optimizer step.
         counts_may_differ: Whether ranks may count differently. If not, nothing is sent.
 
     Attributes:
-        parameters: The same; another list may be set between two micro-steps.
+        parameters: The same; may be set between two micro-steps.
     """
 
     def __init__(self, parameters, collective: Collective, accumulation: int, counts_may_differ: bool):
@@ -40,17 +40,17 @@ class WeightedMean:
         self.reset()
 
     def reset(self) -> None:
-        """Nothing has come together yet."""
-        self._count = 0.0  # of this rank; once gradients are averaged, its equal part of all ranks' count
-        self._unit = 0.0  # what a weight of 1 stands for
+        """Start a new mean."""
+        self._count = 0.0  # of this rank; once gradients are averaged, an equal part of all ranks' count
+        self._unit = 0.0  # the count that has weight 1
         self._total = None  # of all ranks, once gradients are averaged
         self._sum_of_losses = self._recorded = 0.0
 
     def weigh(self, count: float) -> float:
-        """The factor for a micro-step's loss. Gradients that accumulated before are scaled down where it needs to be.
+        """The factor for a micro-step's loss. Scales down gradients that accumulated before, if needed.
 
         Args:
-            count: How many rows or tokens the micro-step's loss is a mean of.
+            count: Number of rows or tokens in the mean that is the micro-step's loss.
         """
         self._latest_count = count
         self._share_equally()
@@ -64,16 +64,16 @@ class WeightedMean:
         return count / self._unit if count else 0.0
 
     def weigh_again(self) -> float:
-        """The factor for another loss of the same rows or tokens, once the gradients of the first are averaged."""
+        """The factor for a second loss of the same rows or tokens, after the first's gradients are averaged."""
         self._share_equally()
         return self._latest_count / self._unit if self._latest_count else 0.0
 
     def sum_counts(self) -> Callable[[], float]:
-        """Start to sum the counts over the ranks. To be called on all ranks.
+        """Start to sum the counts over the ranks. All ranks must call it.
 
         Returns:
-            What waits for the sum and returns the share: what to multiply this rank's gradients by, so that their sum
-            over the ranks is the mean.
+            A function that waits for the sum and returns this rank's share: the factor for its gradients that makes
+            their sum over the ranks the mean.
         """
         if not self._counts_may_differ:
             self._total = self._count * self._collective.world_size
@@ -90,13 +90,13 @@ class WeightedMean:
         return share
 
     def record_loss(self, loss: float) -> float:
-        """What to add to this rank's sum of losses, for the sums' mean over the ranks to be the mean that is wanted.
+        """What to add to this rank's sum of losses, so that the mean of the ranks' sums is the weighted mean.
 
-        In the last micro-step of an optimizer step this makes up for the others, in which the sum of counts was not
-        known: there it is the loss / ``accumulation``, as in MindNLP's Trainer.
+        Usually this is loss / ``accumulation``, as in MindNLP's Trainer. The last micro-step of an optimizer step, in
+        which the sum of counts is known, corrects the earlier ones.
 
         Args:
-            loss: The mean over the micro-step.
+            loss: The micro-step's mean loss.
         """
         self._sum_of_losses += self._latest_count * loss
         if self._total is None:
@@ -108,7 +108,7 @@ class WeightedMean:
         return recorded
 
     def _share_equally(self):
-        """Gradients that were averaged are the same on all ranks: should more come, all own equal parts of them."""
+        """Averaged gradients are equal on all ranks: if more follow, each rank owns an equal part of them."""
         if self._total is not None:
             self._count = self._unit = self._total / self._collective.world_size
             self._total = None

@@ -4,16 +4,16 @@ from typing import Any
 
 
 def stepped_parameters(optimizer) -> list:
-    """All of them, in the optimizer's own order."""
+    """All parameters of an optimizer, in its order."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def named_parameters(model, optimizer) -> dict[str, Any]:
-    """What ``optimizer`` steps, by name: first the parameters of ``model`` in its order, then those outside of it.
+    """The parameters ``optimizer`` steps, by name: those of ``model`` in its order, then those outside it.
 
     Args:
         model: A ``mindnlp.core.nn.Module``.
-        optimizer: It has ``param_groups``.
+        optimizer: An optimizer with ``param_groups``.
     """
     stepped = {id(parameter) for parameter in stepped_parameters(optimizer)}
     named = {name: parameter for name, parameter in model.named_parameters() if id(parameter) in stepped}
@@ -21,7 +21,7 @@ def named_parameters(model, optimizer) -> dict[str, Any]:
 
 
 def parameters_outside(model, optimizer) -> dict[str, Any]:
-    """What ``optimizer`` steps and ``model`` does not hold, such as weights of losses, named by their place."""
+    """Parameters that ``optimizer`` steps and ``model`` lacks, such as weights of losses, named by their place."""
     inside = {id(parameter) for parameter in model.parameters()}
     return {
         f"optimizer.param_groups[{number}]['params'][{index}]": parameter

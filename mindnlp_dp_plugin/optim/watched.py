@@ -1,4 +1,4 @@
-"""What is to happen before and after each ``optimizer.step``."""
+"""Call functions before and after each ``optimizer.step``."""
 
 import functools
 import types
@@ -8,14 +8,14 @@ from mindnlp_dp_plugin.patching import Replacements
 
 
 class WatchedSteps:
-    """Calls ``before`` and ``after`` around the ``step`` of an optimizer, and of any other that takes its place.
+    """Calls ``before`` and ``after`` around the ``step`` of an optimizer, and of one that replaces it.
 
     Args:
-        replacements: What gives the optimizers their own ``step`` back.
+        replacements: Restores the optimizers' ``step``.
 
     Attributes:
-        before: Functions without arguments, called in this order before each step; one that raises prevents it.
-        after: The same, after each step.
+        before: Functions without arguments, called in order before each step; if one raises, the step is not made.
+        after: Functions without arguments, called in order after each step.
     """
 
     def __init__(self, replacements: Replacements):
@@ -25,13 +25,13 @@ class WatchedSteps:
         self._watched = None
 
     def watch(self, optimizer) -> None:
-        """Watch this optimizer from now on, if it is not the one already."""
+        """Watch this optimizer from now on."""
         if optimizer is self._watched:
             return
         self._watched = optimizer
         stock = optimizer.step
 
-        @functools.wraps(stock)  # the learning rate scheduler has left a mark on it
+        @functools.wraps(stock)  # the learning rate scheduler has marked it
         def step(_, *args, **kwargs):
             for function in self.before:
                 function()

@@ -1,16 +1,16 @@
-"""The only room that knows MindNLP's Trainer: others are handed what they need of it from here."""
+"""The only room that knows MindNLP's Trainer; other rooms get from here what they need of it."""
 
 MODULE = "mindnlp.engine.trainer.base"
 
 
 def hook(trainer_base, group, config, replacements) -> None:
-    """Let the Trainer train data-parallel; alone, let it group rows by length, if it is asked to.
+    """Let the Trainer train data-parallel; in one process, let it group rows by length if its arguments say so.
 
     Args:
         trainer_base: The module ``MODULE``.
         group: The ranks that train together.
         config: The ``DataParallelConfig`` to train by.
-        replacements: What takes the hooks out again.
+        replacements: Restores the Trainer.
     """
     if group.world_size > 1 or config.average_over != "ranks":
         from mindnlp_dp_plugin.trainer.install import hook_trainer

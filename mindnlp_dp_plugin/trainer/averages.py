@@ -1,4 +1,4 @@
-"""Other means than the one over ranks: what ``average_over`` asks for, between the Trainer's loss and its gradients."""
+"""The means that ``average_over`` chooses, applied between the Trainer's loss and its gradients."""
 
 import mindspore
 from mindnlp.engine.utils import find_batch_size
@@ -11,15 +11,15 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def count_micro_step(model, inputs) -> int:
-    """One: all micro-steps weigh alike."""
+    """1: all micro-steps have the same weight."""
     return 1
 
 
 def count_samples(model, inputs) -> int:
-    """Rows of the batch.
+    """Number of rows in the batch.
 
     Raises:
-        DataParallelError: If no column has any.
+        DataParallelError: If no column has rows.
     """
     num_rows = find_batch_size(inputs)
     if num_rows is None:
@@ -31,7 +31,7 @@ def count_samples(model, inputs) -> int:
 
 
 def count_tokens(model, inputs) -> int:
-    """Labels a loss is a mean over: those that are not -100, and that a causal language model does not shift away.
+    """Number of labels in the loss: those that are not -100 and that a causal language model does not shift away.
 
     Raises:
         DataParallelError: If the batch has no column ``labels``.
@@ -52,17 +52,17 @@ COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": c
 
 
 class CountedAverage:
-    """Weighs the Trainer's losses by what ``average_over`` counts.
+    """Weights the Trainer's losses by what ``average_over`` counts.
 
     Args:
         trainer: The Trainer.
-        parameters: What the optimizer updates.
+        parameters: The parameters the optimizer steps.
         collective: The ranks to average over.
         average_over: A key of ``COUNTS``.
 
     Attributes:
-        weight: To multiply the loss of the backward pass to come with.
-        mean: What it is a part of.
+        weight: The factor for the loss of the next backward pass.
+        mean: The mean it contributes to.
     """
 
     def __init__(self, trainer, parameters, collective: Collective, average_over: str):
@@ -74,14 +74,14 @@ class CountedAverage:
         self.begin_micro_step()
 
     def begin_micro_step(self) -> None:
-        """What comes is another batch."""
+        """A new batch follows."""
         self._count = None
 
     def take_in(self, inputs) -> None:
-        """Before forward: count the batch.
+        """Count the batch. Call it before forward.
 
         Raises:
-            DataParallelError: If it is the second of this micro-step, and counts otherwise than the first.
+            DataParallelError: If it is the second batch of this micro-step and has another count than the first.
         """
         count = COUNTS[self._average_over](self._trainer.model, inputs)
         if self._count is None:
@@ -97,12 +97,12 @@ class CountedAverage:
         self._count = count
 
     def record(self, loss) -> mindspore.Tensor:
-        """What the Trainer is to sum for its own loss of a weighed batch, such that the sum is the right mean."""
+        """What the Trainer must add to its sum of losses for a weighted batch."""
         unweighed = loss.astype(mindspore.float32).item() * self._accumulation / self.weight
         return mindspore.tensor(self.mean.record_loss(unweighed), mindspore.float32)
 
     def record_nothing(self) -> mindspore.Tensor:
-        """The same for a batch that counts nothing."""
+        """The same for a batch whose count is 0."""
         return mindspore.tensor(self.mean.record_loss(0.0), mindspore.float32)
 
     def require_counted(self) -> None:

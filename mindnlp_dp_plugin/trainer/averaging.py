@@ -1,4 +1,4 @@
-"""Which gradients are averaged when: what the Trainer's own backward makes, and whatever the optimizer steps."""
+"""Which gradients are averaged, and when: those of the Trainer's backward, for every parameter the optimizer steps."""
 
 import time
 
@@ -21,27 +21,27 @@ NUM_NAMED = 4
 
 
 class Averaging:
-    """Puts itself between the Trainer's backward and its optimizer, while it trains.
+    """Averages gradients between the Trainer's backward and its optimizer step.
 
-    Hooks of the parameters are live from the end of the Trainer's own forward to the end of its own backward. So other
-    gradients, taken inside ``compute_loss``, in callbacks or by a ``training_step`` of the user's, fill no bucket.
+    The parameters' hooks are live from the end of the Trainer's forward to the end of its backward. So gradients taken
+    elsewhere, inside ``compute_loss``, in callbacks or in an overridden ``training_step``, fill no bucket.
 
-    A ``training_step`` of the user's may read gradients, and go backward again (FGM, PGD, SAM). Then they are averaged
-    after each backward: it finds what one process would find.
+    An overridden ``training_step`` may read gradients and call backward again (FGM, PGD, SAM). Then gradients are
+    averaged after each backward, so it sees what it would see in one process.
 
     Args:
         trainer: The Trainer.
         collective: The ranks that train together.
-        carrier: The same, for gradients.
-        config: How.
-        progress: Where training stands.
-        steps: What happens around the optimizer's steps.
-        replacements: What takes it out again.
+        carrier: The same ranks, for gradients.
+        config: The settings.
+        progress: Counts where training stands.
+        steps: Calls the checks around the optimizer's steps.
+        replacements: Restores the Trainer.
 
     Attributes:
-        parameters: What the optimizer steps and the reducer averages, by name.
-        reducer: What averages.
-        average: The mean to train by, if another than that over the ranks; None otherwise.
+        parameters: The parameters that the optimizer steps and the reducer averages, by name.
+        reducer: Averages gradients.
+        average: The mean that ``average_over`` chooses; None for the mean over ranks.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Averaging:
         replacements.stand_in(trainer, self.compute_loss)  # on the instance, so that an overriding subclass is covered
 
     def begin_micro_step(self) -> None:
-        """The loop has a batch. To be called on all ranks."""
+        """A micro-step begins. All ranks must call it."""
         if self._progress.begins_optimizer_step:
             self._ask_for_new_parameters()
         self.reducer.release()
@@ -84,7 +84,7 @@ class Averaging:
             self.average.begin_micro_step()
 
     def end_micro_step(self) -> None:
-        """The loop goes on, to the optimizer or to the next batch. To be called on all ranks."""
+        """A micro-step ends; the optimizer step or the next batch follows. All ranks must call it."""
         if self.average:
             self.average.require_counted()
         if self._progress.optimizer_steps_next:
@@ -92,12 +92,12 @@ class Averaging:
             self._steps.watch(self._trainer.optimizer)
 
     def trainers_own_step(self, stock, model, inputs):
-        """The Trainer's own ``training_step``, called once in a micro-step, or more often by the user's."""
+        """The Trainer's ``training_step``, called once per micro-step, or more often by an override."""
         self.reducer.release()
         if self.average:
             self.average.take_in(inputs)
             self._share = self.average.mean.sum_counts() if self._averages_now else None
-            if not self.average.weight:  # the mean over a batch that counts nothing is 0 / 0: it is left out
+            if not self.average.weight:  # the mean over a batch whose count is 0 is 0 / 0: it is left out
                 self._expect_backward()
                 self._trainer.update_gradient_by_distributed_type(model)
                 return self.average.record_nothing()
@@ -109,16 +109,16 @@ class Averaging:
         return self.average.record(loss) if self.average else loss
 
     def compute_loss(self, stock, *args, **kwargs):
-        """Hooks are live once the Trainer's own forward is done."""
+        """The Trainer's forward; hooks are live when it is done."""
         if not self._is_in_trainers_step:
-            return stock(*args, **kwargs)  # evaluation, or the user's own
-        self._is_in_trainers_step = False  # what it calls is none of the Trainer's
+            return stock(*args, **kwargs)  # evaluation, or a call by the user's code
+        self._is_in_trainers_step = False  # losses that it computes inside are not the Trainer's
         result = stock(*args, **kwargs)
         self._expect_backward()
         return result * self.average.weight if self.average else result
 
     def end_backward(self) -> None:
-        """Average the gradients, if they are due. To be called on all ranks."""
+        """Average the gradients, if they are due. All ranks must call it."""
         self._is_in_trainers_step = False
         if self.average:
             self.average.require_counted()
@@ -128,7 +128,7 @@ class Averaging:
 
     @property
     def waited_seconds(self) -> float:
-        """How long this rank has waited for others in averages so far."""
+        """Seconds this rank has waited for others while averaging so far."""
         return self.reducer.waited_seconds + self._polled_seconds
 
     @property
@@ -141,7 +141,7 @@ class Averaging:
             self.reducer.prepare(self._share)
 
     def _ask_for_new_parameters(self):
-        """Whether the optimizer steps others than before, on any rank; the answer travels during forward."""
+        """Ask whether the optimizer of any rank steps other parameters than before; answered during forward."""
         known = {id(parameter) for parameter in self.parameters.values()}
         has_changed = {id(parameter) for parameter in stepped_parameters(self._trainer.optimizer)} != known
         self._poll = Poll(has_changed, self._collective)
@@ -157,7 +157,7 @@ class Averaging:
             self._follow_optimizer()
 
     def _follow_optimizer(self):
-        """Average from now on what the optimizer steps now. To be called on all ranks."""
+        """From now on average the parameters that the optimizer steps now. All ranks must call it."""
         self._poll = None
         known = {id(parameter) for parameter in self.parameters.values()}
         self.parameters = found = self._common_parameters()
@@ -168,15 +168,15 @@ class Averaging:
             self.average.mean.parameters = list(found.values())
 
     def _common_parameters(self):
-        """What the optimizer steps, on all ranks the same, by name."""
+        """The parameters the optimizer steps, by name; the same on all ranks."""
         found = named_parameters(self._trainer.model, self._trainer.optimizer)
         verdict = f"Optimizers of ranks differ after step {self._trainer.state.global_step}"
         require_same_structure(found.items(), self._collective, verdict, HINT)
-        self._trainer.grad_fn = None  # the Trainer makes it anew, for these parameters
+        self._trainer.grad_fn = None  # the Trainer then rebuilds it for these parameters
         return found
 
     def _average_what_is_left(self):
-        """Before the optimizer steps: a ``training_step`` of the user's may have changed gradients, or made others."""
+        """Before an optimizer step, average again if an overridden ``training_step`` changed or added gradients."""
         if not self._may_replace_gradients:
             return
         self._require_agreement()
@@ -204,7 +204,7 @@ class Averaging:
 
 
 def _overrides(trainer, name):
-    """Whether a subclass of the user's, or the user, has replaced a method."""
+    """Whether a subclass or the script replaced a method."""
     return getattr(getattr(trainer, name), "__func__", None) is not getattr(Trainer, name)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation and prediction: each rank scores its share of the batches, then every rank has the rows of all."""
+"""Evaluation and prediction: each rank scores its share of the batches, then every rank gets all rows."""
 
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -13,11 +13,11 @@ from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
 from mindnlp_dp_plugin.trainer.same_data import require_same_rows
 
-_compared = WeakSet()  # data sets that were found to be the same on all ranks
+_compared = WeakSet()  # data sets found to be the same on all ranks
 
 
 class ScoredBatch(NamedTuple):
-    """What the model made of one batch."""
+    """The model's outputs for one batch."""
 
     num_rows: int
     loss: Any
@@ -29,14 +29,14 @@ class ScoredBatch(NamedTuple):
 def evaluate_together(
     trainer, dataset, prediction_loss_only: bool, ignore_keys, metric_key_prefix: str, collective: Collective
 ) -> EvalLoopOutput:
-    """Stock's ``evaluation_loop`` over all ranks: the same output on each of them. To be called on all ranks.
+    """Stock's ``evaluation_loop`` over all ranks, with the same result on each. All ranks must call it.
 
     Args:
         trainer: The ``mindnlp.engine.Trainer``, its model the same on all ranks.
         dataset: The whole pipeline, batched.
-        prediction_loss_only: Whether to leave everything but the loss away.
-        ignore_keys: Outputs of the model that are no predictions.
-        metric_key_prefix: What the names of the metrics begin with.
+        prediction_loss_only: Whether to return the loss only.
+        ignore_keys: Outputs of the model that are not predictions.
+        metric_key_prefix: Prefix of the metrics' names.
         collective: The ranks that evaluate together.
 
     Raises:
@@ -66,7 +66,7 @@ def evaluate_together(
 
 
 def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -> list[ScoredBatch]:
-    """This rank's batches, on the host."""
+    """Score this rank's batches; the results are on the host."""
     args, model = trainer.args, trainer.model
     dtype = None if trainer.is_in_train else dtype_of_evaluation(args)
     if dtype is not None:

@@ -1,4 +1,4 @@
-"""What MindNLP's loop does on the host in every step, done faster while a session lasts."""
+"""A faster path for what MindNLP's loop does on the host in every step, while a session lasts."""
 
 import functools
 
@@ -14,18 +14,18 @@ def install_fast_path(trainer, reducer: GradientReducer, replacements: Replaceme
 
     Args:
         trainer: The Trainer that trains.
-        reducer: What averages its gradients.
-        replacements: What takes it back.
+        reducer: Averages its gradients.
+        replacements: Restores the Trainer.
     """
     replacements.replace(nn.utils, "clip_grad_norm_", _clipping(nn.utils.clip_grad_norm_, reducer))
-    # MindNLP counts floating point operations of each batch, and for that the parameters, by a walk over all modules.
+    # To estimate floating point operations, MindNLP counts the parameters in each step by a walk over all modules.
     model = getattr(getattr(trainer.model, "floating_point_ops", None), "__self__", None)
     if hasattr(model, "num_parameters"):
         replacements.replace(model, "num_parameters", functools.cache(model.num_parameters))
 
 
 def _clipping(stock, reducer):
-    """Stock takes three operators for each parameter, the buckets two passes over memory."""
+    """Clip by buckets: two passes over memory, where stock takes three operators for each parameter."""
 
     @functools.wraps(stock)
     def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):

@@ -1,4 +1,4 @@
-"""``group_by_length=True``, which MindNLP 0.4.1 takes and ignores."""
+"""``group_by_length=True``, which MindNLP 0.4.1 accepts and ignores."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ logger = get_logger(__name__)
 
 
 def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
-    """This rank's share of a pipeline, with rows of similar length together. To be called on all ranks.
+    """This rank's share of a pipeline, with rows of similar length together. All ranks must call it.
 
-    Each rank measures its part of the rows.
+    Each rank measures a part of the rows.
 
     Args:
         dataset: The whole pipeline, the same on all ranks.
@@ -40,7 +40,7 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
 
 
 def _inner_training_loop(stock, self, *args, **kwargs):
-    """Alone: nothing but the order of the rows changes, and that only if it was asked for."""
+    """In one process: change only the order of the rows, and only if ``group_by_length`` is set."""
     if not self.args.group_by_length:
         return stock(self, *args, **kwargs)
     dataset = shard_by_length(self.get_train_dataset(), self.args, current())
@@ -52,10 +52,10 @@ def _inner_training_loop(stock, self, *args, **kwargs):
 
 
 def hook_lone_trainer(trainer_base, replacements: Replacements) -> None:
-    """Let MindNLP's Trainer group by length in one process, if its arguments say so; all else is stock.
+    """Let MindNLP's Trainer group by length in one process, if its arguments say so; the rest is stock.
 
     Args:
         trainer_base: The module ``mindnlp.engine.trainer.base``.
-        replacements: What takes the hook out again.
+        replacements: Restores the Trainer.
     """
     replacements.stand_in(trainer_base.Trainer, _inner_training_loop)

@@ -1,4 +1,4 @@
-"""Put the stand-ins into MindNLP's Trainer and TrainingArguments, and take them out again."""
+"""Install the overrides in MindNLP's Trainer and TrainingArguments, and remove them."""
 
 from types import SimpleNamespace
 
@@ -16,14 +16,14 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
         trainer_base: The module ``mindnlp.engine.trainer.base``.
         group: The ranks that train together.
         config: The ``DataParallelConfig`` to train by.
-        replacements: What takes the hooks out again.
+        replacements: Restores the Trainer.
     """
     trainer, arguments = trainer_base.Trainer, trainer_base.TrainingArguments
     replacements.replace(trainer, "data_parallel_config", config)
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
             replacements.stand_in(owner, stand_in)
-    # All the module uses shutil for is to remove checkpoints.
+    # The module uses shutil only to remove checkpoints.
     replacements.replace(trainer_base, "shutil", SimpleNamespace(rmtree=store.remove))
     replacements.replace(trainer_base, "load", safe_unpickler.load)
     positions = {

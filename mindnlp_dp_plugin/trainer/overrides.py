@@ -1,6 +1,6 @@
-"""One function here for each Trainer method it stands in for, under the same name; ``stock`` is MindNLP's own.
+"""The overrides: one function for each overridden Trainer method, under its name; ``stock`` is MindNLP's method.
 
-Line numbers of the order in which MindNLP 0.4.1 calls them are in docs/architecture.md.
+docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
 import os
@@ -24,9 +24,9 @@ from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
-    """Look arguments and a checkpoint over before anything is read. After a restart of the job, take its own newest."""
+    """Check arguments and checkpoint before anything is read. After a restart, resume from this job's newest."""
     refuse_mixed_precision(self.args)
-    current().barrier()  # the script may look for checkpoints, too: on all ranks before they change
+    current().barrier()  # the script may look for checkpoints, too: let all ranks do so before they change
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
     if self.args.should_save:
@@ -39,7 +39,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
 
 
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
-    """Train with this rank's share of the data, and leave together."""
+    """Train with this rank's share of the data, and end together."""
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
     self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
@@ -57,7 +57,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
 
 
 def _load_optimizer_and_scheduler(stock, self, checkpoint):
-    """The last call before the loop: from here on every rank holds what rank 0 holds."""
+    """The last call before the loop: make the replicas equal."""
     session = self.data_parallel_session
     if session.resumption:
         stock(self, str(session.resumption.folder))
@@ -67,22 +67,22 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 
 def training_step(stock, self, model, inputs):
-    """Backward starts the all-reduces of the gradients it has made."""
+    """One micro-step; backward starts the all-reduces."""
     return self.data_parallel_session.averaging.trainers_own_step(stock, model, inputs)
 
 
 def update_gradient_by_distributed_type(stock, self, model):
-    """Leave the average over the ranks in every gradient, if the optimizer steps now."""
+    """Average the gradients over the ranks, if the optimizer steps now."""
     self.data_parallel_session.averaging.end_backward()
 
 
 def num_examples(stock, self, dataset):
-    """Rows of an epoch over all ranks: what samples per second are counted from."""
+    """Rows in an epoch over all ranks, for samples per second."""
     return dataset.num_examples if isinstance(dataset, ShardedDataset) else stock(self, dataset)
 
 
 def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
-    """Log the loss of the whole batch, not of this rank's part of it."""
+    """Log the loss of the whole batch instead of this rank's."""
     session = self.data_parallel_session
     if session.progress.repeats_end_of_epoch():
         mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
@@ -96,7 +96,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
-    """Rank 0 writes, whole or not at all, and removes old ones; nobody goes on before that is done."""
+    """Rank 0 writes the checkpoint atomically and removes old ones; all ranks wait for it."""
     session = self.data_parallel_session
     session.check_replicas(self.state.global_step)
     record = session.progress.checkpoint_record()
@@ -119,7 +119,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
 
 
 def _save(stock, self, output_dir=None, state_dict=None):
-    """Adapters are saved alone, without the model they adapt; of any other model buffers, too, not only parameters."""
+    """Save adapters without the model they adapt; of any other model, buffers as well as parameters."""
     if not isinstance(self.model, PeftModel):
         return stock(self, output_dir, self.model.state_dict() if state_dict is None else state_dict)
     output_dir = self.args.output_dir if output_dir is None else output_dir
@@ -129,7 +129,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 
 
 def _load_best_model(stock, self):
-    """Rank 0, which wrote it, reads it; other hosts may not have it."""
+    """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.check_replicas(self.state.global_step)  # the last model is gone afterwards
     if current().rank == 0:
         stock(self)
@@ -139,7 +139,7 @@ def _load_best_model(stock, self):
 def evaluation_loop(
     stock, self, dataset, description, prediction_loss_only=None, ignore_keys=None, metric_key_prefix="eval"
 ):
-    """Each rank scores its share; every rank gets all rows, and the metrics over them."""
+    """Each rank scores its share; every rank gets all rows and their metrics."""
     if self.args.past_index >= 0:  # a batch needs what the model made of the one before
         return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
     if not self.is_in_train:
@@ -165,7 +165,7 @@ TRAINER_METHODS = (
 
 @contextmanager
 def main_process_first(stock, self, local=True, desc="work"):
-    """Rank 0 (of each host, if ``local``) does the work; the others follow. To be entered by all ranks."""
+    """Rank 0 (of each node, if ``local``) runs the block first, then the others. All ranks must enter it."""
     leads = (self.local_process_index if local else self.process_index) == 0
     if not leads:
         current().barrier()

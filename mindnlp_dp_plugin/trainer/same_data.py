@@ -1,9 +1,9 @@
-"""Refuses to train on ranks that do not hold the same data, as far as a sample of it and the model's constants tell.
+"""Rejects ranks with different data, judged by a sample of the rows and the model's labels.
 
-Rows that are random by design (augmentation, random masking) differ between ranks, and should. What tells them apart is
-that they also differ between two readings of the same row on the same rank. So each rank reads the sample twice, and no
-column is compared that changed on any rank. Where the others differ the sample is read a few times more before that is
-called an error, because an augmentation may leave most rows alone.
+Rows that are random by design (augmentation, random masking) may differ between ranks. They also differ between two
+readings of the same row on one rank. So each rank reads the sample twice, and a column that changed on any rank is not
+compared. If other columns differ, the sample is read a few more times before that is an error, because an augmentation
+may leave most rows unchanged.
 """
 
 from collections.abc import Mapping
@@ -26,16 +26,17 @@ HINT_OF_LENGTHS = "Give every rank the same whole data set: the plugin deals it 
 def require_same_rows(
     what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective, num_rows: int | None = None
 ) -> None:
-    """Raise unless a sample of the rows is the same on all ranks. To be called on all ranks.
+    """Raise unless a sample of the rows is the same on all ranks. All ranks must call it.
 
     Args:
-        what: The data set, as the message names it.
-        dataset: The whole pipeline, batched. Shards of the user's own are not compared.
+        what: The data set's name in the message.
+        dataset: The whole pipeline, batched. Shards that the user made are not compared.
         collective: The ranks that read it.
-        num_rows: Of the whole data set, to be compared in the same gather; None if that is done already.
+        num_rows: Number of rows of the whole data set, compared in the same gather; None if compared already.
 
     Raises:
-        DataParallelError: It shows each rank's number of rows, or its value in the first row and column that differ.
+        DataParallelError: If they differ; the message shows each rank's number of rows, or its first value that
+            differs.
     """
     sample = RowSample(dataset)
     lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS))))
@@ -47,14 +48,14 @@ def require_same_rows(
 
 
 def require_same_labels(model, collective: Collective) -> None:
-    """Raise unless the model's configuration numbers its labels alike on all ranks. To be called on all ranks.
+    """Raise unless the model's configuration numbers its labels alike on all ranks. All ranks must call it.
 
     Args:
         model: Its ``config.label2id`` is compared, if it has one.
         collective: The ranks that train it.
 
     Raises:
-        DataParallelError: It shows each rank's mapping.
+        DataParallelError: If they differ; the message shows each rank's mapping.
     """
     label2id = getattr(getattr(model, "config", None), "label2id", None)
     mapping = dict(label2id) if isinstance(label2id, Mapping) else None
@@ -62,7 +63,7 @@ def require_same_labels(model, collective: Collective) -> None:
 
 
 def _differing(everyone):
-    """Rows and columns that differ between the ranks' readings, though they change on none."""
+    """Rows and columns that differ between ranks but do not change on any rank."""
     random_columns = set().union(*(changing for _, changing in everyone))
     first = everyone[0][0]
     places = sorted({place for digests, _ in everyone for place in digests})

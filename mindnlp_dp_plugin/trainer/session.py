@@ -1,4 +1,4 @@
-"""What one call of ``Trainer.train()`` needs to train data-parallel, from its first collective to its last."""
+"""One call of ``Trainer.train()`` on several ranks, from its first collective to its last."""
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -20,19 +20,19 @@ from mindnlp_dp_plugin.trainer.same_data import require_same_labels, require_sam
 
 
 class TrainingSession:
-    """Deals out the data, puts everything in its place right before the loop, and takes it out again.
+    """Shards the data, installs everything right before the loop, and removes it afterwards.
 
     Args:
         trainer: The ``mindnlp.engine.Trainer`` that trains.
         collective: The ranks that train together.
-        config: How.
-        resumption: The checkpoint to go on from, if any.
+        config: The settings.
+        resumption: The checkpoint to resume from, if any.
 
     Attributes:
         resumption: The same.
-        progress: Where training stands, from ``begin`` on.
-        averaging: What averages gradients, from ``begin`` on.
-        meter: What training takes, from ``begin`` on.
+        progress: Counts where training stands, from ``begin`` on.
+        averaging: Averages gradients, from ``begin`` on.
+        meter: Measures time and waiting, from ``begin`` on.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class TrainingSession:
         self._replacements = Replacements()
         # On the instance, so that an overriding subclass is covered.
         self._replacements.replace(trainer, "get_train_dataset", self._shard_train_dataset)
-        for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may set others
+        for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may change them
             self._replacements.replace(trainer.args, argument, getattr(trainer.args, argument))
 
     def begin(self) -> None:
-        """Make the replicas equal and put the reducer on them. To be called on all ranks, right before the loop."""
+        """Make the replicas equal and install the reducer. All ranks must call it, right before the loop."""
         trainer, collective, config = self._trainer, self._collective, self._config
         require_same_labels(trainer.model, collective)
         make_replicas(trainer.model, collective, self._outside())
@@ -75,7 +75,7 @@ class TrainingSession:
         trainer.callback_handler.callbacks[:0] = self._callbacks
 
     def training_step(self, stock, model, inputs):
-        """One micro-step of the loop, whatever the user's ``training_step`` does in it. To be called on all ranks."""
+        """One micro-step of the loop, including an overridden ``training_step``. All ranks must call it."""
         self.progress.begin_micro_step()
         self.averaging.begin_micro_step()
         loss = stock(model, inputs)
@@ -85,12 +85,12 @@ class TrainingSession:
         return loss
 
     def check_replicas(self, step: int) -> None:
-        """Raise if ranks hold different parameters, unless that was asked after this step, or never is to be.
+        """Raise if ranks hold different parameters; skipped if this step was checked, or checks are off.
 
-        To be called on all ranks.
+        All ranks must call it.
 
         Args:
-            step: How many steps the optimizer has made.
+            step: Number of steps the optimizer has made.
         """
         if self._config.check_replicas_every != 0 and step != self._checked_step:
             check_parameters(self._trainer.model, self._collective, step, self._outside())
@@ -105,16 +105,16 @@ class TrainingSession:
             for callback in self._trackers():
                 callback.close()
             self.averaging.reducer.close()
-        self._replacements.undo()  # last: the trackers listen to what was replaced
+        self._replacements.undo()  # last: the trackers use what was replaced
 
     @property
     def global_batch(self) -> int:
-        """Rows of an optimizer step over all ranks."""
+        """Rows in an optimizer step over all ranks."""
         accumulation = self._trainer.args.gradient_accumulation_steps
         return self._dataset.get_batch_size() * accumulation * self._collective.world_size
 
     def write_stock_state(self, folder: str) -> None:
-        """Leave in ``folder`` what MindNLP's loop is to read of the checkpoint."""
+        """Write to ``folder`` the state that MindNLP's loop reads when it resumes."""
         self.resumption.write_stock_state(folder, self._dataset, self._trainer.args)
 
     def _shard_train_dataset(self) -> ShardedDataset:
@@ -128,7 +128,7 @@ class TrainingSession:
             "train_dataset",
             length,
             self._collective,
-            "Give every rank the same whole data set: the plugin deals it out. If you sharded it yourself, make the "
+            "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the "
             "shards equally long.",
         )
         require_same_rows("train_dataset", whole, self._collective)
@@ -144,7 +144,7 @@ class TrainingSession:
         return self._dataset
 
     def _outside(self):
-        """Names and tensors that are trained, and not the model's."""
+        """Names and tensors that are trained but are not the model's."""
         return parameters_outside(self._trainer.model, self._trainer.optimizer).items()
 
     def _trackers(self):

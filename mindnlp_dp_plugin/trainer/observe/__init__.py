@@ -1,1 +1,1 @@
-"""What training takes: throughput, TensorBoard, traces."""
+"""Measure training: throughput, TensorBoard, traces."""

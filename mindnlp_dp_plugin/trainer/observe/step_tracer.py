@@ -1,4 +1,4 @@
-"""When a step's phases begin and end, as the Trainer goes through them."""
+"""Record when a step's phases begin and end."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ TRACED_STEPS = 4
 
 
 class StepTracer(TrainerCallback):
-    """Traces a few optimizer steps, then writes the file. All ranks have one, or none.
+    """Traces a few optimizer steps, then writes the file. Either all ranks have one, or none.
 
     Args:
         collective: The ranks that train together.
         path: The file to write.
 
     Attributes:
-        collective: The same ranks; all-reduces through this one are in the trace.
+        collective: The same ranks; all-reduces through it are traced.
     """
 
     def __init__(self, collective: Collective, path: str):
@@ -31,13 +31,13 @@ class StepTracer(TrainerCallback):
         self._num_steps = 0
 
     def install(self, trainer, progress: Progress, steps: WatchedSteps, replacements: Replacements) -> None:
-        """Listen to what the Trainer calls.
+        """Install itself around the Trainer's calls.
 
         Args:
             trainer: The Trainer that trains.
             progress: Tells whether the optimizer steps after a micro-step.
-            steps: What happens around the optimizer's steps.
-            replacements: What takes it out again.
+            steps: Calls functions around the optimizer's steps.
+            replacements: Restores the Trainer.
         """
 
         def training_step(stock, *args, **kwargs):
@@ -60,7 +60,7 @@ class StepTracer(TrainerCallback):
         steps.after.append(lambda: self._begin_phase("data"))
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Begin the trace after some steps, and end it after some more."""
+        """Start the trace after some steps, and end it a few steps later."""
         self._num_steps += 1
         if self._num_steps == WARM_UP_STEPS:
             self.collective.trace = Trace(self.collective)
@@ -69,7 +69,7 @@ class StepTracer(TrainerCallback):
             self._write()
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Training was short: write what there is."""
+        """Write the trace if training ended before it did."""
         self._write()
 
     def _write(self):

@@ -1,4 +1,4 @@
-"""What the Trainer logs, and what only a data-parallel one can tell, as TensorBoard files."""
+"""Write what the Trainer logs, and measurements over all ranks, as TensorBoard files."""
 
 import atexit
 import json
@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter, Stopwatch
 
 SPLITS = ("eval", "test")
-FLUSH_S = 10  # what a killed job may lose
+FLUSH_S = 10  # a killed job loses at most this much
 
 
 class TensorBoardCallback(Stopwatch):
@@ -32,8 +32,8 @@ class TensorBoardCallback(Stopwatch):
       over the steps since the last log and over all ranks; 0 in one process.
     - As texts, ``args`` and, on several ranks, ``data_parallel_config``.
 
-    Nothing is computed or brought to the host in steps that do not log. A resumed run goes on in the same folder, and
-    what the interrupted one wrote there after its checkpoint is hidden.
+    Steps that do not log compute nothing and copy nothing to the host. A resumed run continues in the same folder; what
+    the interrupted run wrote after its checkpoint is hidden.
 
     Args:
         log_dir: The folder. If None, ``TrainingArguments.logging_dir``; if that is the default, which is named after
@@ -60,18 +60,18 @@ class TensorBoardCallback(Stopwatch):
         self._last_steps = {}
 
     def follow(self, meter: Meter, config: DataParallelConfig) -> None:
-        """Tell of several ranks, by what ``meter`` has gathered, until ``close``."""
+        """Write measurements of all ranks, gathered by ``meter``, until ``close``."""
         self._meter, self._config = meter, config
 
     def close(self) -> None:
-        """Finish the file and leave everything else as it was found. Called when training ends, however it ends."""
+        """Finish the file and restore the Trainer. Called when training ends, also by an error."""
         self._meter = self._config = None
         self._finish()
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Open the file and note how training is set."""
+        """Open the file and write the settings."""
         super().on_train_begin(args, state, control, **kwargs)
-        self._finish()  # in one process nobody calls close when training raises
+        self._finish()  # in one process, close is not called if training raises
         self._logged_steps = self._logged_seconds = self._logged_wait = 0
         if not state.is_world_process_zero:
             return
@@ -129,7 +129,7 @@ class TensorBoardCallback(Stopwatch):
         return values
 
     def _listen_to_clipping(self):
-        """Keep what the Trainer's clipping returns, which is thrown away otherwise; it stays on the device."""
+        """Keep the norm that the Trainer's clipping returns and discards; it stays on the device."""
         clip = nn.utils.clip_grad_norm_
 
         def clip_and_keep(*args, **kwargs):
@@ -150,12 +150,12 @@ class TensorBoardCallback(Stopwatch):
     def _open(self, purge_step=None):
         from tensorboardX import SummaryWriter
 
-        # tensorboardX names files by the second, and would overwrite one that was begun in the same.
+        # tensorboardX names files by the second, and would overwrite a file of the same second.
         suffix = f".{time.time_ns()}"
         return SummaryWriter(str(self._folder), purge_step=purge_step, flush_secs=FLUSH_S, filename_suffix=suffix)
 
     def _open_again(self, args, state):
-        """For an evaluation outside training."""
+        """Open the file again for an evaluation after training."""
         self._folder = self._folder or self._folder_for(args, state)
         return self._open()
 

@@ -1,4 +1,4 @@
-"""What training took: time, waiting and memory, and the summary of it at the end."""
+"""Measure time, waiting and memory of training, and print a summary at the end."""
 
 import logging
 import resource
@@ -24,17 +24,17 @@ class Stopwatch(TrainerCallback):
     _zero = _left_training = 0.0
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Start at zero."""
+        """Start counting."""
         self.num_steps = 0
         self._zero = self._left_training = time.perf_counter()
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count; what follows may be an evaluation or a save."""
+        """Count the step, and stop the watch: an evaluation or a save may follow."""
         self.num_steps += 1
         self._left_training = time.perf_counter()
 
     def on_epoch_end(self, args, state, control, **kwargs):
-        """What follows may be an evaluation or a save."""
+        """Stop the watch: an evaluation or a save may follow."""
         self._left_training = time.perf_counter()
 
     def on_evaluate(self, args, state, control, **kwargs):
@@ -47,7 +47,7 @@ class Stopwatch(TrainerCallback):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training since it began."""
+        """Seconds of training so far."""
         return time.perf_counter() - self._zero
 
     def _leave_out(self):
@@ -57,11 +57,11 @@ class Stopwatch(TrainerCallback):
 
 
 class Meter(Stopwatch):
-    """A stopwatch that also knows how long the ranks waited for each other.
+    """A stopwatch that also measures how long ranks waited for each other.
 
     Args:
         collective: The ranks that train together.
-        averaging: What averages this rank's gradients.
+        averaging: Averages this rank's gradients.
 
     Attributes:
         waited_seconds: For each rank, the seconds it has waited for all-reduces, when
@@ -74,16 +74,16 @@ class Meter(Stopwatch):
         self.waited_seconds = [0.0] * collective.world_size
 
     def gather_waits(self) -> None:
-        """Bring ``waited_seconds`` up to date. To be called on all ranks."""
+        """Update ``waited_seconds``. All ranks must call it."""
         self.waited_seconds = self._collective.all_gather_object(self._averaging.waited_seconds)
 
     def summary(self, global_batch: int) -> str:
-        """A few lines about the training that ends here, the same on all ranks. To be called on all ranks.
+        """A summary of this training in a few lines, the same on all ranks. All ranks must call it.
 
         Args:
-            global_batch: Rows of an optimizer step over all ranks.
+            global_batch: Rows in an optimizer step over all ranks.
         """
-        seconds = self._left_training - self._zero  # what came after the last step is no training
+        seconds = self._left_training - self._zero  # what came after the last step was not training
         self.gather_waits()
         memory = self._collective.all_gather_object(peak_memory())
         world_size, num_steps = self._collective.world_size, self.num_steps
@@ -99,13 +99,13 @@ class Meter(Stopwatch):
 
 
 def peak_memory() -> int:
-    """The most memory this process ever held, in bytes: on Ascend the device's, on CPU the host's."""
+    """Peak memory of this process in bytes: of the device on Ascend, of the host on CPU."""
     if mindspore.get_context("device_target") == "Ascend":
         return mindspore.runtime.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def is_wanted(args) -> bool:
-    """Whether this process is to show the summary: rank 0 of several, unless ``log_level`` is above warning."""
+    """Whether this process shows the summary: rank 0 of several, unless ``log_level`` is above warning."""
     leads = args.world_size > 1 and args.process_index == 0
     return leads and args.get_process_log_level() <= logging.WARNING

@@ -1,7 +1,7 @@
-"""What each rank did when, over a few steps: a file for Perfetto (ui.perfetto.dev) and Chrome's ``chrome://tracing``.
+"""A timeline of all ranks over a few steps, for Perfetto (ui.perfetto.dev) and Chrome's ``chrome://tracing``.
 
-Two lanes per rank. On the lane ``step`` one phase follows another: data, forward, backward, waiting for gradients,
-clip, optimizer. On the lane ``all-reduce`` are the buckets on their way.
+Each rank has two lanes. The lane ``step`` shows the phases: data, forward, backward, waiting for gradients, clip,
+optimizer. The lane ``all-reduce`` shows the buckets in progress.
 """
 
 import json
@@ -14,7 +14,7 @@ STEP_LANE, ALL_REDUCE_LANE = "step", "all-reduce"
 
 
 class Trace:
-    """Spans of time on this rank. To be made on all ranks at once: a barrier is where their clocks are set to zero.
+    """Spans of time on this rank. All ranks must create it together: a barrier sets their clocks to zero.
 
     Args:
         collective: The ranks whose traces are merged.
@@ -28,18 +28,18 @@ class Trace:
         self._zero = time.perf_counter()
 
     def now(self) -> float:
-        """Seconds since the ranks' common zero."""
+        """Seconds since the ranks' common start."""
         return time.perf_counter() - self._zero
 
     def begin_phase(self, name: str) -> None:
-        """On the lane ``step``, end what was going on and begin ``name``."""
+        """End the current phase on the lane ``step``, and begin ``name``."""
         now = self.now()
         if self._phase:
             self.add(STEP_LANE, *self._phase, now)
         self._phase = (name, now)
 
     def add(self, lane: str, name: str, begin: float, end: float, **details) -> None:
-        """Note a span that is over; ``begin`` and ``end`` are in seconds, as ``now`` gives them."""
+        """Record a completed span; ``begin`` and ``end`` are seconds, as ``now`` returns them."""
         self._events.append(
             {
                 "name": name,
@@ -53,9 +53,9 @@ class Trace:
         )
 
     def write(self, path: Path) -> None:
-        """Write one file with the spans of all ranks. To be called on all ranks; rank 0 writes.
+        """Write one file with the spans of all ranks. All ranks must call it; rank 0 writes.
 
-        The form is Chrome's Trace Event Format: complete events, in microseconds.
+        The format is Chrome's Trace Event Format: complete events, in microseconds.
         """
         everyone = self._collective.all_gather_object(self._events)
         if self._collective.rank == 0:
@@ -68,10 +68,10 @@ class Trace:
 
 
 class TracedCollective:
-    """A ``Collective`` whose all-reduces are noted in a trace while there is one.
+    """A ``Collective`` whose all-reduces are recorded while a trace is on.
 
     Args:
-        collective: Who carries them out.
+        collective: Runs them.
     """
 
     def __init__(self, collective: Collective):
@@ -83,7 +83,7 @@ class TracedCollective:
         return getattr(self._collective, name)
 
     def all_reduce(self, buffer) -> Work:
-        """As the collective's own."""
+        """Start an all-reduce and record it."""
         work = self._collective.all_reduce(buffer)
         if self.trace is None:
             return work
@@ -93,21 +93,21 @@ class TracedCollective:
 
 
 class TracedWork(Work):
-    """An all-reduce that notes when it was started, and when it was seen to be done."""
+    """An all-reduce that records its start, and when its end was observed."""
 
     def __init__(self, work: Work, trace: Trace, num_bytes: int, under_way: list):
         self._work, self._trace, self._num_bytes, self._under_way = work, trace, num_bytes, under_way
         self._begin = trace.now()
 
     def progress(self):
-        """Look at all that are under way: engines complete earlier ones while a later one is asked."""
+        """Check all in progress: engines complete earlier ones while a later one is asked."""
         for traced in list(self._under_way):
             if traced._work.progress():
                 traced._note_end()
         return self not in self._under_way
 
     def wait(self):
-        """Wait, then note the end."""
+        """Wait, then record the end."""
         self._work.wait()
         self._note_end()
 

@@ -1,1 +1,1 @@
-"""Where training stands, and how it goes on from a checkpoint."""
+"""Count where training stands, and resume from a checkpoint."""

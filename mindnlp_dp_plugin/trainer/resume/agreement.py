@@ -1,7 +1,7 @@
-"""After ``mindnlp-dp run --max-restarts`` has started the ranks again, ``train()`` goes on where this job was.
+"""After a restart by ``mindnlp-dp run --max-restarts``, ``train()`` resumes where this job was.
 
-Each checkpoint says which job wrote it, in which of the script's calls of ``train()``. So what an older run left in the
-same folder is never taken up by surprise, nor what a later stage of the same script wrote.
+Each checkpoint records which job wrote it, in which of the script's calls of ``train()``. So a restart never resumes
+from what an older run left in the folder, nor from a later stage of the same script.
 """
 
 import logging
@@ -25,17 +25,17 @@ def begin_train() -> None:
 
 
 def origin() -> dict[str, Any]:
-    """What a checkpoint says of where it comes from."""
+    """The origin that a checkpoint records."""
     return {"job": os.environ.get(JOB), "train_call": _num_train_calls}
 
 
 def own_checkpoint(home: str | Path) -> str | None:
-    """The newest whole checkpoint that this ``train()`` wrote before the job was started again, if it was.
+    """The newest complete checkpoint that this ``train()`` wrote before a restart; None without one.
 
-    To be called on all ranks, in the same order.
+    All ranks must call it, in the same order.
 
     Args:
-        home: The folder of checkpoints; rank 0 looks.
+        home: The folder of checkpoints; rank 0 reads it.
     """
     if int(os.environ.get(RESTART, "0")) == 0:
         return None
@@ -43,5 +43,5 @@ def own_checkpoint(home: str | Path) -> str | None:
     newest = store.newest(home, origin()) if group.rank == 0 else None
     found = group.all_gather_object(newest and str(newest))[0]
     if group.rank == 0:
-        logger.warning("Restart %s: training goes on from %s", os.environ[RESTART], found or "the start")
+        logger.warning("Restart %s: training continues from %s", os.environ[RESTART], found or "the start")
     return found

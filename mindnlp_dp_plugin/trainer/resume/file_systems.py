@@ -1,4 +1,4 @@
-"""Checkpoints of hosts that share a file system, or have one each: who writes, and what all resume from."""
+"""Checkpoints on shared or separate file systems of nodes: who writes, and what all resume from."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def require_own_folders(home: str, writes: bool, collective: Collective) -> None:
-    """Make sure that no two ranks are about to write checkpoints to one folder. To be called on all ranks.
+    """Raise if two ranks would write checkpoints to the same folder. All ranks must call it.
 
     Args:
         home: This rank's ``output_dir``.
@@ -23,7 +23,7 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
         collective: The ranks that train together.
 
     Raises:
-        DataParallelError: They are.
+        DataParallelError: If two ranks would.
     """
     mark = Path(home, store.INCOMPLETE + uuid.uuid4().hex)
     if writes:
@@ -41,15 +41,15 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
 
 
 def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collective: Collective) -> str | bool | None:
-    """What to resume from on this rank: the same checkpoint on all. To be called on all ranks.
+    """The checkpoint to resume from, the same on all ranks. All ranks must call it.
 
     Args:
         wanted: A folder; True for the newest in ``home``; None or False to train from the start.
-        home: This rank's ``output_dir``; other hosts may have it on a disk of their own.
+        home: This rank's ``output_dir``; each node may have its own disk.
         collective: The ranks that train together.
 
     Returns:
-        The folder; if no rank has one, ``wanted``: MindNLP says that there is none to resume from.
+        The folder; if no rank has one, ``wanted``, and MindNLP reports that there is none.
 
     Raises:
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
@@ -73,12 +73,12 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
 
 
 def _describe(folder):
-    """A checkpoint in words that are the same for a copy of it on another host, and for no other."""
+    """A description that is the same for copies of a checkpoint on other nodes, and for no other checkpoint."""
     if folder is None:
         return "no checkpoint"
     name = Path(folder).name
     if problem := store.problem_of(Path(folder)):
         return f"{name} ({problem})"
     record = store.read_record(folder)
-    content = {what: record[what] for what in record if what not in ("files", "job")}  # each host's own
+    content = {what: record[what] for what in record if what not in ("files", "job")}  # each node's own
     return f"{name} (digest {hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]})"

@@ -1,4 +1,4 @@
-"""Go on where a checkpoint was saved: with the row after the last one trained, to the last bit."""
+"""Resume with the row after the last one trained, equal to the last bit."""
 
 import json
 import math
@@ -20,8 +20,8 @@ class Position:
 
     Attributes:
         epoch: The epoch.
-        micro_steps_in_epoch: Micro-steps made in it.
-        micro_steps: Micro-steps made since training first began.
+        micro_steps_in_epoch: Micro-steps done in it.
+        micro_steps: Micro-steps done since training first began.
     """
 
     epoch: int = 0
@@ -30,7 +30,7 @@ class Position:
 
 
 class Resumption:
-    """A checkpoint, and how to make the Trainer go on from it.
+    """A checkpoint, and how to let the Trainer resume from it.
 
     Args:
         folder: The checkpoint.
@@ -46,16 +46,16 @@ class Resumption:
         self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
         if not self.record["with_optimizer"]:
             raise DataParallelError(
-                f"Cannot resume from {folder!r}: it holds the model alone (save_only_model=True). Start from its "
+                f"Cannot resume from {folder!r}: it holds the model only (save_only_model=True). Start from its "
                 "weights with from_pretrained."
             )
 
     def place(self, dataset: ShardedDataset, settings: dict[str, Any], args) -> None:
-        """Let ``dataset`` go on with the row after the last one trained.
+        """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
             dataset: This rank's share of the training data.
-            settings: What decides which rows make a step; as ``settings_of`` returns it.
+            settings: The result of ``settings_of``.
             args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
                 ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
                 ``gradient_accumulation_steps`` is set so that training steps where it would have.
@@ -77,10 +77,10 @@ class Resumption:
         dataset.start_at(self.position.epoch, self.position.micro_steps_in_epoch)
 
     def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
-        """Leave in ``folder`` the state from which MindNLP's loop derives the epoch to begin with.
+        """Write to ``folder`` the state from which MindNLP's loop derives its first epoch.
 
-        MindNLP 0.4.1 derives it from the step, wrongly where an epoch's last rows wait for the next epoch's first to
-        make a step. It gets the step from which it derives the right one; ``Progress`` puts the true one back.
+        MindNLP 0.4.1 derives the epoch from the step, wrongly if the last rows of an epoch wait for the next epoch to
+        complete a step. It gets a step from which it derives the right epoch; ``Progress`` restores the true step.
         """
         updates = _updates_per_epoch(dataset, args)
         max_steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates)
@@ -94,7 +94,7 @@ class Resumption:
         offered = f", here {str(at_ends[0])!r}" if at_ends else ""
         raise DataParallelError(
             f"Cannot resume from {str(self.folder)!r} with other settings: {differences}. It was saved in the middle "
-            f"of epoch {self.position.epoch}, whose rows were dealt out by them. Take the old settings, or resume from "
+            f"of epoch {self.position.epoch}, whose rows were sharded by them. Take the old settings, or resume from "
             f"a checkpoint saved at the end of an epoch{offered}."
         )
 
@@ -102,9 +102,9 @@ class Resumption:
 class AccumulationGoesOn(int):
     """``gradient_accumulation_steps`` of a resumed run whose epochs are no longer than the accumulation.
 
-    MindNLP's loop steps when ``count % gradient_accumulation_steps`` is 0, with a count that begins at 0 again when it
-    resumes, and at the end of such an epoch, which it does not recognise where it begins in the middle. Here the
-    remainder is that of the count since training first began, and 0 at the end of the epoch that was begun.
+    MindNLP's loop steps when ``count % gradient_accumulation_steps`` is 0, with a count that restarts at 0 when it
+    resumes, and at the end of such an epoch, which it does not recognise if it resumes in the middle. Here the
+    remainder is that of the count since training first began, and 0 at the end of the resumed epoch.
 
     Args:
         accumulation: The number of micro-steps.
@@ -125,9 +125,10 @@ class AccumulationGoesOn(int):
 
 
 def count_steps_in_whole_numbers(optimizer) -> None:
-    """Undo what MindNLP's Adam does to its step counters when a state is loaded.
+    """Make Adam's step counters ints again after MindNLP loaded them.
 
-    They come back as float32 tensors, so that ``beta ** step`` is rounded otherwise than in a run that never stopped.
+    MindNLP loads them as float32 tensors, and ``beta ** step`` then rounds differently than in a run that never
+    stopped.
     """
     for state in optimizer.state.values():
         if isinstance(state.get("step"), mindspore.Tensor):
@@ -135,7 +136,7 @@ def count_steps_in_whole_numbers(optimizer) -> None:
 
 
 def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
-    """What decides which rows make a step: in the middle of an epoch none of it may change.
+    """The settings that decide which rows make a step; none may change in the middle of an epoch.
 
     Args:
         dataset: A rank's share of the training data.

@@ -1,4 +1,4 @@
-"""Counts where training stands, and what a checkpoint records of it."""
+"""Count where training stands, for checkpoints."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, sett
 
 
 class Progress(TrainerCallback):
-    """Comes before all other callbacks, and shows them the true step and epoch.
+    """The first callback; corrects the step and epoch that the others see.
 
     A micro-step is one call of ``training_step`` by MindNLP's loop, whatever a subclass does in it.
 
@@ -20,11 +20,11 @@ class Progress(TrainerCallback):
         trainer: The Trainer that trains.
         dataset: This rank's share of its data.
         collective: The ranks that train together.
-        resumption: The checkpoint to go on from, if any.
+        resumption: The checkpoint to resume from, if any.
 
     Attributes:
-        pending_loss: What the Trainer has summed since it last logged; the Trainer's own tensor.
-        begins_optimizer_step: Whether the micro-step under way, or the next, is the first of an optimizer step.
+        pending_loss: The Trainer's tensor that sums losses since the last log.
+        begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
     """
 
     def __init__(self, trainer, dataset: ShardedDataset, collective: Collective, resumption: Resumption | None):
@@ -42,9 +42,9 @@ class Progress(TrainerCallback):
 
     @property
     def optimizer_steps_next(self) -> bool:
-        """Whether the optimizer steps after the micro-step under way.
+        """Whether the optimizer steps after the current micro-step.
 
-        The Trainer's own rule, widened where it is harmless: it steps when the count of micro-steps since train() began
+        The Trainer's rule, widened where that is harmless: it steps when the count of micro-steps since train() began
         is a multiple of the accumulation, or at the end of an epoch that is no longer than the accumulation. Here that
         is at every micro-step of a short epoch.
         """
@@ -54,24 +54,24 @@ class Progress(TrainerCallback):
         return is_short or (self._micro_steps + 1) % accumulation == 0
 
     def begin_micro_step(self) -> None:
-        """Begin its random stream."""
+        """Begin the micro-step's random stream."""
         if self._host_random is not None:
             rng.restore_host_state(self._host_random)
             self._host_random = None
         rng.seed_operators(self._trainer.args.seed, self._collective.rank, self._all_micro_steps)
 
     def end_micro_step(self) -> None:
-        """Count it."""
+        """Count the micro-step."""
         self.begins_optimizer_step = self.optimizer_steps_next
         self._micro_steps += 1
         self._micro_steps_in_epoch += 1
 
     def note_update(self) -> None:
-        """The optimizer is about to step."""
+        """Record that the optimizer is about to step."""
         self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, self._all_micro_steps)
 
     def checkpoint_record(self) -> dict[str, Any]:
-        """What a checkpoint holds beside model, optimizer and scheduler. To be called on all ranks."""
+        """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
         trainer, state, position = self._trainer, self._trainer.state, self._at_last_update
         num_pending = self._all_micro_steps - position.micro_steps
         is_full = position.micro_steps_in_epoch == self._dataset.num_steps
@@ -83,7 +83,7 @@ class Progress(TrainerCallback):
         return {
             **vars(position),
             **agreement.origin(),
-            # Micro-steps at the end of an epoch may wait for the next one. They are made again when training resumes.
+            # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             "epoch_end_is_done": bool(num_pending),
             "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,
             "total_loss": trainer._total_loss_scalar + sum(losses) / len(losses),
@@ -94,12 +94,12 @@ class Progress(TrainerCallback):
         }
 
     def repeats_end_of_epoch(self) -> bool:
-        """Whether the epoch that ends here had ended, been evaluated and saved, before training was stopped."""
+        """Whether this epoch's end was already evaluated and saved before training stopped."""
         record = self._resumption.record if self._resumption else {"epoch_end_is_done": False}
         return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Bring back what the Trainer and its callbacks had counted, if this run resumes another."""
+        """Restore the counts of the Trainer and its callbacks, if this run resumes."""
         if not self._resumption:
             return
         trainer, record = self._trainer, self._resumption.record
@@ -111,12 +111,12 @@ class Progress(TrainerCallback):
             self._host_random = record["host_random"][self._collective.rank]
 
     def on_epoch_begin(self, args, state, control, **kwargs):
-        """Count the micro-steps of a new epoch."""
+        """Start counting a new epoch."""
         self._epoch, self._micro_steps_in_epoch = self._dataset.epoch, self._dataset.num_skipped
         self._epoch_has_ended = False
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count what was skipped, which MindNLP's loop does not know of."""
+        """Include skipped micro-steps in the epoch, which MindNLP's loop does not."""
         if self._dataset.num_skipped and self._dataset.num_steps:
             state.epoch = self._epoch + self._micro_steps_in_epoch / self._dataset.num_steps
 

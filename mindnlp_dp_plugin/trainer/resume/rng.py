@@ -1,8 +1,8 @@
 """Random streams that a resumed run continues as if it had never stopped.
 
-Dropout and other operators draw from a stream that is a function of (seed, rank, micro-step), begun anew before each
-micro-step: nothing of it needs saving, and ranks drop different units. The generators of Python and NumPy belong to
-the user; they are saved and brought back.
+Dropout and other operators draw from a stream that depends only on (seed, rank, micro-step) and starts before each
+micro-step: nothing needs saving, and ranks drop different units. The generators of Python and NumPy belong to the user;
+they are saved and restored.
 """
 
 import importlib
@@ -18,12 +18,12 @@ operator_seed = importlib.import_module("mindspore.common.seed")
 
 
 def seed_operators(seed: int, rank: int, micro_step: int) -> None:
-    """Begin the operators' stream of a micro-step. The seed of data sets, NumPy and Python are left alone.
+    """Begin the operators' stream of a micro-step. Seeds of data sets, NumPy and Python are left alone.
 
     Args:
-        seed: The job's.
+        seed: The job's seed.
         rank: This rank.
-        micro_step: How many micro-steps the job has made before.
+        micro_step: Number of micro-steps the job has done before.
     """
     mixed = np.random.SeedSequence((seed, rank, micro_step)).generate_state(1)[0]
     _set_operator_seed(int(mixed))
@@ -32,7 +32,7 @@ def seed_operators(seed: int, rank: int, micro_step: int) -> None:
 
 @contextmanager
 def operators_left_as_found():
-    """Puts MindSpore's seed and generator back afterwards, so that ranks agree on them again."""
+    """Restores MindSpore's seed and generator afterwards, so that ranks agree on them again."""
     seed, generator = mindspore.get_seed(), mindspore.get_rng_state()
     try:
         yield
@@ -42,20 +42,20 @@ def operators_left_as_found():
 
 
 def host_state() -> dict[str, Any]:
-    """The state of Python's and NumPy's global generators, as JSON can hold it."""
+    """The state of Python's and NumPy's global generators, in a form JSON can hold."""
     version, words, gauss = random.getstate()
     name, keys, *rest = np.random.get_state()
     return {"python": [version, list(words), gauss], "numpy": [name, keys.tolist(), *rest]}
 
 
 def restore_host_state(state: dict[str, Any]) -> None:
-    """Bring Python's and NumPy's global generators to what ``host_state`` returned."""
+    """Restore the state of Python's and NumPy's global generators."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(tuple(state["numpy"]))
 
 
 def _set_operator_seed(seed):
-    # mindspore.set_seed does this, but seeds NumPy and the data sets too, from whose threads others may be drawing.
+    # mindspore.set_seed would also seed NumPy and the data sets, whose threads may be drawing.
     operator_seed._GLOBAL_SEED = seed
     operator_seed._reset_op_seed()
