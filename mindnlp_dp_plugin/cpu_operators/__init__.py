@@ -1,10 +1,9 @@
-"""Faster CPU operators for what MindNLP's models spend their time on, with the same mathematics.
+"""Faster CPU operators for MindNLP's models, with the same mathematics; one operator per file.
 
-Each file has one operator. Matrix products go through the BLAS library that NumPy brings, on several cores in pieces
-whose cut knows only shapes (``blas``). What is done to each number by itself or along the last axis, MindSpore does in
-many passes over memory, and NumPy in one, block by block in the cache. ``benchmarks/operators.py`` times them. Values
-and gradients differ from those of MindNLP's choice by rounding alone. Whatever is not float32, or of an unusual form,
-goes the way it always went.
+Matrix products go through NumPy's BLAS library, in pieces whose cut depends only on shapes (``blas``). Elementwise and
+last-axis operators take MindSpore many passes over memory; here NumPy computes them block by block in the cache.
+``benchmarks/operators.py`` times them. Values and gradients differ from MindNLP's by rounding only. Tensors that are
+not float32, or have an unusual form, use MindNLP's operators.
 """
 
 from mindnlp_dp_plugin.cpu_operators.routes import route

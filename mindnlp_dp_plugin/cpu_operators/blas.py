@@ -1,8 +1,8 @@
-"""Matrix products whose bits depend on shapes alone, on as many cores as there are.
+"""Matrix products on all cores whose bits depend on shapes only.
 
-A BLAS library deals a product out to its threads by their number, and another cut is another rounding. So while these
-operators are in use it computes in one thread, and large products are cut here, by a rule that knows only shapes; the
-pieces are shared among threads of our own.
+A BLAS library divides a product by its number of threads, and another division rounds differently. So while these
+operators are in use it computes in one thread, and large products are cut here, by a rule that depends only on shapes;
+the plugin's threads share the pieces.
 """
 
 import os
@@ -23,10 +23,10 @@ _pool = None
 
 
 def compute_in_pieces(replacements: Replacements) -> None:
-    """Keep BLAS at one thread, and take over its number of threads for the pieces.
+    """Limit BLAS to one thread, and use its previous number of threads for the pieces.
 
     Args:
-        replacements: What gives BLAS its threads back.
+        replacements: Restores the threads of BLAS.
     """
     global _num_threads
     libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
@@ -52,7 +52,7 @@ def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def batched_product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.ndarray:
     """``left @ right`` of stacks of matrices of the same leading shape, written to ``out``.
 
-    Each matrix of the stack is a product by itself, so no cut between them changes a bit.
+    Each matrix of the stack is a separate product, so a cut between them changes no bit.
     """
     *stack, rows, inner = left.shape
     axis = int(np.argmax(stack))
@@ -68,7 +68,7 @@ def batched_product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.
 
 
 def pieces_of(rows: int, inner: int, columns: int) -> int:
-    """How many pieces a product is cut into along its longer side: a power of 2, by the shape and nothing else."""
+    """Number of pieces along a product's longer side: a power of 2 that depends only on the shape."""
     most = min(MOST_PIECES, max(rows, columns) // LEAST_LENGTH, rows * inner * columns // LEAST_WORK)
     return 1 << max(1, most).bit_length() - 1
 
@@ -76,7 +76,7 @@ def pieces_of(rows: int, inner: int, columns: int) -> int:
 def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:
     """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all.
 
-    NumPy keeps the warnings it is to give for each thread apart: here they are silenced.
+    NumPy's warnings are set per thread: here they are silenced.
     """
     ends = [length * piece // num_pieces for piece in range(num_pieces + 1)]
     parts = [slice(*pair) for pair in zip(ends, ends[1:])]

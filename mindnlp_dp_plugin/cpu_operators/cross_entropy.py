@@ -1,4 +1,4 @@
-"""The cross entropy of classes, in one visit to the logits."""
+"""Cross entropy of classes, in one pass over the logits."""
 
 import mindspore
 import numpy as np
@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
 def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """The mean over the rows that count, each with one class of its own; not a number if none counts."""
+    """The mean over the rows that count, each with one class; NaN if none counts."""
     is_plain = weight is None and reduction == "mean" and not label_smoothing and are_float32(input)
     if not is_plain or (input.ndim, target.ndim) != (2, 1) or target.is_floating_point():
         return stock(input, target, weight, ignore_index, reduction, label_smoothing)

@@ -1,4 +1,4 @@
-"""A tensor divided by a number, as attention's scores are: MindSpore takes 20 times as long as for a product."""
+"""Divide a tensor by a number, as for attention's scores: MindSpore takes 20 times as long as for a product."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
 def divide(stock, self, other):
-    """``self / other``, to the same last bit."""
+    """``self / other``, equal to MindSpore's to the last bit."""
     if not (isinstance(other, (int, float)) and are_float32(self)):
         return stock(self, other)
     return _Quotient.of(self, other)

@@ -1,4 +1,4 @@
-"""LayerNorm over the last axis, in one visit to memory."""
+"""LayerNorm over the last axis, in one pass over memory."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
 def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """With a weight and a bias (Ba, Kiros and Hinton, arXiv:1607.06450)."""
+    """LayerNorm with a weight and a bias (Ba, Kiros and Hinton, arXiv:1607.06450)."""
     if not are_float32(input, weight, bias) or not weight.shape == bias.shape == input.shape[-1:]:
         return stock(input, normalized_shape, weight, bias, eps)
     return _LayerNorm.of(input, weight, bias, eps)

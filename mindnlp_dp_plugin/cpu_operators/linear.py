@@ -1,6 +1,6 @@
-"""Linear layers by the BLAS library that NumPy brings, which takes transposed operands as they are.
+"""Linear layers by NumPy's BLAS library, which takes transposed operands as they are.
 
-MindSpore puts their numbers into order first, which can take longer than the product.
+MindSpore reorders them first, which can take longer than the product.
 """
 
 from mindnlp_dp_plugin.cpu_operators import blas
@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
 def linear(stock, input, weight, bias=None):
-    """A matrix product and a bias, where MindNLP takes ``Dense``."""
+    """A matrix product and a bias, in place of MindNLP's ``Dense``."""
     is_usual = are_float32(input, weight) and weight.ndim == 2 and input.shape[-1] == weight.shape[1]
     if not is_usual or not (bias is None or are_float32(bias) and bias.shape == weight.shape[:1]):
         return stock(input, weight, bias)
@@ -18,7 +18,7 @@ def linear(stock, input, weight, bias=None):
 
 class _Linear(Operator):
     def compute(self, input, weight, bias):
-        self.save_for_backward(input, weight)  # MindSpore raises if one of them is written to before backward
+        self.save_for_backward(input, weight)  # so that MindSpore raises if one is written to before backward
         self.rows, self.weight = rows_of(input), array_of(weight)
         product = blas.product(self.rows, self.weight.T)
         if bias is not None:

@@ -1,4 +1,4 @@
-"""Let the C library keep the memory of NumPy's arrays, for the next ones of a step to use."""
+"""Let the C library keep the memory of NumPy's arrays for later arrays."""
 
 import ctypes
 
@@ -9,10 +9,9 @@ MOST_KEPT = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Give arrays of up to 256 MB (32 MB with an old glibc) memory that stays with the process, up to 2 GB of it.
+    """Let the process keep the memory of arrays up to 256 MB (32 MB with an old glibc), 2 GB in total.
 
-    As it comes, glibc gives the memory of a large array back to the system, which then has to clear it anew for the
-    next: a tenth of a step.
+    By default glibc returns the memory of a large array to the system, which clears it for the next: a tenth of a step.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library
     if mallopt:

@@ -1,4 +1,4 @@
-"""What an operator of NumPy's needs to be one of MindSpore's: gradients, and no silence where they would be wrong."""
+"""Make a NumPy function a MindSpore operator: with gradients, or an error where they would be wrong."""
 
 import mindspore
 import numpy as np
@@ -9,26 +9,26 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 class Operator(_Function):
-    """Computes forward and backward by NumPy, without its warnings, of which MindSpore's operators know nothing.
+    """Computes forward and backward in NumPy, without NumPy's warnings.
 
     A subclass defines ``compute``, which may keep on ``self`` what the gradients need, and ``gradients``.
     """
 
     @classmethod
     def of(cls, *inputs):
-        """The result, for MindSpore to differentiate."""
+        """The result, which MindSpore can differentiate."""
         return cls.apply(None, *inputs)
 
     @staticmethod
     def forward(ctx, tie, *inputs):
-        """What MindSpore calls."""
+        """Called by MindSpore."""
         ctx.tie = tie
         with np.errstate(all="ignore"):
             return ctx.compute(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
-        """What MindSpore calls."""
+        """Called by MindSpore."""
         with np.errstate(all="ignore"):
             return None, *ctx.gradients(gradient)
 
@@ -37,31 +37,31 @@ class Operator(_Function):
         raise NotImplementedError
 
     def gradients(self, gradient) -> tuple:
-        """One for each input, None for what is no tensor or needs none."""
+        """A gradient per input; None for an input that is not a tensor or needs none."""
         raise NotImplementedError
 
     def needs_gradient(self, index: int) -> bool:
-        """Of the input of that number."""
+        """Whether the input with that number needs a gradient."""
         return self.needs_input_grad[1 + index]
 
     @staticmethod
     def is_differentiated_again() -> bool:
-        """Whether MindSpore records this backward: then it takes operators that can be differentiated."""
+        """Whether MindSpore records this backward, so that it needs operators that can be differentiated."""
         return _pynative_executor.requires_grad()
 
 
 class OnceDifferentiable(Operator):
-    """Its gradient is made of arrays that the forward pass kept; to differentiate it is an error, not a zero."""
+    """Its gradient uses arrays kept by forward; differentiating that gradient is an error."""
 
     @classmethod
     def of(cls, *inputs):
-        """The result, for MindSpore to differentiate once."""
+        """The result, which MindSpore can differentiate once."""
         tensors = [value for value in inputs if isinstance(value, mindspore.Tensor)]
         return cls.apply(_Tie.apply(*tensors) if _pynative_executor.requires_grad() else None, *inputs)
 
     @staticmethod
     def backward(ctx, gradient):
-        """What MindSpore calls."""
+        """Called by MindSpore."""
         nothing, *gradients = Operator.backward(ctx, gradient)
         if ctx.is_differentiated_again():
             gradients = [value if value is None else _Once.apply(value, gradient, ctx.tie) for value in gradients]
@@ -69,7 +69,7 @@ class OnceDifferentiable(Operator):
 
 
 class _Tie(_Function):
-    """Depends on the inputs for MindSpore's eyes, and keeps none of their memory."""
+    """Lets MindSpore see a dependence on the inputs without keeping their memory."""
 
     @staticmethod
     def forward(ctx, *inputs):
@@ -81,7 +81,7 @@ class _Tie(_Function):
 
 
 class _Once(_Function):
-    """A gradient as it is."""
+    """Returns a gradient unchanged; differentiating it is an error."""
 
     @staticmethod
     def forward(ctx, value, gradient, tie):

@@ -1,4 +1,4 @@
-"""Softmax along the last axis, in one visit to memory."""
+"""Softmax along the last axis, in one pass over memory."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
 def softmax(stock, input, dim=-1, *, dtype=None):
-    """Zeros, with a gradient of zeros, for a row of nothing but -inf."""
+    """Softmax; a row of only -inf gives zeros with zero gradients."""
     if dtype is not None or not are_float32(input) or dim not in (-1, input.ndim - 1):
         return stock(input, dim, dtype=dtype)
     return _Softmax.of(input)
