@@ -1,11 +1,12 @@
 """Whatever is in the configuration, the environment and on the command line: the right answer, or one clear error."""
 
+import itertools
 import json
 import math
 import os
 import random
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from mindnlp_dp_plugin.config import (
     DataParallelConfig,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments import VARIABLES, detect
+from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_node
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
 
@@ -132,8 +133,9 @@ LAUNCHERS = {
     "open_mpi": dict.fromkeys(f"OMPI_COMM_WORLD_{what}" for what in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
     "mpich": dict.fromkeys(["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]),
     "rank_table": {"RANK_TABLE_FILE": "tables", "RANK_ID": None, "RANK_SIZE": ["2", "4", "2", "4", "0", "1"]},
-    "noise": dict.fromkeys([*VARIABLES, "DEVICE_ID"]),
+    "torchrun": dict.fromkeys(["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
 }
+LAUNCHERS["noise"] = dict.fromkeys([*itertools.chain(*LAUNCHERS.values()), "DEVICE_ID"])
 
 
 def random_environment(chance, tables):
@@ -152,7 +154,7 @@ def random_environment(chance, tables):
     for name, choices in {"DEVICE_ID": "0125", LOCAL_WORLD_SIZE: "1248", "MS_SCHED_HOST": ["127.0.0.1", "h"]}.items():
         if chance.random() < 0.2:
             environ[name] = chance.choice([*choices, *TEXTS[:8]])
-    return environ
+    return {**environ, "MASTER_ADDR": "master", "MASTER_PORT": "29500"}
 
 
 def identity_said_by(environ, tables):
@@ -192,6 +194,17 @@ def identity_said_by(environ, tables):
         return of_mpi(*LAUNCHERS["open_mpi"])
     if "PMI_SIZE" in environ:
         return of_mpi(*LAUNCHERS["mpich"])
+    if {"RANK", "WORLD_SIZE", "LOCAL_RANK"} <= environ.keys() and number("WORLD_SIZE") != 1:
+        local_size, local_rank, size = (number(name) for name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK", "WORLD_SIZE"))
+        if "LOCAL_WORLD_SIZE" in environ and local_size is None:
+            return None
+        if not size or local_rank is None or local_rank >= (local_size or size):
+            return None
+        found = checked(number("RANK"), size, local_rank, local_size, "torchrun")
+        return found and replace(found, scheduler=("master", 29501))
+    if {"RANK", "WORLD_SIZE"} <= environ.keys() and number("WORLD_SIZE") != 1 and "LOCAL_RANK" not in environ:
+        found = checked(number("RANK"), number("WORLD_SIZE") or 0, 0, 1, "PyTorchJob")
+        return found and replace(found, scheduler=("master", 29500))
     if "RANK_SIZE" in environ:
         size, rank = number("RANK_SIZE"), number("RANK_ID")
         if size == 1:
@@ -206,7 +219,7 @@ def identity_said_by(environ, tables):
 
 def test_any_launchers_variables(rank_tables):
     chance = random.Random(3)
-    launchers = dict.fromkeys(["none", "msrun", "mpirun", "ranktable"], 0)
+    launchers = dict.fromkeys(["none", "msrun", "mpirun", "torchrun", "PyTorchJob", "ranktable"], 0)
     for _ in range(NUM_CASES):
         environ = random_environment(chance, rank_tables)
         expected = identity_said_by(environ, rank_tables)
@@ -220,6 +233,37 @@ def test_any_launchers_variables(rank_tables):
         assert identity == expected, environ
         launchers[identity.launcher] += 1
     assert min(launchers.values()) > 20, launchers
+
+
+SYSTEMS = [
+    *VARIABLES, "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_NODELIST",
+    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "PET_NNODES",
+    "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NPROC_PER_NODE", "MA_NUM_HOSTS", "VC_TASK_INDEX",
+    "VC_WORKER_HOSTS", "VC_WORKER_NUM", "VC_[_HOSTS", "VC_[_NUM", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES",
+    "SKYPILOT_NODE_IPS", "MINDNLP_DP_JOB",
+]  # fmt: skip
+
+
+NAMES = ["AscendJob", "Kubeflow", "ModelArts", "Volcano", "SkyPilot"]
+
+
+def test_any_systems_variables_are_read_or_refused_in_one_line():
+    chance = random.Random(5)
+    texts = [*TEXTS, "2(x2)", "1,1", "n[1-2]", "n1,n2", "[", "],", "1(x999999)", "host", "2 2"]
+    num_read = 0
+    for _ in range(NUM_CASES):
+        names = chance.sample(SYSTEMS, chance.randrange(len(SYSTEMS)))
+        environ = {name: chance.choice(texts if chance.random() < 0.3 else ["1", "2"]) for name in names}
+        for read in (detect, detect_node):
+            try:
+                assert read(environ)
+                num_read += 1
+            except DataParallelError as error:
+                assert "\n" not in str(error) and any(name in str(error) for name in [*SYSTEMS, *NAMES]), (
+                    environ,
+                    error,
+                )
+    assert num_read > NUM_CASES / 10
 
 
 OPTIONS = {
@@ -257,11 +301,12 @@ def test_any_command_line_of_run():
             if chance.random() < 0.1:
                 words += [name, chance.choice(values)]
         words += [*chance.choice([SCRIPTS[0], *SCRIPTS]), chance.choice(WORDS)]
-        environ = {**dict.fromkeys(SETTINGS), chance.choice(list(SETTINGS)): chance.choice(WORDS)}
+        environ = {**dict.fromkeys(SETTINGS), "MINDNLP_DP_TIMEOUT": "0.01"}  # for names of nodes to be resolved
+        environ[chance.choice([name for name in SETTINGS if not environ[name]])] = chance.choice(WORDS)
         outcome = runner.invoke(commands, words, env=environ, standalone_mode=False)
         if outcome.exception is None:
             num_planned += 1
-            assert outcome.output.startswith(("mpirun: ", "scheduler: ", "rank ")), words
+            assert outcome.output.startswith("GLOG_v=3 ") and "  # " in outcome.output, words
         else:
             num_refused += isinstance(outcome.exception, DataParallelError)
             assert isinstance(outcome.exception, (ClickException, DataParallelError)), (

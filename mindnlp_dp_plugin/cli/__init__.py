@@ -8,19 +8,25 @@ import click
 
 from mindnlp_dp_plugin.cli.bench import bench
 from mindnlp_dp_plugin.cli.doctor import doctor
+from mindnlp_dp_plugin.cli.launching import with_dashes
 from mindnlp_dp_plugin.cli.predict import predict
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.version import __version__
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-@click.group(no_args_is_help=False)
-def commands():
+@click.group(invoke_without_command=True, context_settings={"token_normalize_func": with_dashes})
+@click.version_option(__version__)
+@click.pass_context
+def commands(context):
     """Data-parallel training for MindNLP's Trainer."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 commands.add_command(run)

@@ -5,7 +5,7 @@ import click
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.doctor import engines
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
 
@@ -22,6 +22,7 @@ def bench(nproc, backend, log_dir):
     Says what the link between two ranks is worth, which bucket_cap_mb suits it, and how much of the work of N devices
     N ranks are expected to do. Leave the machine idle meanwhile.
     """
+    require_single_node("mindnlp-dp bench")
     for engine in engines.to_try() if backend == "auto" else [backends.choose(backend, num_nodes=1)]:
         click.echo(f"{engine}:")
         status = launch(Job(["-m", MODULE], nproc, engine, log_dir / engine, master_port=free_port()))

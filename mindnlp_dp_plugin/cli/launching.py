@@ -1,25 +1,50 @@
-"""What every command that starts ranks on this host is asked."""
+"""What every command that starts ranks on this node is asked."""
 
 from pathlib import Path
 
 import click
 
 from mindnlp_dp_plugin.config import BACKENDS
+from mindnlp_dp_plugin.job.hardware import num_devices
 from mindnlp_dp_plugin.launch.logs import default_log_dir
 
-nproc = click.option("--nproc", type=click.IntRange(min=1), required=True, help="Ranks on this host.")
+
+class NumRanks(click.ParamType):
+    """A number of ranks, or ``auto``: one for each Ascend card, else for each core."""
+
+    name = "integer or auto"
+
+    def convert(self, value, param, ctx):
+        """The number."""
+        return num_devices() if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
+
+
+nproc = click.option(
+    "--nproc",
+    "--nproc-per-node",
+    "-n",
+    "nproc",
+    type=NumRanks(),
+    required=True,
+    help="Ranks on this node; auto: one for each Ascend card, else for each core.",
+)
 backend = click.option(
     "--backend",
     type=click.Choice(BACKENDS),
     default="auto",
     envvar="MINDNLP_DP_BACKEND",
     show_default=True,
-    help="Who carries the gradients; auto: hccl on Ascend, on CPU mpi if installed, else mccl.",
+    help="The engine that carries the gradients; auto: hccl on Ascend, on CPU mpi if installed, else mccl.",
 )
 log_dir = click.option(
     "--log-dir",
     type=click.Path(path_type=Path),
     default=default_log_dir,
     show_default="mindnlp_dp_logs/<time>",
-    help="One log per rank.",
+    help="The folder for one log per rank and result.json.",
 )
+
+
+def with_dashes(name: str) -> str:
+    """Options may be written with underscores, as torchrun's and msrun's are."""
+    return name.replace("_", "-")

@@ -7,19 +7,35 @@ import click
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments import detect_node
+from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 
+SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
 
-@click.command(context_settings={"allow_interspersed_args": False}, options_metavar="[OPTIONS] [-m]")
-@launching.nproc
-@click.option("--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts.")
-@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which host this is.")
-@click.option("--master-addr", help="Address of host 0; needed for several hosts.")
-@click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single host: a free one.")
+
+@click.command(context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
+@click.option(
+    "--nproc",
+    "--nproc-per-node",
+    "-n",
+    "nproc",
+    type=launching.NumRanks(),
+    help="Ranks on this node; auto: one for each Ascend card, else for each core.",
+)
+@click.option(
+    "--num-processes", "--worker-num", "num_ranks", type=click.IntRange(min=1), help="Ranks over all nodes, instead."
+)
+@click.option("--nnodes", type=click.IntRange(min=1), help="Nodes. Default: what the cluster's system says, else 1.")
+@click.option("--node-rank", type=click.IntRange(min=0), help="Which node this is. Default: what the system says.")
+@click.option("--master-addr", help="Address of node 0. Default: what the system says.")
+@click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single node: a free one.")
+@click.option("--standalone", is_flag=True, help="A single node, whatever the cluster's system says.")
 @launching.backend
 @launching.log_dir
+@click.option("--tee", type=click.Choice(["0", "all"]), default="0", show_default=True, help="The ranks to show.")
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
@@ -28,18 +44,21 @@ from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
     help="How often all ranks start again, from the newest checkpoint of this run, after one has failed.",
 )
 @click.option("--trace", is_flag=True, help="Leave a trace of a few steps, trace.json, among the logs.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be started.")
+@click.option("--dry-run", is_flag=True, help="Only print the commands, as a shell takes them.")
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
     nproc,
+    num_ranks,
     nnodes,
     node_rank,
     master_addr,
     master_port,
+    standalone,
     backend,
     log_dir,
+    tee,
     max_restarts,
     trace,
     dry_run,
@@ -51,19 +70,50 @@ def run(
 
     Rank 0's output is shown; every rank's is in the log directory. If a rank fails, all are ended and the one that
     failed first is named, with its traceback.
+
+    On Slurm (srun with one task per node), Kubernetes (PyTorchJob, Volcano, AscendJob), ModelArts, SkyPilot and Alibaba
+    PAI, the same command on each node is enough.
     """
     command = ["-m", script, *args] if as_module else [script, *args]
     require_script(command)
-    DataParallelConfig.from_env()
-    if max_restarts and nnodes > 1:
+    config = DataParallelConfig.from_env()
+    node = _node(nnodes, node_rank, master_addr, master_port, standalone)
+    if max_restarts and node.num_nodes > 1:
         raise DataParallelError(
-            f"--max-restarts {max_restarts} does not go with --nnodes {nnodes}: the hosts would not start again "
-            "together. Start each host again by hand, with trainer.train(resume_from_checkpoint=True)."
+            f"--max-restarts {max_restarts} does not go with --nnodes {node.num_nodes}: the nodes would not start "
+            "again together. Start each node again by hand, with trainer.train(resume_from_checkpoint=True)."
         )
-    address, port = require_master(nnodes, node_rank, master_addr, master_port)
-    job = Job(command, nproc, backends.choose(backend, nnodes), log_dir, nnodes, node_rank, address, port, trace)
+    nproc = _ranks_per_node(nproc, num_ranks, node.num_nodes)
+    address, port = require_master(node, config.timeout)
+    engine = backends.choose(backend, node.num_nodes)
+    job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
     if dry_run:
-        for process in plan(job):
-            click.echo(os.fsencode(describe(process)))  # names of files may be any bytes
+        processes = plan(job)
+        for process in processes:
+            click.echo(os.fsencode(describe(process, in_background=len(processes) > 1)))  # file names may be any bytes
         return 0
     return launch(job, max_restarts)
+
+
+def _node(nnodes, node_rank, master_addr, master_port, standalone) -> NodeInfo:
+    """What the user said counts; where nothing is said of several nodes, what the cluster's system says."""
+    if standalone and (nnodes or node_rank or master_addr):
+        raise DataParallelError("--standalone means a single node: leave out --nnodes, --node-rank and --master-addr.")
+    if nnodes is None and node_rank is None and master_addr is None and not standalone:
+        node = detect_node()
+        if node.num_nodes > 1:
+            port = node.master_port if master_port is None else master_port
+            return NodeInfo(node.num_nodes, node.node_rank, node.master_addr, port, node.system)
+    return NodeInfo(nnodes or 1, node_rank or 0, master_addr, master_port)
+
+
+def _ranks_per_node(nproc, num_ranks, num_nodes) -> int:
+    if (nproc is None) == (num_ranks is None):
+        raise click.UsageError(
+            "Missing option '--nproc'." if nproc is None else "Give one of --nproc and --num-processes."
+        )
+    if num_ranks is None:
+        return nproc
+    if num_ranks % num_nodes:
+        raise DataParallelError(f"--num-processes {num_ranks} is not a multiple of the {num_nodes} nodes.")
+    return num_ranks // num_nodes

@@ -47,8 +47,8 @@ def all_reduce(backend: str) -> Finding:
 
 def _run(backend, log_dir, result) -> str | None:
     """Runs the ranks; returns what went wrong, if anything."""
-    launcher = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "2", "--backend", backend]
-    command = [*launcher, "--log-dir", log_dir, PROGRAM, result]
+    launcher = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--standalone", "--nproc", "2"]
+    command = [*launcher, "--backend", backend, "--log-dir", log_dir, PROGRAM, result]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         _, said = process.communicate(timeout=LIMIT_S)

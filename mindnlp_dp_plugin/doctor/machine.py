@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.job.hardware import allowed_cores
+from mindnlp_dp_plugin.job.hardware import allowed_cores, cpu_quota
 
 MB = 2**20
 GB = 2**30
@@ -31,7 +31,7 @@ DISK_BYTES_USUAL = 2 * GB
 
 def cores() -> Finding:
     """How many cores the ranks may use: by affinity, and by the quota of a container."""
-    allowed, quota = len(allowed_cores()), _cpu_quota()
+    allowed, quota = len(allowed_cores()), cpu_quota()
     usable = allowed if quota is None else min(allowed, quota)
     found = f"{allowed} of {os.cpu_count()} allowed" + (f", quota of {quota:g}" if quota is not None else "")
     if usable < NUM_RANKS:
@@ -107,15 +107,6 @@ def _disk(check, folder, hint) -> Finding:
     if free < DISK_BYTES_USUAL:
         return warning(check, f"{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", hint)
     return ok(check, found)
-
-
-def _cpu_quota() -> float | None:
-    """Cores that the container's quota comes to; None if it has none."""
-    if text := _read(CGROUP / "cpu.max"):  # version 2
-        quota, period = text.split()
-        return None if quota == "max" else int(quota) / int(period)
-    quota, period = (_read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
-    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
 
 
 def _memory_left() -> int | None:

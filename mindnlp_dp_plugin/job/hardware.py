@@ -5,15 +5,48 @@ import os
 import shutil
 from pathlib import Path
 
+CGROUP = Path("/sys/fs/cgroup")
+
 
 def has_ascend() -> bool:
     """Whether Ascend cards are visible here."""
-    return bool(glob.glob("/dev/davinci[0-9]*")) or shutil.which("npu-smi") is not None
+    return bool(_cards()) or shutil.which("npu-smi") is not None
+
+
+def num_devices() -> int:
+    """How many ranks make full use of this machine: one for each Ascend card, else for each core."""
+    return len(_cards()) or usable_cores()
 
 
 def allowed_cores() -> list[int]:
     """The logical cores this process may use, threads of one core and cores of one socket side by side."""
     return sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core), core))
+
+
+def usable_cores() -> int:
+    """How many cores this process may keep busy: those allowed, and no more than the container's quota."""
+    quota = cpu_quota()
+    return len(allowed_cores()) if quota is None else max(1, min(len(allowed_cores()), int(quota)))
+
+
+def cpu_quota() -> float | None:
+    """Cores that the container's quota comes to; None if it has none."""
+    if text := _read(CGROUP / "cpu.max"):  # version 2
+        quota, period = text.split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota, period = (_read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def _cards() -> list[str]:
+    return glob.glob("/dev/davinci[0-9]*")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
 
 
 def _place(core: int) -> tuple[int, int]:

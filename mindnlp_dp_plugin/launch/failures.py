@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.error_record import ErrorRecord
+from mindnlp_dp_plugin.launch.logs import last_bytes
 
 NUM_LAST_LINES = 20
+MAX_LINE = 2000
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death
 
 
 def headline(failure: Death | ErrorRecord) -> str:
-    """Who failed first, on this host, and how."""
+    """Who failed first, on this node, and how."""
     if isinstance(failure, ErrorRecord):
         return f"rank {failure.rank} on {failure.host} failed first: {failure.kind}, exit status {failure.exit_code}"
     return f"{failure.name} on {socket.gethostname()} failed first: {failure}"
@@ -73,6 +75,11 @@ def report(failure: Death | ErrorRecord, log: Path) -> str:
     return f"mindnlp-dp: {headline(failure)}\n{details}\nmindnlp-dp: all other ranks were ended; its log: {log}\n"
 
 
+def exception_of(failure: Death | ErrorRecord) -> str | None:
+    """The class of the exception that a rank raised; None for a process that died without one."""
+    return failure.kind if isinstance(failure, ErrorRecord) else None
+
+
 def _last_lines(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(f"    {line}" for line in lines[-NUM_LAST_LINES:]) or "    (empty)"
+    lines = last_bytes(path).decode(errors="replace").splitlines()[-NUM_LAST_LINES:]
+    return "\n".join(f"    {line[-MAX_LINE:]}" for line in lines) or "    (empty)"

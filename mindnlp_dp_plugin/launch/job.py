@@ -1,7 +1,8 @@
-"""What to start: a job as the user asked for it, made sure of, and the processes it consists of on this host."""
+"""What to start: a job as the user asked for it, made sure of, and the processes it consists of on this node."""
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -10,26 +11,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments import detect_node
+from mindnlp_dp_plugin.job.network import resolve
+from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.launch import ports
 
 
 @dataclass(frozen=True)
 class Job:
-    """A script on ``num_nodes`` hosts with ``nproc`` ranks each.
+    """A script on ``num_nodes`` nodes with ``nproc`` ranks each.
 
     Attributes:
         command: ``[-m] script args...``
-        nproc: Ranks on this host.
+        nproc: Ranks on this node.
         backend: ``hccl``, ``mccl`` or ``mpi``.
         log_dir: Where logs and error records go.
-        num_nodes: Hosts.
+        num_nodes: Nodes.
         node_rank: Which of them this is.
-        master_addr: IP address of host 0.
-        master_port: Port of the scheduler there; with several hosts the launchers talk at the one above.
+        master_addr: IP address of node 0.
+        master_port: Port of the scheduler there; with several nodes the launchers talk at the one above.
         trace: Whether a trace of a few steps is left in the log directory.
+        shows_all: Whether the output of all ranks of this node is shown, not of rank 0 alone.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
-        scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job.
+        scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
+            dry run.
     """
 
     command: list[str]
@@ -41,24 +47,31 @@ class Job:
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
     trace: bool = False
+    shows_all: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
-    scratch_dir: Path = Path("/dev/shm")
+    scratch_dir: Path | None = None
 
     @property
     def world_size(self) -> int:
-        """Ranks over all hosts."""
+        """Ranks over all nodes."""
         return self.num_nodes * self.nproc
 
     @property
     def local_ranks(self) -> range:
-        """The ranks of this host."""
+        """The ranks of this node."""
         return range(self.node_rank * self.nproc, (self.node_rank + 1) * self.nproc)
 
+    @property
+    def first_log_dir(self) -> Path:
+        """The log directory of the first start."""
+        return self.log_dir.parent if self.restart else self.log_dir
+
     def again(self) -> "Job":
-        """The same job, to be started once more, with logs of its own."""
-        first = self.log_dir.parent if self.restart else self.log_dir
-        return replace(self, restart=self.restart + 1, log_dir=first / f"restart_{self.restart + 1}")
+        """The same job, to be started once more: with logs of its own, and another port if it may choose."""
+        log_dir = self.first_log_dir / f"restart_{self.restart + 1}"
+        port = ports.free_port() if self.num_nodes == 1 else self.master_port
+        return replace(self, restart=self.restart + 1, log_dir=log_dir, master_port=port)
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,9 @@ class Process:
 
 def worker_argv(command: list[str]) -> list[str]:
     """The command of a rank: the runner around the user's script."""
-    return [sys.executable, "-m", "mindnlp_dp_plugin.runtime.worker", *command]
+    worker = [sys.executable, "-m", "mindnlp_dp_plugin.runtime.worker"]
+    # mpirun takes a lone colon for the end of its program's arguments.
+    return [*worker, "--json", json.dumps(command)] if ":" in command else [*worker, *command]
 
 
 def require_script(command: list[str]) -> None:
@@ -98,37 +113,52 @@ def require_script(command: list[str]) -> None:
             raise DataParallelError(f"script {command[0]!r} does not exist: check the path (modules need -m).")
     else:
         package = command[1].partition(".")[0]
-        here = importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
-        if not package or (here is None and importlib.util.find_spec(package) is None):
+        here = package.isidentifier() and importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
+        if not package.isidentifier() or (here is None and importlib.util.find_spec(package) is None):
             raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
 
 
-def require_master(num_nodes: int, node_rank: int, master_addr: str | None, master_port: int | None) -> tuple[str, int]:
-    """Where the scheduler listens, checked on the host it belongs to.
+def require_master(node: NodeInfo, timeout: float) -> tuple[str, int]:
+    """Where the scheduler listens, checked on the node it belongs to.
 
     Args:
-        num_nodes: Hosts.
-        node_rank: Which of them this is.
-        master_addr: As the user gave it, or None.
-        master_port: As the user gave it, or None: a free one.
+        node: Which of how many nodes this is, and where node 0 is.
+        timeout: Seconds in which the name of node 0 may come up, if there are several nodes.
 
     Raises:
-        DataParallelError: Several hosts without a meeting point, a node rank out of range, or a port that is taken.
+        DataParallelError: Several nodes without a meeting point, a node rank out of range, or a port that is taken.
     """
+    num_nodes, node_rank, port = node.num_nodes, node.node_rank, node.master_port
     if node_rank >= num_nodes:
-        raise DataParallelError(f"--node-rank {node_rank} must be below --nnodes {num_nodes}: hosts count from 0.")
-    if num_nodes > 1 and (master_addr is None or master_port is None):
+        raise DataParallelError(f"--node-rank {node_rank} must be below --nnodes {num_nodes}: nodes count from 0.")
+    if num_nodes > 1 and (node.master_addr is None or port is None):
         raise DataParallelError(
-            f"--nnodes {num_nodes} needs --master-addr and --master-port: give all hosts the same address of host 0 "
+            f"--nnodes {num_nodes} needs --master-addr and --master-port: give all nodes the same address of node 0 "
             "and a port that is free there."
         )
-    address = ports.LOOPBACK if master_addr is None else ports.resolve(master_addr)
-    if master_port is None:
+    address = ports.LOOPBACK
+    if node.master_addr is not None:
+        patience = 0 if num_nodes == 1 else min(timeout, ports.LONGEST_WAIT_S)
+        address = resolve(node.master_addr, patience, "--master-addr")
+    if port is None:
         return address, ports.free_port()
-    if num_nodes > 1 and master_port == ports.HIGHEST:
-        raise DataParallelError(f"--master-port {master_port} leaves no port above it, where the launchers talk.")
+    if num_nodes > 1 and port == ports.HIGHEST:
+        raise DataParallelError(f"--master-port {port} leaves no port above it, where the launchers talk.")
     if node_rank == 0:
-        needed = [master_port] if num_nodes == 1 else [master_port, ports.control_port(master_port)]
-        for port in needed:
-            ports.require_free(address, port, master_port)
-    return address, master_port
+        needed = [port] if num_nodes == 1 else [port, ports.control_port(port)]
+        for each in needed:
+            ports.require_free(address, each, port)
+    return address, port
+
+
+def require_single_node(command: str) -> None:
+    """Make sure that a command that runs on one node is not started on several, each of which would train alone.
+
+    Raises:
+        DataParallelError: The cluster's system speaks of several nodes.
+    """
+    node = detect_node()
+    if node.num_nodes > 1:
+        raise DataParallelError(
+            f"{node.system} runs this on {node.num_nodes} nodes, but {command} uses a single one: ask for one node."
+        )

@@ -1,18 +1,46 @@
-"""The log directory: one file per rank, rank 0's shown on the terminal as it grows."""
+"""The log directory: one file per rank, and how the job ended."""
 
+import fcntl
 import os
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import rank_log, record_path
+from mindnlp_dp_plugin.launch.result import NAME as RESULT
+
+LAST_BYTES = 2**16
 
 
 def default_log_dir() -> Path:
     """``mindnlp_dp_logs/<time>-<process id>`` below the current directory."""
     return Path("mindnlp_dp_logs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+
+
+@contextmanager
+def claim(log_dir: Path, ranks: range) -> Iterator[None]:
+    """While a job runs on this node, no other one writes the logs of the same ranks to its log directory.
+
+    Raises:
+        DataParallelError: The directory cannot be used: it is another user's, another job's, or cannot be written.
+    """
+    with _explained(log_dir):
+        _make(log_dir)
+        descriptor = os.open(rank_log(log_dir, ranks[0]), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataParallelError(
+                f"--log-dir {str(log_dir)!r} belongs to a job that is still running: give another one."
+            ) from None
+        except OSError:
+            pass  # some network file systems know no locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def prepare(log_dir: Path, ranks: Iterable[int]) -> None:
@@ -21,33 +49,39 @@ def prepare(log_dir: Path, ranks: Iterable[int]) -> None:
     Raises:
         DataParallelError: The directory cannot be made or written.
     """
+    with _explained(log_dir):
+        _make(log_dir)
+        (log_dir / RESULT).unlink(missing_ok=True)
+        for rank in ranks:
+            os.close(os.open(rank_log(log_dir, rank), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
+            record_path(log_dir, rank).unlink(missing_ok=True)
+
+
+def last_bytes(log: Path) -> bytes:
+    """The end of a log; empty if it is gone."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+            return file.read(LAST_BYTES)
+    except OSError:
+        return b""
+
+
+def _make(log_dir):
     users_mask = os.umask(0o077)
     try:
         log_dir.mkdir(parents=True, exist_ok=True)
-        for rank in ranks:
-            rank_log(log_dir, rank).write_bytes(b"")
-            record_path(log_dir, rank).unlink(missing_ok=True)
+    finally:
+        os.umask(users_mask)
+    if log_dir.stat().st_uid != os.geteuid():
+        raise DataParallelError(f"--log-dir {str(log_dir)!r} belongs to another user: give a directory of your own.")
+
+
+@contextmanager
+def _explained(log_dir):
+    try:
+        yield
     except OSError as error:
         raise DataParallelError(
             f"--log-dir {str(log_dir)!r} cannot be used ({error.strerror}): give a directory you may write to."
         ) from None
-    finally:
-        os.umask(users_mask)
-
-
-class Tail:
-    """Copies a growing file to standard output byte by byte, so that progress bars move."""
-
-    def __init__(self, path: Path):
-        self._file = path.open("rb", buffering=0)
-
-    def size(self) -> int:
-        """How long the file is by now, in bytes."""
-        return os.fstat(self._file.fileno()).st_size
-
-    def pump(self, end: int) -> None:
-        """Shows what is new up to the byte ``end`` of the file."""
-        new = self._file.read(max(0, end - self._file.tell()))
-        if new:
-            sys.stdout.buffer.write(new)
-            sys.stdout.buffer.flush()

@@ -19,12 +19,15 @@ def processes(job: Job) -> list[Process]:
     # Pinning is the worker's business, and more ranks than cores are fine for trying things out.
     placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     # One host: shared memory, which is not left behind, and no port of a rank is open to the network.
-    transport = ["--mca", "btl", "self,sm", "--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
+    transport = ["--mca", "btl", "self,sm"]
+    session = []
+    if job.scratch_dir:
+        transport += ["--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
+        session = ["--prtemca", "prte_tmpdir_base", str(job.scratch_dir)]
     # Open MPI sums in place along a tree, where one of 2 ranks does all the work. Its ring shares the work, but with
     # more ranks it makes the last bit of a sum depend on the place in the message.
     if job.nproc == 2:
         transport += ["--mca", "coll_libnbc_iallreduce_algorithm", "ring"]
-    session = ["--prtemca", "prte_tmpdir_base", str(job.scratch_dir)]
     launcher = [find_mpirun(), *as_root, *placement, *transport, *session]
     argv = [*launcher, "-n", str(job.nproc), *worker_argv(job.command)]
     log = job.log_dir / "mpirun.log"

@@ -1,4 +1,4 @@
-"""TCP ports of host 0: one for the scheduler of MindSpore's cluster and, with several hosts, one for the launchers."""
+"""TCP ports of node 0: one for the scheduler of MindSpore's cluster and, with several nodes, one for the launchers."""
 
 import errno
 import socket
@@ -7,42 +7,31 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 LOOPBACK = "127.0.0.1"
 HIGHEST = 65535
+LONGEST_WAIT_S = 600  # as long as MindSpore's scheduler waits for its workers
 
 
 def free_port() -> int:
-    """A port of this host that nobody listens on."""
+    """A port of this node that nobody listens on."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
 
 
 def control_port(master_port: int) -> int:
-    """Where host 0's launcher listens to those of the other hosts."""
+    """Where node 0's launcher listens to those of the other nodes."""
     return master_port + 1
-
-
-def resolve(host: str) -> str:
-    """The IP address of a host; MindSpore takes no names.
-
-    Raises:
-        DataParallelError: The name is unknown.
-    """
-    try:
-        return socket.gethostbyname(host)
-    except (OSError, ValueError):  # the second for what no host can be called
-        raise DataParallelError(f"--master-addr {host!r} cannot be resolved: give the IP address of node 0.") from None
 
 
 def require_free(address: str, port: int, master_port: int) -> None:
     """Makes sure that ``port`` can be listened on.
 
     Args:
-        address: Of this host.
+        address: Of this node.
         port: To be looked at.
         master_port: What the user gave, if anything.
 
     Raises:
-        DataParallelError: The port is taken, or the address belongs to another host.
+        DataParallelError: The port is taken, or the address belongs to another node.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
@@ -51,10 +40,10 @@ def require_free(address: str, port: int, master_port: int) -> None:
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
                 raise DataParallelError(
-                    f"--master-addr {address} is no address of this host: node rank 0 must run on the master."
+                    f"--master-addr {address} is no address of this node: node rank 0 must run on the master."
                 ) from None
             other = "" if port == master_port else f": it takes {port}, too, which"
             raise DataParallelError(
                 f"--master-port {master_port}{other} cannot be used on {address} ({error.strerror}): "
-                "give another one, or on a single host leave the option out."
+                "give another one, or on a single node leave the option out."
             ) from None

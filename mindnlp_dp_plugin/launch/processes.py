@@ -37,6 +37,19 @@ def start(process: Process) -> subprocess.Popen:
         )
 
 
+def reap_orphans(known: set[int]) -> None:
+    """Take note of the end of ranks' children whose own parents are gone, so that they do not stay as zombies.
+
+    Args:
+        known: The processes whose end others wait for.
+    """
+    with contextlib.suppress(ChildProcessError):  # there are no children
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid in known:
+                return
+            os.waitpid(found.si_pid, 0)
+
+
 class ProcessTree:
     """All that is started from now on, with children's children, also those whose own parent is gone."""
 

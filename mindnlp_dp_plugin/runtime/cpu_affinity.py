@@ -7,11 +7,12 @@ import, and ``threads_num`` is left to the user (MindSpore lets it be set only o
 """
 
 import os
+import sys
 from collections.abc import MutableMapping
 
 from mindnlp_dp_plugin.collectives.engines import runs_on
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.job.hardware import allowed_cores, cpu_quota, has_ascend
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 
@@ -45,7 +46,17 @@ def pin(rank_info: RankInfo, cores: list[int], environ: MutableMapping[str, str]
     """
     mine = share(cores, rank_info.local_rank, rank_info.local_world_size)
     os.sched_setaffinity(0, mine)
-    environ.setdefault("OMP_NUM_THREADS", str(len(mine)))
+    quota = cpu_quota()
+    threads = len(mine) if quota is None else min(len(mine), max(1, int(quota / rank_info.local_world_size)))
+    environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def pin_as_launchers_do_not(rank_info: RankInfo) -> None:
+    """Pin a rank that another launcher has started, unless that has, or the number of ranks here is not known."""
+    has_come_late = "mindspore" in sys.modules
+    is_bound = len(os.sched_getaffinity(0)) < os.cpu_count()
+    if not (has_come_late or is_bound or rank_info.local_world_size is None):
+        pin(rank_info, allowed_cores(), os.environ)
 
 
 def tune_mindspore() -> None:

@@ -10,8 +10,9 @@ from mindnlp_dp_plugin import collectives, compat, trainer
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.variables import DEFERRED, JOINED
+from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
@@ -46,9 +47,16 @@ def install(config: DataParallelConfig | None = None) -> None:
     rank_info = RankInfo() if is_child_of_rank else detect()
     if rank_info.is_scheduler:
         _serve_as_scheduler()
+    is_tuned_here = rank_info.launcher != "none" and JOB not in os.environ and cpu_affinity.is_wanted(os.environ)
+    if is_tuned_here:  # mindnlp-dp run does so itself
+        cpu_affinity.pin_as_launchers_do_not(rank_info)
+    if rank_info.scheduler:
+        dynamic_cluster.form(rank_info, config.timeout)
     compat.check_mindnlp()
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
+    if is_tuned_here:
+        cpu_affinity.tune_mindspore()
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:

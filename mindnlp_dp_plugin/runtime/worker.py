@@ -3,6 +3,7 @@
 Pins the process, installs the plugin, runs the script as ``python script args...`` would, and records why if it failed.
 """
 
+import json
 import os
 import runpy
 import sys
@@ -24,15 +25,26 @@ def main(argv: list[str]) -> None:
         argv: ``[-m] script args...``
     """
     rank_info = detect()
-    if rank_info.launcher == "mpirun":
+    if rank_info.launcher == "mpirun" and LOG_DIR in os.environ:
         send_output_to(rank_log(Path(os.environ[LOG_DIR]), rank_info.rank))
     try:
         show_status(rank_info.rank)
+        os.environ.update(variables_for_scripts(rank_info))
         install(rank_info)
         run_script(argv)
         wait_for_all()
     except BaseException as error:
         end_as_failed(rank_info.rank, error)
+
+
+def variables_for_scripts(rank_info) -> dict[str, str]:
+    """What torchrun tells a script; the launcher has set ``MASTER_ADDR`` and ``MASTER_PORT``."""
+    return {
+        "RANK": str(rank_info.rank),
+        "WORLD_SIZE": str(rank_info.world_size),
+        "LOCAL_RANK": str(rank_info.local_rank),
+        "LOCAL_WORLD_SIZE": str(rank_info.local_world_size),
+    }
 
 
 def send_output_to(path: Path) -> None:
@@ -58,6 +70,8 @@ def install(rank_info) -> None:
 
 def run_script(argv: list[str]) -> None:
     """Runs ``script args...`` or ``-m module args...`` as Python would, with its ``sys.path`` and ``sys.argv``."""
+    if argv[0] == "--json":
+        argv = json.loads(argv[1])
     try:
         if argv[0] == "-m":
             sys.argv = argv[1:]

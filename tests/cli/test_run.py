@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from mindnlp_dp_plugin.job.hardware import usable_cores
+from mindnlp_dp_plugin.version import __version__
+
 
 def refused(runner, *args):
     """The one line with which a command line is refused."""
@@ -62,8 +65,9 @@ def test_several_hosts(runner, script):
     meeting = ("--master-addr", "127.0.0.1", "--master-port", "1")
     assert "needs --master-addr and --master-port" in refused(runner, *several, script)
     assert "--node-rank 2 must be below --nnodes 2" in refused(runner, *several, *meeting, "--node-rank", "2", script)
-    assert "no address of this host" in refused(runner, *several, *meeting, "--master-addr", "192.0.2.1", script)
+    assert "no address of this node" in refused(runner, *several, *meeting, "--master-addr", "192.0.2.1", script)
     assert "mpirun" in refused(runner, *several, *meeting, "--node-rank", "1", "--backend", "mpi", script)
+    runner.environ["MINDNLP_DP_TIMEOUT"] = "1"
     assert "cannot be resolved" in refused(runner, *several, *meeting, "--master-addr", "no.such.host.invalid", script)
     assert "no port above it" in refused(runner, *several, *meeting, "--master-port", "65535", script)
     with socket.socket() as busy:
@@ -96,14 +100,59 @@ def test_a_wrong_log_dir(runner, script):
 
 def test_unknown_options_and_commands(runner, script):
     assert "--nprok" in refused(runner, "--nprok", "2", script)
-    for command, word in ((["walk"], "walk"), ([], "command")):
-        ended = subprocess.run(
-            [sys.executable, "-m", "mindnlp_dp_plugin.cli", *command],
-            env=runner.environ,
-            capture_output=True,
-            text=True,
-        )
-        assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and word in ended.stderr.lower()
+    ended = mindnlp_dp(runner, "walk")
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and "walk" in ended.stderr.lower()
+
+
+def mindnlp_dp(runner, *words):
+    command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", *words]
+    return subprocess.run(command, env=runner.environ, capture_output=True, text=True, timeout=60)
+
+
+def test_without_a_command_it_shows_help_and_it_tells_its_version(runner):
+    shown = mindnlp_dp(runner)
+    assert shown.returncode == 0 and "doctor" in shown.stdout and shown.stderr == ""
+    assert mindnlp_dp(runner, "--version").stdout == f"mindnlp-dp, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nproc-per-node", "2"),
+        ("--nproc_per_node=2",),
+        ("-n", "2"),
+        ("--num-processes", "2"),
+        ("--num_processes=2",),
+        ("--worker_num=2",),
+        ("--worker-num", "2", "--standalone"),
+    ],
+)
+def test_options_as_other_launchers_write_them(runner, script, words):
+    lines = runner.run(*words, "--backend", "mccl", "--dry_run", script).stdout.splitlines()
+    assert [line.rpartition("# ")[2] for line in lines] == ["scheduler", "rank 0", "rank 1"]
+
+
+def test_as_many_ranks_as_cores(runner, script):
+    line = runner.run("--nproc", "auto", "--backend", "mpi", "--dry-run", script).stdout
+    assert f" -n {usable_cores()} " in line or usable_cores() == 1
+
+
+def test_numbers_of_ranks_that_contradict_each_other(runner, script):
+    assert "one of --nproc and --num-processes" in refused(runner, "--nproc", "2", "--num-processes", "2", script)
+    several = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", "1")
+    assert "not a multiple of the 2 nodes" in refused(runner, "--num-processes", "3", *several, script)
+    assert "--standalone means" in refused(runner, "--nproc", "1", "--standalone", *several, script)
+
+
+def test_what_a_cluster_says_of_its_nodes_is_used_unless_the_user_says_otherwise(runner, script):
+    runner.environ.update(SKYPILOT_NODE_RANK="1", SKYPILOT_NUM_NODES="2", SKYPILOT_NODE_IPS="192.0.2.1\n192.0.2.2")
+    wanted = ("--nproc", "2", "--backend", "mccl", "--dry-run")
+    said = runner.run(*wanted, script).stdout
+    assert [line.rpartition("# ")[2] for line in said.splitlines()] == ["rank 2", "rank 3"]
+    assert "MS_WORKER_NUM=4 MS_SCHED_HOST=192.0.2.1 " in said
+    assert " MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 " in runner.run("--standalone", *wanted, script).stdout
+    runner.environ["SKYPILOT_NODE_IPS"] = "192.0.2.1"
+    assert "SKYPILOT_NODE_IPS='192.0.2.1' does not list 2 nodes" in refused(runner, *wanted, script)
 
 
 def test_help(runner):
@@ -115,7 +164,7 @@ def test_dry_run_of_mpi_prints_one_command_and_starts_nothing(runner, script):
     outcome = runner.run("--nproc", "2", "--backend", "mpi", "--dry-run", script, "--lr", "a b")
     assert outcome.returncode == 0
     (line,) = outcome.stdout.splitlines()
-    assert line.startswith("mpirun: ") and " -n 2 " in line and line.endswith(f"{script} --lr 'a b'")
+    assert line.endswith(f" -n 2 {sys.executable} -m mindnlp_dp_plugin.runtime.worker {script} --lr 'a b'  # mpirun")
     assert not runner.log_dir.exists()
 
 
@@ -123,13 +172,13 @@ def test_dry_run_of_a_cluster_prints_a_line_per_process(runner, script):
     port = ("--master-addr", "127.0.0.1", "--master-port", "18999")
     args = ("--nproc", "2", "--nnodes", "2", "--backend", "hccl", *port, "--dry-run", script)
     scheduler, *workers = runner.run(*args).stdout.splitlines()
-    assert scheduler.startswith("scheduler: ") and "MS_ROLE=MS_SCHED" in scheduler
+    assert scheduler.endswith(" &  # scheduler") and "MS_ROLE=MS_SCHED" in scheduler
     for rank, line in enumerate(workers):
-        assert line.startswith(f"rank {rank}: ")
+        assert line.endswith(f" &  # rank {rank}")
         words = f"MS_WORKER_NUM=4 MS_SCHED_PORT=18999 MS_NODE_ID={rank} DEVICE_ID={rank} MINDNLP_DP_BACKEND=hccl"
         assert all(word in line.split() for word in words.split())
     names = [
-        line.partition(":")[0] for line in runner.run(*args[:-2], "--node-rank", "1", *args[-2:]).stdout.splitlines()
+        line.rpartition("# ")[2] for line in runner.run(*args[:-2], "--node-rank", "1", *args[-2:]).stdout.splitlines()
     ]
     assert names == ["rank 2", "rank 3"]
 
@@ -148,6 +197,7 @@ def test_no_shell_sees_what_is_in_the_environment_or_the_arguments(runner, backe
     args = ("--nproc", "2", "--backend", backend, script, evil)
     assert runner.run(*args).stdout == f"{evil} {[evil]}\n"
     for line in runner.run(*args[:-2], "--dry-run", *args[-2:]).stdout.splitlines():
+        line = line.replace(" &  # ", "  # ")
         said = subprocess.run(["bash", "-c", f"echo {line}"], cwd=runner.folder, capture_output=True, text=True)
         assert (said.returncode, said.stderr) == (0, "") and evil in said.stdout
     assert not (runner.folder / "hacked").exists()
@@ -155,7 +205,7 @@ def test_no_shell_sees_what_is_in_the_environment_or_the_arguments(runner, backe
 
 def test_dry_run_of_one_rank_needs_no_cluster(runner, script):
     (line,) = runner.run("--nproc", "1", "--dry-run", script).stdout.splitlines()
-    assert line.startswith("rank 0: ") and "MS_ROLE" not in line
+    assert line.endswith(f" {script}  # rank 0") and "MS_ROLE" not in line
 
 
 def test_the_backend_may_come_from_the_environment(runner, script):

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -264,7 +266,7 @@ def test_a_restart_that_succeeds_ends_with_0_and_ctrl_c_ends_the_waiting(runner)
 ENDS_WHILE_THE_LAUNCHER_IS_BUSY = """
 import sys
 from mindnlp_dp_plugin import cli
-from mindnlp_dp_plugin.launch.launcher import Monitor
+from mindnlp_dp_plugin.launch.monitor import Monitor
 
 show = Monitor._show
 
@@ -282,3 +284,121 @@ def test_a_failure_between_two_looks_is_no_success(runner):
     python, _, _, *arguments = runner.command("--nproc", "1", runner.script("sys.exit(3)"))
     command = [python, "-c", ENDS_WHILE_THE_LAUNCHER_IS_BUSY, *arguments]
     assert subprocess.run(command, env=runner.environ, cwd=runner.folder, timeout=60).returncode == 3
+
+
+BROKEN = "class Broken(Exception):\n    def __str__(self): raise RuntimeError\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("way", ["sys.stderr.close(); raise OSError", "os.close(2); raise OSError", "raise Broken"])
+def test_a_failure_is_reported_whatever_the_exception_or_standard_error_are(runner, backend, way):
+    script = runner.script(BROKEN + on_rank(1, way))
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    assert time.time() - outcome.failed_at() < 10
+    assert outcome.returncode == 1
+    lines = outcome.stderr.splitlines()
+    assert lines[0].startswith("mindnlp-dp: rank 1 on ") and lines[1] == "Traceback (most recent call last):", lines
+    assert not runner.left_behind()
+
+
+LATE = """
+import os, sys, time
+
+class Late:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mindspore":
+            time.sleep(100)
+
+rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("MS_NODE_ID")
+if rank == "1" and "mindnlp_dp_plugin.runtime.worker" in sys.orig_argv:
+    sys.meta_path.insert(0, Late())
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_that_never_joins_is_named_though_the_others_cannot_tell(runner, backend):
+    (runner.folder / "late").mkdir()
+    (runner.folder / "late" / "sitecustomize.py").write_text(LATE)
+    runner.environ.update(PYTHONPATH=f"{runner.folder / 'late'}{os.pathsep}{ROOT}", MINDNLP_DP_TIMEOUT="3")
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script("pass"), timeout=100)
+    assert outcome.returncode == 1
+    lines = outcome.stderr.splitlines()
+    assert lines[0].startswith("mindnlp-dp: rank 1 on ")
+    assert lines[1].startswith("DataParallelError: rank 1 has not joined the other ranks within timeout=3 "), lines
+    assert any("in joining the other ranks" in line for line in lines if line.startswith("  rank 0: "))
+    assert any("sitecustomize.py" in line and "find_spec" in line for line in lines), "rank 1's stack shows where it is"
+    assert json.loads((outcome.log_dir / "result.json").read_text())["first_failure"]["rank"] == 1
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_reader_that_stalls_does_not_keep_a_failure_or_a_signal_from_being_noticed(runner, backend):
+    flood = "if rank == 0:\n    for _ in range(64): print('x' * 2**16)\n"
+    popen = runner.start("--nproc", "2", "--backend", backend, runner.script(flood + on_rank(1, "os._exit(3)")))
+    assert popen.wait(timeout=30) == 3  # nobody reads its output
+    popen.stdout.close()
+    popen.stderr.close()
+    popen = runner.start("--nproc", "2", "--backend", backend, runner.script(flood + READY + SLEEP))
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    popen.terminate()
+    assert popen.wait(timeout=30) == 143
+    popen.stdout.close()
+    popen.stderr.close()
+    assert not runner.left_behind()
+
+
+def test_output_that_cannot_be_written_does_not_end_a_healthy_job(runner):
+    script = runner.script("for _ in range(20): print('x' * 2**16); time.sleep(0.01)\nopen('done', 'w').close()")
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            runner.command("--nproc", "1", script),
+            env=runner.environ, cwd=runner.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert (ended.returncode, (runner.folder / "done").exists()) == (0, True), ended.stderr
+    assert "cannot show more (No space left on device)" in ended.stderr
+
+
+def test_all_ranks_are_shown_if_asked_for(runner):
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", "--tee", "all", runner.script("print('one\\ntwo')"))
+    assert sorted(outcome.stdout.splitlines()) == ["[rank 0] one", "[rank 0] two", "[rank 1] one", "[rank 1] two"]
+
+
+def test_the_result_can_be_read(runner):
+    script = runner.script(on_rank(1, "raise KeyError('gone')"))
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", "--max-restarts", "1", script)
+    result = json.loads((outcome.log_dir / "result.json").read_text())
+    failure = result.pop("first_failure")
+    assert 0 < result.pop("seconds") < 60 and len(result.pop("job")) == 32
+    assert result == {
+        "format": 1, "status": "failed", "exit_code": 1, "restarts": 1, "last_checkpoint": None, "command": [script],
+    }  # fmt: skip
+    assert (failure["rank"], failure["exception"], failure["node"]) == (1, "KeyError", socket.gethostname())
+    outcome = runner.run("--nproc", "1", runner.script("pass", "fine.py"))
+    result = json.loads((outcome.log_dir / "result.json").read_text())
+    assert (result["status"], result["exit_code"], result["first_failure"]) == ("succeeded", 0, None)
+
+
+def test_a_log_directory_that_is_gone_changes_nothing(runner):
+    script = runner.script(
+        "import shutil\n" + on_rank(0, "shutil.rmtree(os.environ['FOLDER']); os.kill(os.getpid(), 9)")
+    )
+    outcome = runner.run("--nproc", "1", script)
+    assert outcome.returncode == 137 and "killed by SIGKILL" in outcome.stderr, outcome.stderr
+
+
+def test_a_log_directory_that_is_in_use_is_refused(runner):
+    first = runner.start("--nproc", "1", runner.script(READY + SLEEP))
+    runner.wait_for("ready_0")
+    second = runner.run("--nproc", "1", runner.script("print('overwritten')", "second.py"))
+    assert second.returncode == 2 and "belongs to a job that is still running" in second.stderr
+    first.terminate()
+    assert runner.finish(first).returncode == 143
+
+
+def test_orphans_of_a_rank_are_reaped(runner):
+    orphan = "for _ in range(20): subprocess.run(['sh', '-c', 'true &'])\n"
+    count = "zombies = [c for c in psutil.Process().parent().children() if c.status() == psutil.STATUS_ZOMBIE]\n"
+    body = f"import psutil\n{orphan}time.sleep(1.5)\n{count}print(len(zombies))"
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", runner.script(body))
+    assert int(outcome.stdout) < 20, "they are reaped several times a second"

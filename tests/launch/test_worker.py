@@ -14,6 +14,25 @@ def test_a_script_sees_its_own_name_arguments_and_folder(runner):
     assert outcome.stdout == f"__main__ {arguments} {runner.folder}\n"
 
 
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+def test_arguments_reach_the_script_byte_for_byte(runner, backend):
+    arguments = ["--sep", ":", "-n", "1", "touch", "made", "", " ", "-m", "\udcff", "a\nb"]
+    script = runner.script("open(f'seen_{rank}', 'w').write(repr(sys.argv[1:]))")
+    assert runner.run("--nproc", "2", "--backend", backend, script, *arguments).returncode == 0
+    assert [(runner.folder / f"seen_{rank}").read_text() for rank in range(2)] == [repr(arguments)] * 2
+    assert not (runner.folder / "made").exists()
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+def test_ranks_find_torchruns_variables_and_one_hash_seed(runner, backend):
+    names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "PYTHONHASHSEED"]
+    script = runner.script(f"print(*(os.environ[name] for name in {names}), 0 < int(os.environ['MASTER_PORT']))")
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    assert [outcome.log(rank) for rank in range(2)] == [f"{rank} 2 {rank} 2 127.0.0.1 0 True\n" for rank in range(2)]
+    runner.environ["PYTHONHASHSEED"] = "random"
+    assert " random " in runner.run("--nproc", "1", script).stdout
+
+
 def test_a_module_sees_its_own_name_arguments_and_the_current_folder(runner):
     script = runner.script(SHOW, "some_module.py")
     outcome = runner.run("--nproc", "1", "-m", "some_module", "-m", "x")

@@ -9,12 +9,20 @@ from collections.abc import Mapping
 
 from mindnlp_dp_plugin.job.environments.base import Environment
 from mindnlp_dp_plugin.job.environments.mindnlp_dp import MindnlpDp
-from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi
+from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi, Pmix
 from mindnlp_dp_plugin.job.environments.msrun import Msrun
+from mindnlp_dp_plugin.job.environments.platforms import AscendJob, ModelArts, SkyPilot, Volcano
 from mindnlp_dp_plugin.job.environments.rank_table import RankTable
+from mindnlp_dp_plugin.job.environments.slurm import Slurm
+from mindnlp_dp_plugin.job.environments.torchrun import KubeflowPet, PyTorchJob, Torchrun
 from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
 
-ENVIRONMENTS: tuple[Environment, ...] = (MindnlpDp(), Msrun(), OpenMpi(), Hydra(), RankTable())
+# The most explicit first: who starts each rank, who starts a process on each node, what every shell may have.
+ENVIRONMENTS: tuple[Environment, ...] = (
+    *(MindnlpDp(), AscendJob(), Msrun(), OpenMpi(), Hydra(), Torchrun(), Slurm(), Pmix()),
+    *(PyTorchJob(), KubeflowPet(), ModelArts(), Volcano(), SkyPilot()),
+    RankTable(),
+)
 VARIABLES = tuple(name for environment in ENVIRONMENTS for name in environment.variables)
 
 __all__ = ["ENVIRONMENTS", "VARIABLES", "detect", "detect_node"]

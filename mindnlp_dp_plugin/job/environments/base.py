@@ -50,14 +50,16 @@ class NodeEnvironment(Environment):
     name: str
 
     def rank_info(self, environ):
-        """Alone on a single node; refused on several, where each would train alone."""
-        num_nodes = self.node_info(environ).num_nodes
-        if num_nodes == 1:
+        if self.is_one_process(environ):
             return RankInfo()
         raise DataParallelError(
-            f"{self.name} runs this on {num_nodes} nodes, but has started no ranks, so each would train alone: start "
-            "it with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node."
+            f"{self.name} asks for several processes, but has started no ranks, so each node would train alone: start "
+            "the script with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node."
         )
+
+    def is_one_process(self, environ: Environ) -> bool:
+        """Whether the job is a single process, so that it may train alone."""
+        return self.node_info(environ).num_nodes == 1
 
 
 def number(environ: Environ, name: str, hint: str) -> int:

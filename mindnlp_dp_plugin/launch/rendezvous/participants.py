@@ -6,6 +6,7 @@ theirs was first, and tells all of the first failure; then all end.
 
 import time
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
 
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 
@@ -24,7 +25,10 @@ class Failure:
         words: Who failed, where, and how.
         exit_code: What every launcher ends with.
         kind: ``STOPPED`` (by the user), ``VANISHED`` (a host), ``DIED`` (a rank, without a word) or ``RAISED``.
-        seconds_ago: How long before it was told it happened: clocks of hosts differ.
+        seconds_ago: How long before it was told it happened: clocks of nodes differ.
+        rank: The rank that failed; None if it is none.
+        node: The name of the node where it happened; None if that has vanished.
+        exception: The class of the exception; None if there was none.
     """
 
     node_rank: int
@@ -32,6 +36,20 @@ class Failure:
     exit_code: int
     kind: int
     seconds_ago: float = 0.0
+    rank: int | None = None
+    node: str | None = None
+    exception: str | None = None
+
+    def as_result(self) -> dict:
+        """What ``result.json`` says of it."""
+        happened = datetime.now(timezone.utc) - timedelta(seconds=self.seconds_ago)
+        return {
+            "rank": self.rank,
+            "node": self.node,
+            "exception": self.exception,
+            "message": self.words,
+            "time": happened.isoformat(timespec="milliseconds"),
+        }
 
 
 class Alone:

@@ -46,7 +46,7 @@ def test_a_rank_killed_on_one_host_ends_all_and_what_follows_elsewhere_does_not_
     assert all(words[0].startswith(killed) for words in lines)
     assert "    last words" in lines[1]
     for words in (lines[0], lines[2]):
-        assert len(words) == 1 and "host 1 shows more. All ranks here were ended" in words[0]
+        assert len(words) == 1 and "node 1 shows more. All ranks here were ended" in words[0]
     assert not runner.left_behind()
 
 
@@ -56,13 +56,13 @@ def test_an_exception_on_host_0_is_shown_there_and_named_elsewhere(runner, hosts
     assert (first.returncode, second.returncode) == (1, 1)
     assert "ValueError: no such label" in first.stderr.splitlines()
     assert second.stderr.startswith("mindnlp-dp: rank 0 on ") and second.stderr.count("\n") == 1
-    assert "ValueError, exit status 1; host 0 shows more" in second.stderr
+    assert "ValueError, exit status 1; node 0 shows more" in second.stderr
 
 
 @pytest.mark.parametrize(
     "signum, exit_code, words",
     [
-        (signal.SIGINT, 130, "stopped by SIGINT on host 1 ({name})."),
+        (signal.SIGINT, 130, "stopped by SIGINT on node 1 ({name})."),
         (signal.SIGKILL, 1, "host 1 ({name}) has vanished: it closed the connection."),
     ],
 )

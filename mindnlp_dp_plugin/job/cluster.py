@@ -1,0 +1,44 @@
+"""MindSpore's dynamic cluster: the variables that make a process one of its workers, and its scheduler."""
+
+import sys
+
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+
+SCHEDULER = [sys.executable, "-c", "from mindspore.communication import init; init()"]
+
+
+def cluster_variables(world_size: int, address: str, port: int, seconds: int) -> dict[str, str]:
+    """What the scheduler and all workers are told.
+
+    Args:
+        world_size: Ranks over all nodes.
+        address: The IP address of node 0.
+        port: Where the scheduler listens there.
+        seconds: How long it waits for the workers.
+    """
+    return {
+        "MS_WORKER_NUM": str(world_size),
+        "MS_SCHED_HOST": address,
+        "MS_SCHED_PORT": str(port),
+        "MS_TOPO_TIMEOUT": str(seconds),
+        "RANK_SIZE": str(world_size),
+    }
+
+
+def scheduler_variables() -> dict[str, str]:
+    """What the scheduler is told besides."""
+    return {"MS_ROLE": "MS_SCHED"}
+
+
+def worker_variables(rank_info: RankInfo) -> dict[str, str]:
+    """What a rank is told besides."""
+    own = {
+        "MS_ROLE": "MS_WORKER",
+        "MS_NODE_ID": str(rank_info.rank),
+        "RANK_ID": str(rank_info.rank),
+        "DEVICE_ID": str(rank_info.local_rank),
+    }
+    if rank_info.local_world_size is not None:
+        own[LOCAL_WORLD_SIZE] = str(rank_info.local_world_size)
+    return own

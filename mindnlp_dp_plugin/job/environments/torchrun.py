@@ -1,0 +1,101 @@
+"""torchrun, ``accelerate launch``, and the systems that set torch's variables for a pod.
+
+https://pytorch.org/docs/stable/elastic/run.html, https://www.kubeflow.org/docs/components/trainer (PyTorchJob),
+https://help.aliyun.com/zh/pai (DLC, built-in environment variables).
+"""
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.environments.base import (
+    Environment,
+    NodeEnvironment,
+    count,
+    count_up_to,
+    number_below,
+    port,
+)
+from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+
+HINT = "torchrun, or the system that runs the job, sets it; unset RANK and WORLD_SIZE to train alone"
+
+
+class Torchrun(Environment):
+    """A rank that torchrun or ``accelerate launch`` has started."""
+
+    variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+    def is_present(self, environ):
+        return all(name in environ for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")) and _world_size(environ) > 1
+
+    def rank_info(self, environ):
+        world_size, local = _world_size(environ), None
+        if "LOCAL_WORLD_SIZE" in environ:
+            local = count_up_to(environ, "LOCAL_WORLD_SIZE", world_size, "WORLD_SIZE", HINT)
+        limit, limit_name = (local, "LOCAL_WORLD_SIZE") if local else (world_size, "WORLD_SIZE")
+        return RankInfo(
+            rank=number_below(environ, "RANK", world_size, "WORLD_SIZE", HINT),
+            world_size=world_size,
+            local_rank=number_below(environ, "LOCAL_RANK", limit, limit_name, HINT),
+            local_world_size=local,
+            launcher="torchrun",
+            # torchrun's own store may listen at MASTER_PORT itself.
+            scheduler=(_master(environ), port(environ, "MASTER_PORT", HINT) + 1),
+        )
+
+
+class PyTorchJob(Environment):
+    """A pod of Kubeflow's PyTorchJob, of Alibaba PAI or of an AscendJob for PyTorch: ``RANK`` is the pod's.
+
+    Its process is a rank if it runs the script, and a node if it runs ``mindnlp-dp run``.
+    """
+
+    def is_present(self, environ):
+        if "RANK" not in environ or "WORLD_SIZE" not in environ or "LOCAL_RANK" in environ:
+            return False
+        # Kubeflow counts ranks in WORLD_SIZE, pods in PET_NNODES. If they differ, RANK is of no use.
+        return _world_size(environ) > 1 and environ.get("PET_NNODES", environ["WORLD_SIZE"]) == environ["WORLD_SIZE"]
+
+    def rank_info(self, environ):
+        node = self.node_info(environ)
+        scheduler = (node.master_addr, node.master_port)
+        return RankInfo(node.node_rank, node.num_nodes, 0, 1, "PyTorchJob", scheduler=scheduler)
+
+    def node_info(self, environ):
+        num_nodes = _world_size(environ)
+        node_rank = number_below(environ, "RANK", num_nodes, "WORLD_SIZE", HINT)
+        return NodeInfo(num_nodes, node_rank, _master(environ), port(environ, "MASTER_PORT", HINT), "PyTorchJob")
+
+
+class KubeflowPet(NodeEnvironment):
+    """A pod of Kubeflow's Trainer, which sets torchrun's options."""
+
+    name = "Kubeflow"
+
+    def is_present(self, environ):
+        return "PET_NNODES" in environ and "PET_NODE_RANK" in environ
+
+    def node_info(self, environ):
+        hint = "Kubeflow sets it"
+        num_nodes = count(environ, "PET_NNODES", hint)
+        if num_nodes == 1:
+            return NodeInfo(system=self.name)
+        node_rank = number_below(environ, "PET_NODE_RANK", num_nodes, "PET_NNODES", hint)
+        if not environ.get("PET_MASTER_ADDR"):
+            raise DataParallelError(f"PET_MASTER_ADDR is not set: {hint}.")
+        master_port = port(environ, "PET_MASTER_PORT", hint)
+        return NodeInfo(num_nodes, node_rank, environ["PET_MASTER_ADDR"], master_port, self.name)
+
+    def is_one_process(self, environ):
+        several = environ.get("PET_NPROC_PER_NODE", "1")
+        return super().is_one_process(environ) and not (several.isdecimal() and int(several) > 1)
+
+
+def _world_size(environ):
+    return count(environ, "WORLD_SIZE", HINT)
+
+
+def _master(environ):
+    if not environ.get("MASTER_ADDR"):
+        raise DataParallelError(
+            f"WORLD_SIZE={environ['WORLD_SIZE']} asks for several ranks, but MASTER_ADDR is not set: {HINT}."
+        )
+    return environ["MASTER_ADDR"]

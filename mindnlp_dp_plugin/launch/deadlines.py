@@ -1,0 +1,76 @@
+"""The launcher enforces every deadline: a rank may hang where no thread of its own can watch it."""
+
+import socket
+import time
+from pathlib import Path
+
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log
+from mindnlp_dp_plugin.job.rank_status import Phase, Status, describe_ranks, read_status
+
+GRACE_S = 2  # ranks that can tell more themselves come first
+FIRST_JOIN_S = 120  # for the first rank to import what it needs; the others then have the timeout
+
+
+class Deadlines:
+    """How long the ranks of this node may wait for each other.
+
+    Args:
+        scratch_dir: Where they show their status.
+        ranks: They.
+        timeout: Seconds, unless a script has set others.
+    """
+
+    def __init__(self, scratch_dir: Path, ranks: range, timeout: float):
+        self._folder = scratch_dir
+        self._ranks = ranks
+        self._timeout = timeout
+        self._began = time.monotonic()
+
+    def missed(self, log_dir: Path) -> ErrorRecord | None:
+        """The failure of a rank that lets the others wait for longer than they may; None if there is none."""
+        now = time.monotonic()
+        statuses = {rank: read_status(self._folder, rank) for rank in self._ranks}
+        why = self._late_to_join(statuses, now) or self._too_long_in_a_collective(statuses, now)
+        if why is None:
+            return None
+        rank, message = why
+        log = rank_log(log_dir, rank)
+        return ErrorRecord(
+            rank=rank,
+            host=socket.gethostname(),
+            time_ns=time.time_ns(),
+            exit_code=1,
+            kind="DataParallelError",
+            message=message,
+            traceback=f"DataParallelError: {message}\n{describe_ranks(self._folder, self._ranks)}\n",
+            log_bytes=log.stat().st_size if log.exists() else 0,
+        )
+
+    def _late_to_join(self, statuses: dict[int, Status | None], now: float) -> tuple[int, str] | None:
+        away = [rank for rank, status in statuses.items() if status is None or not status.name]
+        joining = [status for status in statuses.values() if status and status.name and not status.has_joined]
+        if joining:
+            waited = now - min(status.since for status in joining)
+            limit = joining[0].timeout or self._timeout
+        else:
+            waited, limit = now - self._began, max(self._timeout, FIRST_JOIN_S)
+        if not (joining or len(away) == len(statuses)) or waited <= limit + GRACE_S:
+            return None
+        late = away or [rank for rank, status in statuses.items() if not status.has_joined]
+        others = f"others have waited {waited:.1f} s for it" if joining and away else f"{waited:.1f} s have passed"
+        return late[0], (
+            f"rank {', '.join(map(str, late))} has not joined the other ranks within timeout={limit:g} "
+            f"(MINDNLP_DP_TIMEOUT, seconds): {others}."
+        )
+
+    def _too_long_in_a_collective(self, statuses, now) -> tuple[int, str] | None:
+        """Of a rank that cannot watch itself, since it holds the interpreter while it waits, or is stopped."""
+        for rank, status in statuses.items():
+            if status is None or status.phase != Phase.WAITING or not status.has_joined or not status.timeout:
+                continue
+            if now - status.since > status.timeout + 3 * GRACE_S:
+                return rank, (
+                    f"rank {rank} has waited {now - status.since:.1f} s in {status.collective}, longer than "
+                    f"timeout={status.timeout:g} (MINDNLP_DP_TIMEOUT, seconds), and does not answer."
+                )
+        return None

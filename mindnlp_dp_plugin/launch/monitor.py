@@ -1,0 +1,202 @@
+"""Watches the processes of a job on this node, and decides how it ends."""
+
+import socket
+import time
+from dataclasses import dataclass
+
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_records
+from mindnlp_dp_plugin.job.rank_status import Phase, read_status
+from mindnlp_dp_plugin.launch import mpi
+from mindnlp_dp_plugin.launch.deadlines import Deadlines
+from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, report
+from mindnlp_dp_plugin.launch.job import Job, Process
+from mindnlp_dp_plugin.launch.logs import last_bytes
+from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, start
+from mindnlp_dp_plugin.launch.rendezvous.participants import DIED, RAISED, STOPPED, Failure, Hosts
+from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.terminal import View, say
+
+POLL_S = 0.03
+LOOK_S = 0.25
+SHUTDOWN_S = 2  # for ranks to end after one of them has crashed in its shutdown; all have come to their end
+NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
+READER_S = 2  # for whoever reads the output, after a failure; logs have it all
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended.
+
+    Attributes:
+        exit_code: What the launcher ends with.
+        words: What to tell the user.
+        failure: What made it fail; None if nothing did.
+    """
+
+    exit_code: int
+    words: str
+    failure: Failure | None = None
+
+
+class Monitor:
+    """The running processes of a job and what becomes of them."""
+
+    def __init__(self, job: Job, processes: list[Process], signals: Signals, hosts: Hosts):
+        self._job = job
+        self._signals = signals
+        self._hosts = hosts
+        self._failure: Death | ErrorRecord | None = None
+        shown = [*job.local_ranks] if job.shows_all else [rank for rank in job.local_ranks if rank == 0]
+        self._view = View(job.log_dir, shown)
+        self._running = [(process, start(process)) for process in processes]
+        self._deadlines = Deadlines(job.scratch_dir, job.local_ranks, DataParallelConfig.from_env().timeout)
+        self._next_deadline = 0.0
+        self._has_told_of_output = False
+        self._lost_since: dict[int, float] = {}
+        self._next_look = 0.0
+        self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
+
+    def until_the_end(self) -> Ending:
+        """Shows rank 0 until all ranks are done, one fails on any node, or the launcher is told to stop."""
+        while True:
+            if self._signals.stop:
+                return self._stopped()
+            are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
+            if self._failure is None:
+                self._look_for_failure(are_over)
+            if first := self._hosts.first_failure():
+                return self._failed(first)
+            self._show()
+            if are_over and not self._failure and self._hosts.are_all_done():
+                self._view.show_all(self._view.sizes(), float("inf"), self._signals)
+                return Ending(0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n")
+            self._signals.wait(POLL_S)
+
+    def _look_for_failure(self, are_over: bool) -> None:
+        if deaths := self._deaths():
+            return self._note(first_failure([self._named(death) for death in deaths], self._records()))
+        now = time.monotonic()
+        if now < self._next_deadline or are_over:
+            return
+        self._next_deadline = now + LOOK_S
+        reap_orphans({popen.pid for _, popen in self._running})
+        if self._job.world_size > 1 and (missed := self._deadlines.missed(self._job.log_dir)):
+            self._note(next(iter(self._records().values()), missed))
+
+    def _deaths(self) -> list[Death]:
+        deaths = [
+            Death(process.name, process.rank, popen.returncode, process.log)
+            for process, popen in self._running
+            if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
+        ]
+        return deaths or self._unnoticed_deaths()
+
+    def _unnoticed_deaths(self) -> list[Death]:
+        """Ranks that failed or left before all had come to the end of the script, unseen by mpirun or with status 0.
+
+        Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then takes memory for ever.
+        """
+        now = time.monotonic()
+        is_over = all(popen.poll() is not None for _, popen in self._running)
+        if now < self._next_look and not is_over:
+            return []
+        self._next_look = now + LOOK_S
+        lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
+        if is_over and len(lost) == self._job.nproc and not self._records():
+            return []  # they all left by os._exit(0), and nobody needed anybody
+        self._lost_since = {rank: self._lost_since.get(rank, now) for rank in lost}
+        delay = 0 if is_over else NOTICE_S
+        return [
+            Death(f"rank {rank}", rank, 0, rank_log(self._job.log_dir, rank))
+            for rank, since in self._lost_since.items()
+            if now - since >= delay
+        ]
+
+    def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
+        """Whether it is a rank that a signal ended when all had come to their end: MindSpore's cluster may crash then.
+
+        Nothing is lost but the scheduler's patience: it, and the other ranks, would wait for this one.
+        """
+        if rank is None:
+            return self._crash is not None
+        status = read_status(self._job.scratch_dir, rank) if returncode < 0 else None
+        if status is None or status.phase != Phase.DONE:
+            return False
+        self._crash = self._crash or time.monotonic()
+        return True
+
+    def _is_lost(self, rank: int) -> bool:
+        status = read_status(self._job.scratch_dir, rank)
+        return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
+
+    def _are_over(self) -> bool:
+        """Whether all have ended. The scheduler follows the ranks, five seconds later, and other hosts may need it."""
+        if self._crash and time.monotonic() - self._crash > SHUTDOWN_S:
+            return True
+        return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
+
+    def _show(self) -> None:
+        """Shows what rank 0 wrote, but once a rank has failed nothing more: its traceback is to be seen first."""
+        ends = self._view.sizes()  # taken before the look at the records, which are written before tracebacks
+        if not self._records():
+            self._view.show(ends)
+        if self._view.error and not self._has_told_of_output:
+            self._has_told_of_output = True
+            why = self._view.error.strerror
+            say(f"mindnlp-dp: cannot show more ({why}); the job goes on; logs: {self._job.log_dir}\n")
+
+    def _records(self) -> dict[int, ErrorRecord]:
+        return read_records(self._job.log_dir, self._job.local_ranks)
+
+    def _stopped(self) -> Ending:
+        exit_code, signal = 128 + self._signals.stop, self._signals.stop.name
+        words = f"stopped by {signal} on node {self._job.node_rank} ({socket.gethostname()})"
+        self._hosts.say_stopped(Failure(self._job.node_rank, words, exit_code, STOPPED))
+        return Ending(exit_code, f"mindnlp-dp: stopped by {signal}, all ranks were ended; logs: {self._job.log_dir}\n")
+
+    def _note(self, failure: Death | ErrorRecord) -> None:
+        """Notes which failure was the first on this node, and tells the other nodes."""
+        self._failure = failure
+        has_raised = isinstance(failure, ErrorRecord)
+        seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
+        kind = RAISED if has_raised else DIED
+        words = f"{headline(failure)}; node {self._job.node_rank} shows more"
+        self._hosts.report(
+            Failure(
+                self._job.node_rank,
+                words,
+                failure.exit_code,
+                kind,
+                seconds_ago,
+                rank=failure.rank,
+                node=socket.gethostname(),
+                exception=exception_of(failure),
+            )
+        )
+
+    def _failed(self, first: Failure) -> Ending:
+        failure = self._failure
+        if failure is None or first.node_rank != self._job.node_rank:
+            words = f"mindnlp-dp: {first.words}. All ranks here were ended; logs: {self._job.log_dir}\n"
+            return Ending(first.exit_code, words, first)
+        ends = self._view.sizes()
+        if isinstance(failure, ErrorRecord):
+            log = rank_log(self._job.log_dir, failure.rank)
+            if failure.rank in ends:
+                ends[failure.rank] = failure.log_bytes
+        else:
+            log = failure.log
+            ends = {}
+        self._view.show_all(ends, READER_S, self._signals)
+        return Ending(failure.exit_code, report(failure, log), first)
+
+    def _named(self, death: Death) -> Death:
+        """The rank that mpirun blames, in the place of mpirun."""
+        if death.name != "mpirun":
+            return death
+        blamed = mpi.first_to_end(last_bytes(death.log).decode(errors="replace"))
+        if blamed is None:
+            return death
+        rank, returncode = blamed
+        return Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))

@@ -1,0 +1,147 @@
+"""What the launcher shows. A thread of its own writes, so that a reader that stalls never holds up supervision."""
+
+import os
+import queue
+import threading
+import time
+from pathlib import Path
+
+from mindnlp_dp_plugin.job.error_record import rank_log
+from mindnlp_dp_plugin.launch.signals import Signals
+
+PIECE_BYTES = 2**16
+NUM_PIECES = 16
+POLL_S = 0.02
+SAY_S = 2
+
+
+class Terminal(threading.Thread):
+    """One of the launcher's own streams.
+
+    Args:
+        descriptor: The stream's.
+
+    Attributes:
+        error: Why nothing more can be written to it; None if it can.
+    """
+
+    def __init__(self, descriptor: int):
+        super().__init__(name=f"terminal {descriptor}", daemon=True)
+        self.error: OSError | None = None
+        self._descriptor = descriptor
+        self._pieces = queue.Queue(NUM_PIECES)
+        self.start()
+
+    def offer(self, piece: bytes) -> bool:
+        """Have a piece written, unless too much waits already; never waits. Returns whether it was taken."""
+        try:
+            self._pieces.put_nowait(piece)
+        except queue.Full:
+            return False
+        return True
+
+    def is_idle(self) -> bool:
+        """Whether all that was taken is written, or cannot be."""
+        return self._pieces.unfinished_tasks == 0
+
+    def drain(self, seconds: float) -> None:
+        """Return when all that was taken is written, or nothing was for so many seconds."""
+        deadline, before = time.monotonic() + seconds, None
+        while not self.is_idle() and time.monotonic() < deadline:
+            if (left := self._pieces.unfinished_tasks) != before:
+                deadline, before = time.monotonic() + seconds, left
+            time.sleep(POLL_S)
+
+    def run(self) -> None:
+        """Until the process ends."""
+        while True:
+            piece = self._pieces.get()
+            try:
+                while piece and self.error is None:
+                    piece = piece[os.write(self._descriptor, piece) :]
+            except OSError as error:
+                self.error = error
+            self._pieces.task_done()
+
+
+def say(text: str) -> None:
+    """Write to standard error what can be written at once, or at least in the next seconds."""
+    terminal = Terminal(2)
+    terminal.offer(text.encode(errors="replace"))
+    terminal.drain(SAY_S)
+
+
+class Tail:
+    """A growing log, shown piece by piece; with a prefix, line by line.
+
+    Args:
+        path: The log.
+        prefix: What each line begins with; empty for a single rank's, so that its progress bars move.
+    """
+
+    def __init__(self, path: Path, prefix: bytes = b""):
+        self._file = path.open("rb", buffering=0)
+        self._prefix = prefix
+
+    def size(self) -> int:
+        """How long the log is by now, in bytes."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def show(self, terminal: Terminal, end: int) -> bool:
+        """Show what is new up to the byte ``end``, as far as the terminal takes it; whether that was all."""
+        while (begin := self._file.tell()) < end:
+            piece = self._file.read(min(PIECE_BYTES, end - begin))
+            if not piece:  # cut short by somebody
+                return True
+            shown = self._in_lines(piece, begin) if self._prefix else piece
+            if shown is None:
+                return True
+            if not terminal.offer(shown):
+                self._file.seek(begin)
+                return False
+        return True
+
+    def _in_lines(self, piece, begin):
+        whole, newline, rest = piece.rpartition(b"\n")
+        if rest and len(piece) < PIECE_BYTES:  # the line goes on later
+            self._file.seek(begin + len(whole) + len(newline))
+            piece = whole + newline
+        if not piece:
+            return None
+        lines = piece.removesuffix(b"\n").split(b"\n")
+        return b"".join(self._prefix + line + b"\n" for line in lines)
+
+
+class View:
+    """The logs that are shown on standard output.
+
+    Args:
+        log_dir: Where they are.
+        ranks: Whose; of several, each line says whose it is.
+    """
+
+    def __init__(self, log_dir: Path, ranks: list[int]):
+        prefixes = {rank: f"[rank {rank}] ".encode() if len(ranks) > 1 else b"" for rank in ranks}
+        self._tails = {rank: Tail(rank_log(log_dir, rank), prefixes[rank]) for rank in ranks}
+        self._terminal = Terminal(1)
+
+    @property
+    def error(self) -> OSError | None:
+        """Why nothing more can be shown."""
+        return self._terminal.error
+
+    def sizes(self) -> dict[int, int]:
+        """How long the logs are by now."""
+        return {rank: tail.size() for rank, tail in self._tails.items()}
+
+    def show(self, ends: dict[int, int]) -> bool:
+        """Show each log up to a byte; never waits. Returns whether that was all."""
+        return all([self._tails[rank].show(self._terminal, end) for rank, end in ends.items() if rank in self._tails])
+
+    def show_all(self, ends: dict[int, int], seconds: float, signals: Signals) -> None:
+        """The same, but wait for the reader as long as it takes something every few seconds, or until a signal."""
+        deadline = time.monotonic() + seconds
+        while not signals.stop and self.error is None and time.monotonic() < deadline:
+            if self.show(ends) and self._terminal.is_idle():
+                return
+            time.sleep(POLL_S)

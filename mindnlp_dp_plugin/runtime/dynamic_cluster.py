@@ -1,0 +1,53 @@
+"""Under launchers that know nothing of MindSpore, ranks form its cluster themselves: rank 0 starts the scheduler."""
+
+import atexit
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
+from mindnlp_dp_plugin.job.network import resolve
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+
+PR_SET_PDEATHSIG = 1
+LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 has come to its end
+
+
+def form(rank_info: RankInfo, timeout: float) -> None:
+    """Make this process a worker of the cluster that its launcher's variables describe. Before MindSpore is imported.
+
+    Args:
+        rank_info: Which rank this is, and where the scheduler is to be.
+        timeout: Seconds to wait for the other ranks.
+
+    Raises:
+        DataParallelError: The name of rank 0's node is not known.
+    """
+    host, port = rank_info.scheduler
+    address = resolve(host, timeout, f"{rank_info.launcher}: the node of rank 0,")
+    os.environ.setdefault("GLOG_v", "3")  # MindSpore's warnings of its cluster's set-up would bury all else
+    shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
+    if rank_info.rank == 0:
+        _start_scheduler({**os.environ, **shared, **scheduler_variables()})
+    os.environ.update({**shared, **worker_variables(rank_info)})
+
+
+def _start_scheduler(environ):
+    """The kernel ends it with this process; at this process's regular end it is waited for."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
+    scheduler = subprocess.Popen(
+        SCHEDULER,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
+    atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
+
+
+def _wait_for(scheduler):
+    with suppress(subprocess.TimeoutExpired):
+        scheduler.wait(LAST_GOODBYE_S)

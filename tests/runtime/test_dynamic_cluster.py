@@ -1,0 +1,66 @@
+"""Ranks that a launcher without MindSpore's cluster has started: here two processes with torchrun's variables."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from mindnlp_dp_plugin.job.environments import VARIABLES
+from mindnlp_dp_plugin.launch.ports import free_port
+from tests.harness import REPOSITORY, kill_tree
+
+SCRIPT = """
+import mindnlp_dp_plugin as dp
+import os, psutil, signal, sys
+
+cores = len(os.sched_getaffinity(0))
+print(dp.all_gather_object((dp.get_rank(), dp.get_world_size(), dp.get_local_rank())), cores, flush=True)
+if sys.argv[1] == "is killed" and dp.get_rank() == 0:
+    print(*(child.pid for child in psutil.Process().children()), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    started = []
+
+    def start(*arguments):
+        (tmp_path / "script.py").write_text(SCRIPT)
+        inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        port = str(free_port())
+        for rank in range(2):
+            environ = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+            environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "PYTHONPATH": str(REPOSITORY)}
+            command = [sys.executable, tmp_path / "script.py", *arguments]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            started.append(subprocess.Popen(command, env=inherited | environ, text=True, **pipes))
+        return started
+
+    yield start
+    for process in started:
+        kill_tree(process.pid)
+        process.communicate()
+
+
+def test_they_join_over_mccl_each_on_its_cores_and_leave_nothing_behind(ranks):
+    ended = [(*process.communicate(timeout=120), process.returncode) for process in ranks("ends")]
+    cores = len(os.sched_getaffinity(0))
+    share = cores // 2 if cores == os.cpu_count() and cores > 1 else cores
+    for stdout, stderr, returncode in ended:
+        assert (stdout, returncode) == (f"[(0, 2, 0), (1, 2, 1)] {share}\n", 0), stderr
+
+
+def test_the_scheduler_does_not_outlive_rank_0(ranks):
+    first, _ = ranks("is killed")
+    stdout, _ = first.communicate(timeout=120)
+    assert first.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 5
+    (scheduler,) = stdout.splitlines()[1].split()
+    while psutil.pid_exists(int(scheduler)) and psutil.Process(int(scheduler)).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
