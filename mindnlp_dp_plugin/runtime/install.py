@@ -1,5 +1,6 @@
 """Install the plugin in this process, and take it out again."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster
+from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
@@ -47,16 +48,19 @@ def install(config: DataParallelConfig | None = None) -> None:
     rank_info = RankInfo() if is_child_of_rank else detect()
     if rank_info.is_scheduler:
         _serve_as_scheduler()
-    is_tuned_here = rank_info.launcher != "none" and JOB not in os.environ and cpu_affinity.is_wanted(os.environ)
-    if is_tuned_here:  # mindnlp-dp run does so itself
-        cpu_affinity.pin_as_launchers_do_not(rank_info)
     if rank_info.scheduler:
-        dynamic_cluster.form(rank_info, config.timeout)
+        dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
+    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run sees to it itself
+    is_tuned_here = is_started_by_others and cpu_affinity.is_wanted(os.environ)
+    if is_tuned_here:
+        cpu_affinity.pin_as_launchers_do_not(rank_info)
     compat.check_mindnlp()
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
     if is_tuned_here:
         cpu_affinity.tune_mindspore()
+    if is_started_by_others and not group.uses_numpy:
+        _leave_together()
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
@@ -92,6 +96,11 @@ def _let_mindspore_answer(group):
         from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
 
         answer_from_group(group, _replacements)
+
+
+@functools.cache
+def _leave_together():
+    leaving.leave_together()
 
 
 def _route_operators():
