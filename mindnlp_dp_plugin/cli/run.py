@@ -1,6 +1,7 @@
 """``mindnlp-dp run``: a script on N ranks."""
 
 import os
+from dataclasses import replace
 
 import click
 
@@ -10,7 +11,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_node
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_master, require_script
+from mindnlp_dp_plugin.launch.job import Job, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
@@ -33,6 +34,9 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
 @click.option("--master-addr", help="Address of node 0. Default: what the system says.")
 @click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single node: a free one.")
 @click.option("--standalone", is_flag=True, help="A single node, whatever the cluster's system says.")
+@click.option("--bind-address", help="Where node 0 listens, if its address for the others is not one of its own.")
+@click.option("--secret-file", help="File (mode 0600) with the secret of the nodes. Default: MINDNLP_DP_SECRET.")
+@click.option("--insecure", is_flag=True, help="Let several nodes work together without a secret.")
 @launching.backend
 @launching.log_dir
 @click.option("--tee", type=click.Choice(["0", "all"]), default="0", show_default=True, help="The ranks to show.")
@@ -56,6 +60,9 @@ def run(
     master_addr,
     master_port,
     standalone,
+    bind_address,
+    secret_file,
+    insecure,
     backend,
     log_dir,
     tee,
@@ -84,9 +91,11 @@ def run(
             "again together. Start each node again by hand, with trainer.train(resume_from_checkpoint=True)."
         )
     nproc = _ranks_per_node(nproc, num_ranks, node.num_nodes)
-    address, port = require_master(node, config.timeout)
+    address, port = require_master(node, config.timeout, bind_address)
+    secret = require_secret(node, address, secret_file, insecure)
     engine = backends.choose(backend, node.num_nodes)
     job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
+    job = replace(job, secret=secret, bind_address=bind_address)
     if dry_run:
         processes = plan(job)
         for process in processes:

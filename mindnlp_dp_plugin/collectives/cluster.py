@@ -1,13 +1,12 @@
 """MindSpore's own collectives: HCCL on Ascend, MCCL on CPU, both through ``mindspore.mint.distributed``."""
 
-import pickle
-
 import mindspore
 import numpy as np
 from mindspore.communication import get_group_size, get_rank, init
 from mindspore.mint import distributed
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.job.secret import pack, unpack
 
 
 class MindSporeWork(Work):
@@ -47,8 +46,8 @@ class MindSporeCollective(Collective):
     def all_gather_object(self, value):
         # As bytes: MindSpore 2.7.0 unpickles only numbers, strings and their containers.
         gathered = [None] * self.world_size
-        distributed.all_gather_object(gathered, pickle.dumps(value))
-        return [pickle.loads(theirs) for theirs in gathered]
+        distributed.all_gather_object(gathered, pack(value))
+        return [unpack(theirs) for theirs in gathered]
 
     def barrier(self):
         # distributed.barrier returns at once on MCCL (2.7.0 and 2.10.0); no rank gets the sum before all have called.

@@ -12,17 +12,15 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.job.hardware import allowed_cores, cpu_quota
+from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for
 
 MB = 2**20
 GB = 2**30
 NUM_RANKS = 2
 
 CGROUP = Path("/sys/fs/cgroup")
-SHARED_MEMORY = Path("/dev/shm")
 RANK_BYTES = 700 * MB  # a rank that has imported MindSpore and MindNLP, before its model
 TRAINING_BYTES = 4 * GB  # BERT-base: parameters, gradients, Adam's two moments, and activations
-SEGMENT_BYTES = 16 * MB  # what each rank of Open MPI 5 wants for messages to its neighbours
 NUM_FILES_NEEDED = 48
 NUM_FILES_USUAL = 1024
 DISK_BYTES_NEEDED = 100 * MB
@@ -55,15 +53,15 @@ def memory() -> Finding:
 
 
 def shared_memory() -> Finding:
-    """Room in /dev/shm. Too little does not end training, but Open MPI then sends over TCP."""
+    """Room in /dev/shm. Too little does not end training: mindnlp-dp run then lets Open MPI send over TCP."""
     hint = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
     if not os.access(SHARED_MEMORY, os.W_OK):
-        lost = "Open MPI sends over TCP instead, data sets with python_multiprocessing fail"
+        lost = "mindnlp-dp run lets Open MPI send over TCP, data sets with python_multiprocessing fail"
         return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", hint)
     usage = shutil.disk_usage(SHARED_MEMORY)
     found = f"{usage.free / MB:.0f} of {usage.total / MB:.0f} MB free in {SHARED_MEMORY}"
-    if usage.free < NUM_RANKS * SEGMENT_BYTES:
-        lost = f"below {SEGMENT_BYTES // MB} MB per rank Open MPI sends over TCP instead"
+    if not has_shared_memory_for(NUM_RANKS):
+        lost = f"too little for {NUM_RANKS} ranks, so mindnlp-dp run lets Open MPI send over TCP"
         return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", hint)
     return ok("shared memory", found, free_bytes=usage.free)
 

@@ -7,6 +7,7 @@ from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect
+from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
@@ -19,7 +20,7 @@ def plugin_settings() -> Finding:
         return failure("settings", str(error), "export a value it takes, or unset the variable")
     known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
     found = {name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
-    unknown = sorted(found - known - {COMMAND_LINE})
+    unknown = sorted(found - known - {COMMAND_LINE, SECRET})
     if unknown:
         found = f"{', '.join(unknown)}: no settings of the plugin"
         return warning("settings", found, f"unset, or correct the spelling: there are {', '.join(sorted(known))}")

@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+SHARED_MEMORY = Path("/dev/shm")
+SEGMENT_BYTES = 16 * 2**20  # what each rank of Open MPI 5 wants for messages to its neighbours
+SPARE_BYTES = 8 * 2**20
 
 
 def has_ascend() -> bool:
@@ -27,6 +30,13 @@ def usable_cores() -> int:
     """How many cores this process may keep busy: those allowed, and no more than the container's quota."""
     quota = cpu_quota()
     return len(allowed_cores()) if quota is None else max(1, min(len(allowed_cores()), int(quota)))
+
+
+def has_shared_memory_for(num_ranks: int) -> bool:
+    """Whether so many ranks can exchange messages through shared memory here."""
+    if not os.access(SHARED_MEMORY, os.W_OK):
+        return False
+    return shutil.disk_usage(SHARED_MEMORY).free >= num_ranks * SEGMENT_BYTES + SPARE_BYTES
 
 
 def cpu_quota() -> float | None:

@@ -101,7 +101,7 @@ class RankStatus:
             memory = mmap.mmap(-1, size)
         else:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            os.ftruncate(descriptor, size)
+            os.posix_fallocate(descriptor, 0, size)  # an error now, where a full disk would be a SIGBUS later
             memory = mmap.mmap(descriptor, size)
             os.close(descriptor)
         self._record = _Record.from_buffer(memory)

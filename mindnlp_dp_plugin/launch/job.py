@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import ipaddress
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_node
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
+from mindnlp_dp_plugin.job.secret import VARIABLE, read_secret, require_length
 from mindnlp_dp_plugin.launch import ports
 
 
@@ -32,6 +34,8 @@ class Job:
         master_port: Port of the scheduler there; with several nodes the launchers talk at the one above.
         trace: Whether a trace of a few steps is left in the log directory.
         shows_all: Whether the output of all ranks of this node is shown, not of rank 0 alone.
+        secret: What launchers of several nodes prove to know, and sign with what ranks send; None if they do not.
+        bind_address: Where node 0 listens, if that is not at its own address.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
@@ -48,6 +52,8 @@ class Job:
     master_port: int = 0
     trace: bool = False
     shows_all: bool = False
+    secret: str | None = None
+    bind_address: str | None = None
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     scratch_dir: Path | None = None
@@ -118,12 +124,13 @@ def require_script(command: list[str]) -> None:
             raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
 
 
-def require_master(node: NodeInfo, timeout: float) -> tuple[str, int]:
+def require_master(node: NodeInfo, timeout: float, bind_address: str | None = None) -> tuple[str, int]:
     """Where the scheduler listens, checked on the node it belongs to.
 
     Args:
         node: Which of how many nodes this is, and where node 0 is.
         timeout: Seconds in which the name of node 0 may come up, if there are several nodes.
+        bind_address: Where node 0 listens, if that is not at its own address.
 
     Raises:
         DataParallelError: Several nodes without a meeting point, a node rank out of range, or a port that is taken.
@@ -144,11 +151,36 @@ def require_master(node: NodeInfo, timeout: float) -> tuple[str, int]:
         return address, ports.free_port()
     if num_nodes > 1 and port == ports.HIGHEST:
         raise DataParallelError(f"--master-port {port} leaves no port above it, where the launchers talk.")
-    if node_rank == 0:
+    if node_rank == 0 and not bind_address:
         needed = [port] if num_nodes == 1 else [port, ports.control_port(port)]
         for each in needed:
             ports.require_free(address, each, port)
     return address, port
+
+
+def require_secret(node: NodeInfo, address: str, secret_file: str | None, insecure: bool) -> str | None:
+    """The secret by which the launchers of several nodes know each other; None if the job needs none.
+
+    Args:
+        node: Which of how many nodes this is, and who said so.
+        address: The IP address of node 0.
+        secret_file: A file that holds it, else ``MINDNLP_DP_SECRET`` does.
+        insecure: Whether the user vouches for the network.
+
+    Raises:
+        DataParallelError: There is none, and neither the user nor the cluster's system vouches for the network.
+    """
+    if secret_file:
+        return read_secret(secret_file)
+    if secret := os.environ.get(VARIABLE):
+        return require_length(secret, VARIABLE)
+    if node.num_nodes > 1 and node.system == "none" and not (insecure or ipaddress.ip_address(address).is_loopback):
+        raise DataParallelError(
+            f"--nnodes {node.num_nodes} without a secret trusts everybody who can reach port "
+            f"{ports.control_port(node.master_port)} of {address}: give all nodes the same {VARIABLE} or --secret-file "
+            "(openssl rand -hex 16), or --insecure where only friends are on the network."
+        )
+    return None
 
 
 def require_single_node(command: str) -> None:

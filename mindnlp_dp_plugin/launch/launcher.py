@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.rank_status import noted_saves
+from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
@@ -19,7 +20,7 @@ from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
 from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
 from mindnlp_dp_plugin.launch.result import Result
-from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
+from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import say
 
@@ -50,6 +51,8 @@ def plan(job: Job) -> list[Process]:
     }
     if job.scratch_dir:  # else the ranks of a dry run are on their own
         common |= {LOG_DIR: str(job.log_dir.absolute()), STATUS_DIR: str(job.scratch_dir)}
+    if job.secret:
+        common[SECRET] = job.secret
     if job.trace:
         common["MINDNLP_DP_TRACE"] = str(job.log_dir.absolute() / "trace.json")
     return [replace(process, environ={**common, **process.environ}) for process in processes]
@@ -126,10 +129,15 @@ def run_once(job: Job, signals: Signals, homes: set[Path]) -> Ending:
         homes: Is given the folders in which the ranks write checkpoints.
     """
     prepare(job.log_dir, job.local_ranks)
-    with rendezvous(job, signals) as member, scratch_dir() as scratch:
+    with rendezvous(job, signals) as member, scratch_dir(job.nproc) as scratch:
         tree = ProcessTree()
         try:
             job = replace(job, scratch_dir=scratch)
+            if job.nproc > 1 and ENGINES[job.backend].needs_mpirun and not is_in_memory(scratch):
+                say(
+                    "mindnlp-dp: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more "
+                    "slowly: start the container with --shm-size=2g or --ipc=host\n"
+                )
             return Monitor(job, plan(job), signals, member).until_the_end()
         finally:
             tree.end()

@@ -19,7 +19,10 @@ def processes(job: Job) -> list[Process]:
 
 
 def _scheduler(job, cluster) -> Process:
-    return Process("scheduler", None, SCHEDULER, {**cluster, **scheduler_variables()}, job.log_dir / "scheduler.log")
+    own = scheduler_variables()
+    if job.bind_address:
+        own["MS_SCHED_HOST"] = job.bind_address
+    return Process("scheduler", None, SCHEDULER, {**cluster, **own}, job.log_dir / "scheduler.log")
 
 
 def _worker(job, cluster, local_rank) -> Process:

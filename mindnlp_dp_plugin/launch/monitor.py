@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import last_bytes
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, start
-from mindnlp_dp_plugin.launch.rendezvous.participants import DIED, RAISED, STOPPED, Failure, Hosts
+from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import View, say
 
@@ -42,10 +42,10 @@ class Ending:
 class Monitor:
     """The running processes of a job and what becomes of them."""
 
-    def __init__(self, job: Job, processes: list[Process], signals: Signals, hosts: Hosts):
+    def __init__(self, job: Job, processes: list[Process], signals: Signals, member: Member):
         self._job = job
         self._signals = signals
-        self._hosts = hosts
+        self._member = member
         self._failure: Death | ErrorRecord | None = None
         shown = [*job.local_ranks] if job.shows_all else [rank for rank in job.local_ranks if rank == 0]
         self._view = View(job.log_dir, shown)
@@ -65,10 +65,14 @@ class Monitor:
             are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
             if self._failure is None:
                 self._look_for_failure(are_over)
-            if first := self._hosts.first_failure():
+            self._member.exchange()
+            if first := self._member.first_failure:
                 return self._failed(first)
             self._show()
-            if are_over and not self._failure and self._hosts.are_all_done():
+            if are_over and not self._failure:
+                self._member.finish()
+                self._member.exchange()
+            if self._member.all_done:
                 self._view.show_all(self._view.sizes(), float("inf"), self._signals)
                 return Ending(0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n")
             self._signals.wait(POLL_S)
@@ -152,7 +156,7 @@ class Monitor:
     def _stopped(self) -> Ending:
         exit_code, signal = 128 + self._signals.stop, self._signals.stop.name
         words = f"stopped by {signal} on node {self._job.node_rank} ({socket.gethostname()})"
-        self._hosts.say_stopped(Failure(self._job.node_rank, words, exit_code, STOPPED))
+        self._member.stop(Failure(self._job.node_rank, words, exit_code, Kind.STOPPED))
         return Ending(exit_code, f"mindnlp-dp: stopped by {signal}, all ranks were ended; logs: {self._job.log_dir}\n")
 
     def _note(self, failure: Death | ErrorRecord) -> None:
@@ -160,9 +164,9 @@ class Monitor:
         self._failure = failure
         has_raised = isinstance(failure, ErrorRecord)
         seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
-        kind = RAISED if has_raised else DIED
+        kind = Kind.RAISED if has_raised else Kind.DIED
         words = f"{headline(failure)}; node {self._job.node_rank} shows more"
-        self._hosts.report(
+        self._member.report(
             Failure(
                 self._job.node_rank,
                 words,

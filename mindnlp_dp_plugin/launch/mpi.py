@@ -6,6 +6,7 @@ import signal
 
 from mindnlp_dp_plugin.launch.backends import find_mpirun
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory
 
 # Open MPI 4 and 5, which break these lines at about 80 characters.
 KILLED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exited\s+on\s+signal\s+(\d+)")
@@ -18,11 +19,15 @@ def processes(job: Job) -> list[Process]:
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     # Pinning is the worker's business, and more ranks than cores are fine for trying things out.
     placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
-    # One host: shared memory, which is not left behind, and no port of a rank is open to the network.
-    transport = ["--mca", "btl", "self,sm"]
-    session = []
-    if job.scratch_dir:
+    # One node, whatever else a batch system has allocated.
+    placement += ["--prtemca", "ras", "^slurm,lsf,pbs,gridengine"]
+    # Shared memory, which is not left behind, and no port of a rank is open to the network.
+    transport, session = ["--mca", "btl", "self,sm"], []
+    if job.scratch_dir and not is_in_memory(job.scratch_dir):  # it has no room
+        transport = ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+    elif job.scratch_dir:
         transport += ["--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
+    if job.scratch_dir:
         session = ["--prtemca", "prte_tmpdir_base", str(job.scratch_dir)]
     # Open MPI sums in place along a tree, where one of 2 ranks does all the work. Its ring shares the work, but with
     # more ranks it makes the last bit of a sum depend on the place in the message.

@@ -1,4 +1,7 @@
-"""A job's private folder in shared memory: gone with the job or, if its launcher was killed, when another starts."""
+"""A job's private folder, in shared memory if that has room: gone with the job.
+
+If its launcher was killed, it goes when another job starts.
+"""
 
 import fcntl
 import os
@@ -9,23 +12,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, has_shared_memory_for
+
 PREFIX = "mindnlp-dp-job-"
 YOUNG_S = 60  # its launcher may be about to lock it
 
 
 @contextmanager
-def scratch_dir() -> Iterator[Path]:
-    """A folder for a job; gone, with all that is in it, when the job is over."""
-    folders = home()
+def scratch_dir(num_ranks: int) -> Iterator[Path]:
+    """A folder for a job with so many ranks here; gone, with all that is in it, when the job is over."""
+    folders = home(num_ranks)
     remove_abandoned(folders)
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folders, ignore_cleanup_errors=True) as name, _locked(name):
         yield Path(name)
 
 
-def home() -> Path:
-    """Where these folders are: in shared memory, if there is any."""
-    in_memory = Path("/dev/shm")
-    return in_memory if os.access(in_memory, os.W_OK) else Path(tempfile.gettempdir())
+def home(num_ranks: int) -> Path:
+    """Where these folders are: in shared memory, if it has room for the messages of so many ranks, else on disk."""
+    return SHARED_MEMORY if has_shared_memory_for(num_ranks) else Path(tempfile.gettempdir())
+
+
+def is_in_memory(folder: Path) -> bool:
+    """Whether a folder that ``scratch_dir`` made is in shared memory."""
+    return folder.is_relative_to(SHARED_MEMORY)
 
 
 def remove_abandoned(folders: Path, min_age_s: float = YOUNG_S) -> None:

@@ -78,6 +78,14 @@ def test_several_hosts(runner, script):
     assert f"--master-port {above - 1}: it takes {above}, too, which cannot be used" in message
 
 
+def test_several_nodes_without_a_secret(runner, script):
+    several = ("--nproc", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "192.0.2.1", "--master-port", "9")
+    message = refused(runner, *several, script)
+    assert "without a secret trusts everybody who can reach port 10 of 192.0.2.1" in message and "--insecure" in message
+    runner.environ["MINDNLP_DP_SECRET"] = "short"
+    assert "holds 5 characters: give at least 16" in refused(runner, *several, script)
+
+
 def test_mpi_that_is_not_installed(runner, script):
     bare = runner.environ["PYTHONPATH"]
     (runner.folder / "no_mpi").mkdir()

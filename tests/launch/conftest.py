@@ -91,7 +91,7 @@ class Runner:
         """Ends what is left of failed tests."""
         for process in self.left_behind():
             process.send_signal(signal.SIGKILL)
-        remove_abandoned(home(), min_age_s=0)
+        remove_abandoned(home(1), min_age_s=0)
 
     def _is_ours(self, process):
         try:

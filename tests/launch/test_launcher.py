@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -402,3 +403,32 @@ def test_orphans_of_a_rank_are_reaped(runner):
     body = f"import psutil\n{orphan}time.sleep(1.5)\n{count}print(len(zombies))"
     outcome = runner.run("--nproc", "2", "--backend", "mccl", runner.script(body))
     assert int(outcome.stdout) < 20, "they are reaped several times a second"
+
+
+SUMS = """
+import numpy as np, mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin import collectives
+
+group = collectives.current()
+assert group.uses_numpy
+for size in (10, 2**22):
+    values = np.full(size, 1.0 + dp.get_rank(), np.float32)
+    group.all_reduce(values).wait()
+    assert (values == 10).all()
+"""
+
+
+@pytest.mark.parametrize("size", ["64m", "4k"])
+def test_four_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, size):
+    own = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this machine allows no mount namespaces")
+    runner.environ["PYTHONPATH"] = str(ROOT)
+    mount = f'mount -t tmpfs -o size={size} shm /dev/shm\nexec "$@"'
+    command = runner.command("--nproc", "4", "--backend", "mpi", runner.script(SUMS))
+    ended = subprocess.run(
+        [*own, "sh", "-ec", mount, "sh", *command],
+        env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "/dev/shm has too little room" in ended.stderr

@@ -1,4 +1,4 @@
-"""Launchers of several hosts, here all on loopback: they meet, and a job that ends badly on one ends on all."""
+"""Launchers of several nodes, here all on loopback: they meet, and a job that ends badly on one ends on all."""
 
 import json
 import signal
@@ -12,8 +12,8 @@ from tests.harness import PROGRAMS, REPOSITORY
 from tests.launch.test_launcher import FAILED, READY, SLEEP
 
 
-class Hosts:
-    """Starts the same command for each host, as users do."""
+class Nodes:
+    """Starts the same command for each node, as users do."""
 
     def __init__(self, runner):
         self.port = free_port()
@@ -29,16 +29,16 @@ class Hosts:
 
 
 @pytest.fixture
-def hosts(runner):
-    return Hosts(runner)
+def nodes(runner):
+    return Nodes(runner)
 
 
-def test_a_rank_killed_on_one_host_ends_all_and_what_follows_elsewhere_does_not_hide_it(runner, hosts):
+def test_a_rank_killed_on_one_node_ends_all_and_what_follows_elsewhere_does_not_hide_it(runner, nodes):
     kill = f"if rank == 1:\n    print('last words', flush=True)\n    {FAILED}    os.kill(os.getpid(), 9)\n"
     follow = "while not os.path.exists(os.path.join(os.environ['FOLDER'], 'failed_at')): time.sleep(0.01)\n"
     ready = "while len([n for n in os.listdir(os.environ['FOLDER']) if 'ready' in n]) < 3: time.sleep(0.01)\n"
     script = runner.script(READY + ready + kill + follow + "raise ConnectionError('peer is gone')")
-    outcomes = hosts.finish([hosts.start(node_rank, script, num_nodes=3) for node_rank in range(3)])
+    outcomes = nodes.finish([nodes.start(node_rank, script, num_nodes=3) for node_rank in range(3)])
     assert time.time() - outcomes[0].failed_at() < 15
     assert [outcome.returncode for outcome in outcomes] == [137, 137, 137]
     killed = f"mindnlp-dp: rank 1 on {socket.gethostname()} failed first: killed by SIGKILL (signal 9)"
@@ -50,9 +50,9 @@ def test_a_rank_killed_on_one_host_ends_all_and_what_follows_elsewhere_does_not_
     assert not runner.left_behind()
 
 
-def test_an_exception_on_host_0_is_shown_there_and_named_elsewhere(runner, hosts):
+def test_an_exception_on_node_0_is_shown_there_and_named_elsewhere(runner, nodes):
     script = runner.script(f"time.sleep(0.5)\nif rank == 0: raise ValueError('no such label')\n{SLEEP}")
-    first, second = hosts.finish([hosts.start(node_rank, script) for node_rank in range(2)])
+    first, second = nodes.finish([nodes.start(node_rank, script) for node_rank in range(2)])
     assert (first.returncode, second.returncode) == (1, 1)
     assert "ValueError: no such label" in first.stderr.splitlines()
     assert second.stderr.startswith("mindnlp-dp: rank 0 on ") and second.stderr.count("\n") == 1
@@ -63,24 +63,24 @@ def test_an_exception_on_host_0_is_shown_there_and_named_elsewhere(runner, hosts
     "signum, exit_code, words",
     [
         (signal.SIGINT, 130, "stopped by SIGINT on node 1 ({name})."),
-        (signal.SIGKILL, 1, "host 1 ({name}) has vanished: it closed the connection."),
+        (signal.SIGKILL, 1, "node 1 ({name}) has vanished: it closed the connection."),
     ],
 )
-def test_a_launcher_that_is_stopped_or_killed_takes_the_others_along(runner, hosts, signum, exit_code, words):
-    launchers = [hosts.start(node_rank, runner.script(READY + SLEEP)) for node_rank in range(2)]
+def test_a_launcher_that_is_stopped_or_killed_takes_the_others_along(runner, nodes, signum, exit_code, words):
+    launchers = [nodes.start(node_rank, runner.script(READY + SLEEP)) for node_rank in range(2)]
     for rank in range(2):
         runner.wait_for(f"ready_{rank}")
     launchers[1].send_signal(signum)
-    first, _ = hosts.finish(launchers)
+    first, _ = nodes.finish(launchers)
     assert first.returncode == exit_code
     assert first.stderr.startswith("mindnlp-dp: " + words.format(name=socket.gethostname()))
     assert not runner.left_behind()
 
 
-def test_strangers_at_the_door_are_not_let_in(runner, hosts):
+def test_strangers_at_the_door_are_not_let_in(runner, nodes):
     script = runner.script("print('trained')")
-    first = hosts.start(0, script)
-    address = ("127.0.0.1", control_port(hosts.port))
+    first = nodes.start(0, script)
+    address = ("127.0.0.1", control_port(nodes.port))
     for said in (b"GET / HTTP/1.1\r\n\r\n", b'{"first": {}}\n', b"[" * 100_000, b""):
         while True:
             try:
@@ -91,37 +91,37 @@ def test_strangers_at_the_door_are_not_let_in(runner, hosts):
                 break
         with stranger:
             stranger.sendall(said)
-    outcomes = hosts.finish([first, hosts.start(1, script)])
+    outcomes = nodes.finish([first, nodes.start(1, script)])
     assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
     assert outcomes[0].stdout == "trained\n"
 
 
-def test_hosts_that_were_asked_for_different_things_say_so_before_anything_starts(runner, hosts):
+def test_nodes_that_were_asked_for_different_things_say_so_before_anything_starts(runner, nodes):
     script = runner.script("open(os.path.join(os.environ['FOLDER'], 'has_run'), 'w').close()")
-    outcomes = hosts.finish([hosts.start(0, script), hosts.start(1, script, nproc=2)])
+    outcomes = nodes.finish([nodes.start(0, script), nodes.start(1, script, nproc=2)])
     for outcome in outcomes:
         assert outcome.returncode == 2
-        assert "host 1 (" in outcome.stderr and "was started with --nproc 2, host 0 with 1" in outcome.stderr
+        assert "node 1 (" in outcome.stderr and "was started with --nproc 2, node 0 with 1" in outcome.stderr
     assert not (runner.log_dir / "has_run").exists()
 
 
-def test_a_host_that_never_comes_is_named_after_the_timeout(runner, hosts):
+def test_a_node_that_never_comes_is_named_after_the_timeout(runner, nodes):
     runner.environ["MINDNLP_DP_TIMEOUT"] = "1"
     script = runner.script(SLEEP)
-    (first,) = hosts.finish([hosts.start(0, script, num_nodes=3)])
+    (first,) = nodes.finish([nodes.start(0, script, num_nodes=3)])
     assert first.returncode == 2
-    assert "after 1 s not here: host 1, host 2." in first.stderr and f"ports {hosts.port} and " in first.stderr
-    (second,) = hosts.finish([hosts.start(1, script)])
+    assert "after 1 s not here: node 1, node 2." in first.stderr and f"ports {nodes.port} and " in first.stderr
+    (second,) = nodes.finish([nodes.start(1, script)])
     assert second.returncode == 2
-    assert f"host 0 cannot be reached at port {control_port(hosts.port)} after 1 s" in second.stderr
+    assert f"node 0 cannot be reached at port {control_port(nodes.port)} after 1 s" in second.stderr
 
 
 @pytest.mark.slow
-def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, hosts, tmp_path):
+def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all_have(runner, nodes, tmp_path):
     runner.environ.update(PYTHONPATH=str(REPOSITORY), MINDNLP_DP_CPU_TUNING="1")
     disks = [tmp_path / f"disk_{rank}" for rank in range(2)]
     program = str(PROGRAMS / "file_systems.py")
-    outcomes = hosts.finish([hosts.start(rank, program, str(disks[rank]), str(tmp_path)) for rank in range(2)])
+    outcomes = nodes.finish([nodes.start(rank, program, str(disks[rank]), str(tmp_path)) for rank in range(2)])
     assert [outcome.returncode for outcome in outcomes] == [0, 0], [outcome.stderr for outcome in outcomes]
     assert outcomes[1].stdout == "", "rank 0 alone is shown"
     first, second = (json.loads((disk / "ended.json").read_text()) for disk in disks)
@@ -138,3 +138,38 @@ def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all
     )
     assert not list((tmp_path / "from_each").iterdir())
     assert not runner.left_behind()
+
+
+def test_a_suspended_launcher_is_not_blamed_for_anothers_failure(runner, nodes):
+    failing = "while not os.path.exists(os.path.join(os.environ['FOLDER'], 'go')): time.sleep(0.02)\n"
+    script = runner.script(f"{READY}if rank == 0:\n    {failing}    raise ValueError('no such label')\n{SLEEP}")
+    first, second = (nodes.start(node_rank, script) for node_rank in range(2))
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    second.send_signal(signal.SIGSTOP)
+    (runner.log_dir / "go").touch()
+    outcome = runner.finish(first)
+    second.send_signal(signal.SIGCONT)
+    suspended = runner.finish(second)
+    assert outcome.returncode == suspended.returncode == 1
+    assert outcome.stderr.splitlines()[0].startswith("mindnlp-dp: rank 0 on "), outcome.stderr
+    assert "ValueError: no such label" in outcome.stderr.splitlines()
+    assert "ValueError" in suspended.stderr and "does not answer" in suspended.stderr, suspended.stderr
+    assert not runner.left_behind()
+
+
+def test_nodes_prove_that_they_share_a_secret(runner, nodes):
+    script = runner.script("print('trained')")
+    runner.environ["MINDNLP_DP_SECRET"] = "one secret of this job"
+    first = nodes.start(0, script)
+    runner.environ["MINDNLP_DP_SECRET"] = "another one, a guess"
+    (stranger,) = nodes.finish([nodes.start(1, script)])
+    assert stranger.returncode == 2 and "does not know this job's secret" in stranger.stderr
+    secret = runner.folder / "secret"
+    secret.write_text("one secret of this job\n")
+    secret.chmod(0o644)
+    (careless,) = nodes.finish([nodes.start(1, "--secret-file", str(secret), script)])
+    assert careless.returncode == 2 and "chmod 600" in careless.stderr
+    secret.chmod(0o600)
+    outcomes = nodes.finish([first, nodes.start(1, "--secret-file", str(secret), script)])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes

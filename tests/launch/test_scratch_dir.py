@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.launch.scratch_dir import PREFIX, home, scratch_dir
 HOLD_ONE = """
 import time
 from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
-with scratch_dir() as folder:
+with scratch_dir(2) as folder:
     (folder / "shared").write_text("memory")
     print(folder, flush=True)
     time.sleep(600)
@@ -31,14 +31,14 @@ def launcher():
 def test_what_a_killed_launcher_left_goes_and_what_is_in_use_stays(launcher):
     folder = launcher.stdout.readline().strip()
     os.utime(folder, (0, 0))
-    young = home() / f"{PREFIX}young"
+    young = home(2) / f"{PREFIX}young"
     young.mkdir()
     try:
-        with scratch_dir():
+        with scratch_dir(2):
             assert os.listdir(folder) == ["shared"], "its launcher lives"
         launcher.kill()
         launcher.wait()
-        with scratch_dir() as own:
+        with scratch_dir(2) as own:
             assert not os.path.exists(folder)
             assert own.is_dir() and young.is_dir()
         assert not own.exists()

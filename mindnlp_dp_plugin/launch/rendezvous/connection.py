@@ -1,6 +1,6 @@
-"""A line between two launchers: messages of JSON, and word when there is nobody at the other end.
+"""A connection between two launchers: messages of JSON, and word when there is nobody at the other end.
 
-Whether the other machine is still there is for the kernels to find out: their keep-alive goes on while a launcher waits
+Whether the other node is still there is for the kernels to find out: their keep-alive goes on while a launcher waits
 for its terminal, or is suspended.
 """
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 VANISHED_S = 8  # without a sign of the other kernel
+STRANGE = "it does not speak as mindnlp-dp does"
 MAX_LINE_BYTES = 2**16
 
 
@@ -48,6 +49,8 @@ class Connection:
 
     def receive(self) -> list[dict[str, Any]]:
         """The messages that have come."""
+        if self.lost:
+            return []
         try:
             received = self._socket.recv(MAX_LINE_BYTES)
         except BlockingIOError:
@@ -60,12 +63,17 @@ class Connection:
         *lines, self._rest = (self._rest + received).split(b"\n")
         try:
             messages = [json.loads(line) for line in lines]
-        except ValueError:
+        except (ValueError, RecursionError):
             messages = [None]
         if len(self._rest) > MAX_LINE_BYTES or not all(isinstance(message, dict) for message in messages):
-            self.lost = "it does not speak as mindnlp-dp does"
+            self.drop()
             return []
         return messages
+
+    def drop(self) -> None:
+        """Listen no longer to somebody who does not speak the launchers' language."""
+        self.lost = STRANGE
+        self.close()
 
     def close(self) -> None:
         """Hang up."""

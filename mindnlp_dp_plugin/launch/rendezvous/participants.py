@@ -1,85 +1,41 @@
-"""What the launchers of several hosts tell each other, so that a job that fails on one host ends on all.
+"""What the launchers of several nodes tell each other, so that a job that fails on one node ends on all.
 
-Each keeps one connection to host 0, made by ``meeting``. When a rank fails, host 0 asks everybody else whether one of
+Each keeps one connection to node 0, made by the rendezvous. When a rank fails, node 0 asks all others whether one of
 theirs was first, and tells all of the first failure; then all end.
 """
 
 import time
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
 
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
+from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 
-SETTLE_S = 0.5  # for a rank of this host, if it was the first to fail, to be noticed
+SETTLE_S = 0.5  # for a rank of this node, if it was the first to fail, to be noticed
 ANSWER_S = 4
 
-STOPPED, VANISHED, DIED, RAISED = range(4)  # what brings the others about comes first
+
+class SingleNode(Member):
+    """The only node of a job, with nobody to ask."""
+
+    def exchange(self):
+        pass
+
+    def report(self, failure):
+        self.first_failure = self.first_failure or failure
+
+    def stop(self, failure):
+        pass
+
+    def finish(self):
+        self.all_done = True
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What ends a job, as hosts tell each other of it.
-
-    Attributes:
-        node_rank: The host where it happened.
-        words: Who failed, where, and how.
-        exit_code: What every launcher ends with.
-        kind: ``STOPPED`` (by the user), ``VANISHED`` (a host), ``DIED`` (a rank, without a word) or ``RAISED``.
-        seconds_ago: How long before it was told it happened: clocks of nodes differ.
-        rank: The rank that failed; None if it is none.
-        node: The name of the node where it happened; None if that has vanished.
-        exception: The class of the exception; None if there was none.
-    """
-
-    node_rank: int
-    words: str
-    exit_code: int
-    kind: int
-    seconds_ago: float = 0.0
-    rank: int | None = None
-    node: str | None = None
-    exception: str | None = None
-
-    def as_result(self) -> dict:
-        """What ``result.json`` says of it."""
-        happened = datetime.now(timezone.utc) - timedelta(seconds=self.seconds_ago)
-        return {
-            "rank": self.rank,
-            "node": self.node,
-            "exception": self.exception,
-            "message": self.words,
-            "time": happened.isoformat(timespec="milliseconds"),
-        }
-
-
-class Alone:
-    """The only host of a job, with nobody to ask."""
-
-    def __init__(self):
-        self._failure = None
-
-    def report(self, failure: Failure) -> None:
-        """Tell that the job has failed on this host. Of several calls the first counts."""
-        self._failure = self._failure or failure
-
-    def say_stopped(self, failure: Failure) -> None:
-        """Tell that the user stops the job here."""
-
-    def first_failure(self) -> Failure | None:
-        """What made the job fail, once all hosts agree on it; None before. Never waits; to be called often."""
-        return self._failure
-
-    def are_all_done(self) -> bool:
-        """Tell that the ranks of this host are done; whether all are. Never waits."""
-        return True
-
-
-class Coordinator:
-    """Host 0's end of the talk: it hears of failures, asks who else has failed, and tells all which was first.
+class Coordinator(Member):
+    """Node 0: it hears of failures, asks who else has failed, and tells all which was first.
 
     Args:
-        connections: To the launcher of each other host, by node rank.
-        names: The names of those hosts.
+        connections: To the launcher of each other node, by node rank.
+        names: The names of those nodes.
     """
 
     def __init__(self, connections: dict[int, Connection], names: dict[int, str]):
@@ -88,47 +44,48 @@ class Coordinator:
         self._answers: dict[int, tuple[Failure | None, float]] = {}
         self._asked_at: float | None = None
         self._done: set[int] = set()
-        self._first: Failure | None = None
 
-    def report(self, failure: Failure) -> None:
-        """As ``Alone.report``."""
+    def exchange(self):
+        for node_rank, connection in self._connections.items():
+            self._hear(node_rank, connection)
+        if self.first_failure is None and any(failure for failure, _ in self._answers.values()):
+            self._settle()
+        if not self.all_done and self._done == {0, *self._connections}:
+            self.all_done = True
+            self._tell_all(done=True)
+
+    def report(self, failure):
         self._note(0, failure)
 
-    def say_stopped(self, failure: Failure) -> None:
-        """As ``Alone.say_stopped``."""
-        self._tell_all(first=asdict(failure))
+    def stop(self, failure):
+        self._tell_all(first=failure.as_message())
 
-    def first_failure(self) -> Failure | None:
-        """As ``Alone.first_failure``."""
-        for node_rank, connection in self._connections.items():
-            self._listen_to(node_rank, connection)
-        if self._first is None and any(failure for failure, _ in self._answers.values()):
-            self._ask()
-        return self._first
-
-    def are_all_done(self) -> bool:
-        """As ``Alone.are_all_done``."""
+    def finish(self):
         self._done.add(0)
-        are_done = self._done == {0, *self._connections}
-        if are_done:
-            self._tell_all(done=True)
-        return are_done
 
-    def _listen_to(self, node_rank, connection):
+    def _hear(self, node_rank, connection):
         for message in connection.receive():
-            if message.get("done"):
+            if message.get("done") is True:
                 self._done.add(node_rank)
             elif "failure" in message:
-                self._note(node_rank, message["failure"] and Failure(**message["failure"]))
+                self._hear_failure(node_rank, connection, message["failure"])
         if connection.lost:
-            self._note(node_rank, self._vanished(node_rank, connection.lost))
+            self._note(node_rank, self._missing(node_rank, Kind.VANISHED, f"has vanished: {connection.lost}"))
+
+    def _hear_failure(self, node_rank, connection, told):
+        try:
+            failure = told and replace(Failure.from_message(told), node_rank=node_rank)
+        except ValueError:
+            connection.drop()
+        else:
+            self._note(node_rank, failure)
 
     def _note(self, node_rank, failure):
         happened = time.monotonic() - (failure.seconds_ago if failure else 0)
         self._answers.setdefault(node_rank, (failure, happened))
 
-    def _ask(self):
-        """Once a host has failed, the others say whether they have, too; one that says nothing has vanished."""
+    def _settle(self):
+        """Once a node has failed, the others say whether they have, too."""
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
@@ -137,76 +94,76 @@ class Coordinator:
             self._note(0, None)
         if now - self._asked_at > ANSWER_S:
             for node_rank in self._connections:
-                self._note(node_rank, self._vanished(node_rank, f"no answer for {ANSWER_S} s"))
+                self._note(node_rank, self._missing(node_rank, Kind.SILENT, f"does not answer for {ANSWER_S} s"))
         if len(self._answers) > len(self._connections):
-            failures = [(failure, happened) for failure, happened in self._answers.values() if failure]
-            self._first = min(failures, key=lambda known: (known[0].kind, known[1]))[0]
-            self._tell_all(first=asdict(self._first))
+            known = [(failure, happened) for failure, happened in self._answers.values() if failure]
+            first = min(known, key=lambda each: (each[0].kind, each[1]))[0]
+            silent = [failure.words for failure, _ in known if failure.kind == Kind.SILENT and failure is not first]
+            self.first_failure = replace(first, words="; ".join([first.words, *silent]))
+            self._tell_all(first=self.first_failure.as_message())
 
-    def _vanished(self, node_rank, how):
-        return Failure(node_rank, f"host {node_rank} ({self._names[node_rank]}) has vanished: {how}", 1, VANISHED)
+    def _missing(self, node_rank, kind, how):
+        return Failure(node_rank, f"node {node_rank} ({self._names[node_rank]}) {how}", 1, kind)
 
     def _tell_all(self, **message):
         for connection in self._connections.values():
             connection.send(**message)
 
 
-class Participant:
-    """The other end of the talk.
+class Participant(Member):
+    """Any other node.
 
     Args:
-        connection: To host 0's launcher.
+        connection: To node 0's launcher.
     """
 
     def __init__(self, connection: Connection):
         self._connection = connection
         self._answered_at: float | None = None
         self._asked_at: float | None = None
+        self._own: Failure | None = None
         self._is_done = False
-        self._are_all_done = False
-        self._first: Failure | None = None
 
-    def report(self, failure: Failure) -> None:
-        """As ``Alone.report``."""
-        if self._answered_at is None:
-            self._answer(failure)
-
-    def say_stopped(self, failure: Failure) -> None:
-        """As ``Alone.say_stopped``."""
-        self.report(failure)
-
-    def first_failure(self) -> Failure | None:
-        """As ``Alone.first_failure``."""
+    def exchange(self):
         for message in self._connection.receive():
-            if "first" in message:
-                self._first = Failure(**message["first"])
-            self._are_all_done |= "done" in message
-            if "question" in message:
-                self._asked_at = time.monotonic()
-        if self._first or self._are_all_done:
-            return self._first
+            self._hear(message)
+        if self.first_failure or self.all_done:
+            return
         now = time.monotonic()
         if self._answered_at is None and self._asked_at and now - self._asked_at > SETTLE_S:
             self._answer(None)
         if self._connection.lost:
-            self._first = self._vanished(self._connection.lost)
+            self.first_failure = self._own or self._missing(Kind.VANISHED, f"has vanished: {self._connection.lost}")
         elif self._answered_at and now - self._answered_at > ANSWER_S + SETTLE_S:
-            self._first = self._vanished(f"no answer for {ANSWER_S + SETTLE_S:g} s")
-        return self._first
+            silence = self._missing(Kind.SILENT, f"does not answer for {ANSWER_S + SETTLE_S:g} s")
+            self.first_failure = self._own or silence
 
-    def are_all_done(self) -> bool:
-        """As ``Alone.are_all_done``."""
+    def report(self, failure):
+        if self._answered_at is None:
+            self._own = failure
+            self._answer(failure)
+
+    def stop(self, failure):
+        self.report(failure)
+
+    def finish(self):
         if not self._is_done:
             self._is_done = True
             self._connection.send(done=True)
-        return self._are_all_done
+
+    def _hear(self, message):
+        if "first" in message:
+            try:
+                self.first_failure = Failure.from_message(message["first"])
+            except ValueError:
+                self._connection.drop()
+        self.all_done |= message.get("done") is True
+        if "question" in message:
+            self._asked_at = time.monotonic()
 
     def _answer(self, failure):
         self._answered_at = time.monotonic()
-        self._connection.send(failure=failure and asdict(failure))
+        self._connection.send(failure=failure and failure.as_message())
 
-    def _vanished(self, how):
-        return Failure(0, f"host 0 ({self._connection.address}) has vanished, as seen from here: {how}", 1, VANISHED)
-
-
-Hosts = Alone | Coordinator | Participant
+    def _missing(self, kind, how):
+        return Failure(0, f"node 0 ({self._connection.address}), as seen from here, {how}", 1, kind)

@@ -1,32 +1,37 @@
-"""How the launchers of several hosts find each other, before any rank is started, and see that they want the same.
+"""How the launchers of several nodes find each other, before any rank is started, and see that they want the same.
 
-Host 0's listens on the port above that of the scheduler until all have come; the others call until it answers.
+Node 0's listens on the port above that of the scheduler until all have come; the others call until it answers. Each
+side proves that it knows the job's secret before the other believes what it says.
 """
 
+import secrets
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.secret import is_proof, prove
 from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.ports import control_port
+from mindnlp_dp_plugin.launch.ports import LONGEST_WAIT_S, control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
-from mindnlp_dp_plugin.launch.rendezvous.participants import Alone, Coordinator, Hosts, Participant
+from mindnlp_dp_plugin.launch.rendezvous.member import Member, printable
+from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant, SingleNode
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.version import __version__
 
-LONGEST_WAIT_S = 600  # as long as MindSpore's scheduler waits for its workers
 CALL_S = 2
 POLL_S = 0.1
 NOTICE_S = 5
+INTRODUCTION_S = 10  # in which a newcomer has to say who it is
+MAX_NEWCOMERS = 256
 
 
 @contextmanager
-def rendezvous(job: Job, signals: Signals) -> Iterator[Hosts]:
-    """Wait for the launchers of all hosts; as long as the context lasts they can talk. To be called on all hosts.
+def rendezvous(job: Job, signals: Signals) -> Iterator[Member]:
+    """Wait for the launchers of all nodes; as long as the context lasts they can talk. To be called on all nodes.
 
     If the user says stop meanwhile, it waits no longer.
 
@@ -34,23 +39,23 @@ def rendezvous(job: Job, signals: Signals) -> Iterator[Hosts]:
         DataParallelError: They were asked for different things, or have not all come in time.
     """
     if job.num_nodes == 1:
-        yield Alone()
+        yield SingleNode()
         return
-    patience = Deadline(min(DataParallelConfig.from_env().timeout, LONGEST_WAIT_S))
+    deadline = Deadline(min(DataParallelConfig.from_env().timeout, LONGEST_WAIT_S))
     if job.node_rank == 0:
-        with closing(RendezvousServer(job)) as reception:
-            reception.wait(signals, patience)
-            yield Coordinator(reception.hosts, reception.names)
-    elif connection := call_host_zero(job, signals, patience):
+        with closing(RendezvousServer(job)) as server:
+            server.wait(signals, deadline)
+            yield Coordinator(server.nodes, server.names)
+    elif connection := call_node_0(job, signals, deadline):
         with closing(connection):
-            wait_for_welcome(connection, job, signals, patience)
+            wait_for_welcome(connection, job, signals, deadline)
             yield Participant(connection)
     else:
-        yield Alone()
+        yield SingleNode()
 
 
 class Deadline:
-    """A limited one, of which the user is told when it is needed.
+    """How long to wait for others; the user is told when it takes long.
 
     Args:
         seconds: The limit.
@@ -72,94 +77,148 @@ class Deadline:
             print(f"mindnlp-dp: waiting up to {self.seconds:g} s for {whom}", file=sys.stderr, flush=True)
 
 
-class RendezvousServer:
-    """Where host 0 receives the others.
+class Newcomer:
+    """Somebody who has called, and has yet to say and to prove who it is.
 
     Args:
-        job: Host 0's.
+        connection: To it.
+    """
+
+    def __init__(self, connection: Connection):
+        self.connection = connection
+        self.challenge = secrets.token_hex(16)
+        self._since = time.monotonic()
+        connection.send(challenge=self.challenge)
+
+    def is_too_slow(self) -> bool:
+        """Whether it has said nothing for too long."""
+        return time.monotonic() - self._since > INTRODUCTION_S
+
+
+class RendezvousServer:
+    """Where node 0 receives the others. Nobody can cost it more than a connection.
+
+    Args:
+        job: Node 0's.
 
     Attributes:
-        hosts: The connection to each host that has come, by node rank.
-        names: What those machines are called.
+        nodes: The connection to each node that has come, by node rank.
+        names: What those nodes are called.
     """
 
     def __init__(self, job: Job):
         self._job = job
-        self._listener = socket.create_server((job.master_addr, control_port(job.master_port)))
+        address = (job.bind_address or job.master_addr, control_port(job.master_port))
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._listener = socket.create_server(address, family=family, backlog=MAX_NEWCOMERS)
         self._listener.setblocking(False)
-        self._newcomers: list[Connection] = []
-        self.hosts: dict[int, Connection] = {}
+        self._newcomers: list[Newcomer] = []
+        self.nodes: dict[int, Connection] = {}
         self.names: dict[int, str] = {}
 
-    def wait(self, signals: Signals, patience: Deadline) -> None:
+    def wait(self, signals: Signals, deadline: Deadline) -> None:
         """Until all are here. Then nobody else is received.
 
         Raises:
             DataParallelError: They do not come, or were asked for something else; those who are here are told.
         """
         while (missing := self._missing()) and not signals.stop:
-            if patience.is_over():
+            if deadline.is_over():
                 address, port = self._job.master_addr, self._job.master_port
                 self._refuse(
-                    f"--nnodes {self._job.num_nodes}: after {patience.seconds:g} s not here: {missing}. Give the "
-                    f"command on each host, with its own --node-rank; ports {port} and {control_port(port)} of "
+                    f"--nnodes {self._job.num_nodes}: after {deadline.seconds:g} s not here: {missing}. Give the "
+                    f"command on each node, with its own --node-rank; ports {port} and {control_port(port)} of "
                     f"{address} must be open to it."
                 )
-            patience.tell(missing)
-            self._look()
+            deadline.tell(missing)
+            self.look()
             signals.wait(POLL_S)
         if not missing:
             self._listener.close()
-            for host in self.hosts.values():
-                host.send(welcome=True)
+            for newcomer in self._newcomers:
+                newcomer.connection.close()
+            for node in self.nodes.values():
+                node.send(welcome=True)
 
     def close(self) -> None:
         """Hang up on everybody."""
-        for connection in (self._listener, *self.hosts.values(), *self._newcomers):
+        for connection in (*self.nodes.values(), *(newcomer.connection for newcomer in self._newcomers)):
             connection.close()
+        self._listener.close()
+
+    def look(self) -> None:
+        """Receive who calls, and hear what those who have called say. Never waits."""
+        self._accept()
+        for node_rank, node in list(self.nodes.items()):
+            node.receive()
+            if node.lost:  # stopped, and perhaps started again
+                node.close()
+                del self.nodes[node_rank]
+        for newcomer in list(self._newcomers):
+            messages = newcomer.connection.receive()
+            is_received = bool(messages) and self._receive(newcomer, messages[0])
+            if not is_received and (messages or newcomer.connection.lost or newcomer.is_too_slow()):
+                newcomer.connection.close()
+            elif not is_received:
+                continue
+            self._newcomers.remove(newcomer)
 
     def _missing(self):
-        return ", ".join(f"host {rank}" for rank in range(1, self._job.num_nodes) if rank not in self.hosts)
+        return ", ".join(f"node {rank}" for rank in range(1, self._job.num_nodes) if rank not in self.nodes)
 
-    def _look(self):
-        with suppress(BlockingIOError):
-            accepted, (address, _) = self._listener.accept()
-            self._newcomers.append(Connection(accepted, address))
-        for node_rank, host in list(self.hosts.items()):
-            host.receive()
-            if host.lost:  # stopped, and perhaps started again
-                del self.hosts[node_rank]
-        for newcomer in list(self._newcomers):
-            messages = newcomer.receive()
-            if messages and messages[0].keys() == {"node_rank", "name", "asked_for"}:  # else a stranger
-                self._receive(newcomer, **messages[0])
-            if messages or newcomer.lost:
-                self._newcomers.remove(newcomer)
+    def _accept(self):
+        while True:
+            try:
+                accepted, (address, *_) = self._listener.accept()
+            except OSError:  # nobody, nobody any more, or no more descriptors
+                return
+            if len(self._newcomers) == MAX_NEWCOMERS:
+                self._newcomers.pop(0).connection.close()
+            self._newcomers.append(Newcomer(Connection(accepted, address)))
 
-    def _receive(self, newcomer, node_rank, name, asked_for):
+    def _receive(self, newcomer: Newcomer, said: dict) -> bool:
+        """Whether it is another node of this job; a stranger is not even answered."""
+        proof = said.pop("proof", None)
+        if said.keys() != {"node_rank", "name", "asked_for", "challenge"}:
+            return False
+        node_rank, name, asked_for = said["node_rank"], said["name"], said["asked_for"]
+        if type(node_rank) is not int or not isinstance(name, str) or not isinstance(asked_for, dict):
+            return False
+        if self._job.secret and not is_proof(proof, self._job.secret, "participant", newcomer.challenge, said):
+            newcomer.connection.send(refused="it does not know this job's secret (MINDNLP_DP_SECRET, --secret-file).")
+            return False
+        name = printable(name)
         for what, value in what_was_asked_for(self._job).items():
             if (theirs := asked_for.get(what)) != value:
                 self._refuse(
-                    f"host {node_rank} ({name}) was started with {what} {theirs}, host 0 with {value}: "
-                    "give the same on all hosts."
+                    f"node {node_rank} ({name}) was started with {what} {printable(str(theirs))}, node 0 with {value}: "
+                    "give the same on all nodes.",
+                    newcomer,
                 )
-        if node_rank in self.hosts:
-            self._refuse(f"--node-rank {node_rank} was given on two hosts, {self.names[node_rank]} and {name}.")
-        self.hosts[node_rank], self.names[node_rank] = newcomer, name
+        if not 1 <= node_rank < self._job.num_nodes:
+            return False
+        if node_rank in self.nodes:
+            self._refuse(
+                f"--node-rank {node_rank} was given on two nodes, {self.names[node_rank]} and {name}.", newcomer
+            )
+        self.nodes[node_rank], self.names[node_rank] = newcomer.connection, name
+        if self._job.secret:
+            newcomer.connection.send(proof=prove(self._job.secret, "coordinator", str(said["challenge"]), None))
+        return True
 
-    def _refuse(self, why):
-        for connection in (*self.hosts.values(), *self._newcomers):
+    def _refuse(self, why, newcomer=None):
+        for connection in (*self.nodes.values(), *([newcomer.connection] if newcomer else [])):
             connection.send(refused=why)
         raise DataParallelError(why)
 
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
-    """What must be the same on all hosts, by the name of the option."""
+    """What must be the same on all nodes, by the name of the option."""
     return {"--nnodes": job.num_nodes, "--nproc": job.nproc, "--backend": job.backend, "version": __version__}
 
 
-def call_host_zero(job: Job, signals: Signals, patience: Deadline) -> Connection | None:
-    """Call host 0 until it answers, or the user says stop.
+def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | None:
+    """Call node 0 until it answers, or the user says stop.
 
     Raises:
         DataParallelError: It does not.
@@ -169,32 +228,48 @@ def call_host_zero(job: Job, signals: Signals, patience: Deadline) -> Connection
         try:
             return Connection(socket.create_connection(address, CALL_S), job.master_addr)
         except OSError as error:
-            if patience.is_over():
+            if deadline.is_over():
                 raise DataParallelError(
-                    f"--master-addr {address[0]} --master-port {job.master_port}: host 0 cannot be reached at port "
-                    f"{address[1]} after {patience.seconds:g} s ({error.strerror or error}). Is mindnlp-dp run started "
+                    f"--master-addr {address[0]} --master-port {job.master_port}: node 0 cannot be reached at port "
+                    f"{address[1]} after {deadline.seconds:g} s ({error.strerror or error}). Is mindnlp-dp run started "
                     "there with --node-rank 0, and are both ports open?"
                 ) from None
-        patience.tell(f"host 0 at {address[0]}:{address[1]}")
+        deadline.tell(f"node 0 at {address[0]}:{address[1]}")
         signals.wait(POLL_S)
 
 
-def wait_for_welcome(connection: Connection, job: Job, signals: Signals, patience: Deadline) -> None:
-    """Introduce this host, and wait until the others are there, too.
+def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadline: Deadline) -> None:
+    """Introduce this node, and wait until the others are there, too.
 
     Raises:
-        DataParallelError: Host 0 refuses, or leaves.
+        DataParallelError: Node 0 refuses, leaves, or does not know the job's secret.
     """
-    connection.send(node_rank=job.node_rank, name=socket.gethostname(), asked_for=what_was_asked_for(job))
+    challenge, is_proven = secrets.token_hex(16), not job.secret
     while not signals.stop:
         for message in connection.receive():
             if "refused" in message:
-                raise DataParallelError(message["refused"])
+                raise DataParallelError(printable(str(message["refused"])))
+            if "challenge" in message:
+                _introduce(connection, job, str(message["challenge"]), challenge)
+            is_proven |= "proof" in message and is_proof(message["proof"], job.secret, "coordinator", challenge, None)
             if "welcome" in message:
-                return
+                if is_proven:
+                    return
+                connection.drop()
         if connection.lost:
             raise DataParallelError(
-                f"host 0 ({connection.address}) left before all hosts had come ({connection.lost}): see what it says."
+                f"node 0 ({connection.address}) left before all nodes had come ({connection.lost}): see what it says."
             )
-        patience.tell("the other hosts")
+        deadline.tell("the other nodes")
         signals.wait(POLL_S)
+
+
+def _introduce(connection, job, their_challenge, challenge):
+    said = {
+        "node_rank": job.node_rank,
+        "name": socket.gethostname(),
+        "asked_for": what_was_asked_for(job),
+        "challenge": challenge,
+    }
+    proof = job.secret and prove(job.secret, "participant", their_challenge, said)
+    connection.send(**said, proof=proof)

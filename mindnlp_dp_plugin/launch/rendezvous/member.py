@@ -1,0 +1,111 @@
+"""What every node can do to agree with the others on how a job ends."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta, timezone
+from enum import IntEnum
+from typing import Any
+
+MAX_TEXT = 4000
+
+
+class Kind(IntEnum):
+    """What ends a job. Of several at a time, the lowest brought the others about."""
+
+    STOPPED = 0  # by the user
+    VANISHED = 1  # a node whose connection is lost
+    DIED = 2  # a rank, without a word
+    RAISED = 3  # a rank, with an exception
+    SILENT = 4  # a node that does not answer, perhaps a slow one: blamed only if there is no other failure
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ends a job, as nodes tell each other of it.
+
+    Attributes:
+        node_rank: The node where it happened.
+        words: Who failed, where, and how.
+        exit_code: What every launcher ends with.
+        kind: What happened.
+        seconds_ago: How long before it was told it happened: clocks of nodes differ.
+        rank: The rank that failed; None if it is none.
+        node: The name of the node where it happened; None if that has vanished.
+        exception: The class of the exception; None if there was none.
+    """
+
+    node_rank: int
+    words: str
+    exit_code: int
+    kind: int
+    seconds_ago: float = 0.0
+    rank: int | None = None
+    node: str | None = None
+    exception: str | None = None
+
+    def as_message(self) -> dict[str, Any]:
+        """The failure as JSON can hold it."""
+        return {**asdict(self), "kind": int(self.kind)}
+
+    @classmethod
+    def from_message(cls, message: Any) -> "Failure":
+        """The failure that another node tells of; its texts are made safe to be shown.
+
+        Raises:
+            ValueError: It is none.
+        """
+        types = {"node_rank": int, "words": str, "exit_code": int, "kind": int, "seconds_ago": (int, float)}
+        types |= {"rank": (int, type(None)), "node": (str, type(None)), "exception": (str, type(None))}
+        if not isinstance(message, dict) or message.keys() != {field.name for field in fields(cls)}:
+            raise ValueError("no failure")
+        if any(isinstance(value, bool) or not isinstance(value, types[name]) for name, value in message.items()):
+            raise ValueError("no failure")
+        if not (0 <= message["exit_code"] < 256 and 0 <= message["seconds_ago"] < 1e6):
+            raise ValueError("no failure")
+        texts = {name: printable(value) if isinstance(value, str) else value for name, value in message.items()}
+        return cls(**{**texts, "kind": Kind(message["kind"])})
+
+    def as_result(self) -> dict[str, Any]:
+        """What ``result.json`` says of it."""
+        happened = datetime.now(timezone.utc) - timedelta(seconds=self.seconds_ago)
+        return {
+            "rank": self.rank,
+            "node": self.node,
+            "exception": self.exception,
+            "message": self.words,
+            "time": happened.isoformat(timespec="milliseconds"),
+        }
+
+
+def printable(text: str) -> str:
+    """What others have said, on one line, without what a terminal would obey."""
+    return re.sub(r"[^\x20-\x7e\u00a1-\u1fff\u2070-\ud7ff]", lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
+
+
+class Member(ABC):
+    """This node among those of a job. No method waits.
+
+    Attributes:
+        first_failure: What made the job fail, once all nodes agree on it.
+        all_done: Whether the ranks of all nodes are done.
+    """
+
+    first_failure: Failure | None = None
+    all_done: bool = False
+
+    @abstractmethod
+    def exchange(self) -> None:
+        """Hear what the others say, and answer. To be called often, until the end."""
+
+    @abstractmethod
+    def report(self, failure: Failure) -> None:
+        """The job has failed on this node. Of several calls the first counts."""
+
+    @abstractmethod
+    def stop(self, failure: Failure) -> None:
+        """The user stops the job here."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """The ranks of this node are done."""
