@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -45,6 +45,9 @@ $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip install --quiet torch==2.13.0 "transformers<5" accelerate
 	touch $@
+
+slurm: install   ## a real Slurm of two nodes, from Debian's packages: srun, sbatch, failures; needs root
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/slurm.py
 
 matrix: install   ## oracle, evaluation and resume on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py

@@ -320,7 +320,7 @@ if rank == "1" and "mindnlp_dp_plugin.runtime.worker" in sys.orig_argv:
 def test_a_rank_that_never_joins_is_named_though_the_others_cannot_tell(runner, backend):
     (runner.folder / "late").mkdir()
     (runner.folder / "late" / "sitecustomize.py").write_text(LATE)
-    runner.environ.update(PYTHONPATH=f"{runner.folder / 'late'}{os.pathsep}{ROOT}", MINDNLP_DP_TIMEOUT="3")
+    runner.environ.update(PYTHONPATH=f"{runner.folder / 'late'}{os.pathsep}{REPOSITORY}", MINDNLP_DP_TIMEOUT="3")
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script("pass"), timeout=100)
     assert outcome.returncode == 1
     lines = outcome.stderr.splitlines()
@@ -423,7 +423,7 @@ def test_four_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, s
     own = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
         pytest.skip("this machine allows no mount namespaces")
-    runner.environ["PYTHONPATH"] = str(ROOT)
+    runner.environ["PYTHONPATH"] = str(REPOSITORY)
     mount = f'mount -t tmpfs -o size={size} shm /dev/shm\nexec "$@"'
     command = runner.command("--nproc", "4", "--backend", "mpi", runner.script(SUMS))
     ended = subprocess.run(

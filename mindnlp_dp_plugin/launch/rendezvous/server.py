@@ -250,7 +250,7 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             if "refused" in message:
                 raise DataParallelError(printable(str(message["refused"])))
             if "challenge" in message:
-                _introduce(connection, job, str(message["challenge"]), challenge)
+                introduce(connection, job, str(message["challenge"]), challenge)
             is_proven |= "proof" in message and is_proof(message["proof"], job.secret, "coordinator", challenge, None)
             if "welcome" in message:
                 if is_proven:
@@ -264,7 +264,8 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
         signals.wait(POLL_S)
 
 
-def _introduce(connection, job, their_challenge, challenge):
+def introduce(connection: Connection, job: Job, their_challenge: str, challenge: str) -> None:
+    """Say who this node is, prove it, and challenge the other side."""
     said = {
         "node_rank": job.node_rank,
         "name": socket.gethostname(),

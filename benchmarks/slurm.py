@@ -1,0 +1,170 @@
+"""Start jobs by a real Slurm, and see that they train and end as those of ``mindnlp-dp run``: ``make slurm``.
+
+    python benchmarks/slurm.py
+
+Installs Slurm from Debian's packages if it is not there; needs root. Two nodes, which share this machine. Results are
+written to ``benchmarks/results/slurm_<cpu>_<date>.json`` and ``.md``.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import slurm_cluster
+from benchmarks.record import write_results
+
+REPOSITORY = Path(__file__).parents[1]
+PROGRAM = REPOSITORY / "benchmarks" / "programs" / "slurm_job.py"
+EXAMPLES = REPOSITORY / "examples" / "clusters"
+LIMIT_S = 300
+RUN = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run"]
+
+
+class Cluster:
+    """Jobs of a Slurm that runs on this machine."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]):
+        self.folder = folder
+        self.environ = {**os.environ, **environ, "PYTHONPATH": str(REPOSITORY)}
+        self.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self.environ['PATH']}"
+
+    def run(self, command, output, *arguments):
+        """Runs the training by a command: its exit status, what it said, and what each rank ended with."""
+        words = [*map(str, command), str(PROGRAM), str(self.folder / output), *arguments]
+        ended = subprocess.run(
+            words, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        return ended.returncode, ended.stdout + ended.stderr, self.digests(output)
+
+    def python(self, command, output, *arguments):
+        """The same, with a Python that runs the script."""
+        return self.run([*command, sys.executable], output, *arguments)
+
+    def submit(self, script, output, *arguments, wait=True):
+        """The id of a job of ``sbatch``."""
+        words = [
+            "sbatch",
+            "--parsable",
+            *(["--wait"] if wait else []),
+            script,
+            PROGRAM,
+            self.folder / output,
+            *arguments,
+        ]
+        ended = subprocess.run(
+            [*map(str, words)], env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        return ended.stdout.split()[0]
+
+    def state(self, job):
+        """A job's state and exit code, as ``scontrol`` shows them."""
+        shown = slurm_cluster.run(["scontrol", "show", "job", job], self.environ)
+        return re.search(r"JobState=(\S+)", shown)[1], re.search(r"ExitCode=(\S+)", shown)[1]
+
+    def ended_state(self, job):
+        """The same, once it has ended."""
+        deadline = time.monotonic() + LIMIT_S
+        while (found := self.state(job))[0] in ("RUNNING", "PENDING", "COMPLETING") and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return found
+
+    def said(self, job):
+        """The job's output."""
+        return (self.folder / f"slurm-{job}.log").read_text()
+
+    def digests(self, output):
+        """What each rank ended with, in order."""
+        return [path.read_text() for path in sorted((self.folder / output).glob("digest_*"))]
+
+    def wait_for(self, output, name):
+        """Until a rank has left a file."""
+        deadline = time.monotonic() + LIMIT_S
+        while not (self.folder / output / name).exists():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{output}/{name} never came")
+            time.sleep(0.1)
+
+    def processes(self, name=str(PROGRAM)):
+        """Living processes that have a word in their command."""
+        found = psutil.process_iter(["cmdline", "status"])
+        return [p for p in found if name in (p.info["cmdline"] or []) and p.info["status"] != psutil.STATUS_ZOMBIE]
+
+    def all_gone(self):
+        """Whether all ranks and launchers are gone within some seconds."""
+        deadline = time.monotonic() + 20
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return not self.processes()
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-slurm-") as name:
+        folder = Path(name)
+        with slurm_cluster.slurm(folder / "slurm") as environ:
+            checks = {}
+            for what, holds in check(Cluster(folder, environ)):
+                print("ok:" if holds else "NOT:", what, flush=True)
+                checks[what] = holds
+    lines = [f"- {'yes' if holds else 'NO'}: {what}" for what, holds in checks.items()]
+    version = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True).stdout.strip()
+    write_results("slurm", {"slurm": version, "checks": checks}, f"{version}, two nodes.\n\n" + "\n".join(lines))
+    sys.exit(not all(checks.values()))
+
+
+def check(cluster):
+    """What must hold, one after the other."""
+    _, _, two = cluster.run([*RUN, "--nproc", "2", "--backend", "mccl", "--log-dir", "two"], "two_output")
+    _, _, four = cluster.run([*RUN, "--nproc", "4", "--backend", "mccl", "--log-dir", "four"], "four_output")
+    holds = (len(two), len(four), len({*two, *four})) == (2, 4, 2)
+    yield "mindnlp-dp run trains the same on all ranks", holds
+
+    status, _, digests = cluster.python(["srun", "-N1", "-n2"], "srun_2")
+    yield "srun -N1 -n2: as mindnlp-dp run --nproc 2, to the last bit", (status, digests) == (0, two)
+    status, _, digests = cluster.python(["srun", "-N2", "-n4"], "srun_4")
+    yield "srun -N2 -n4: as mindnlp-dp run --nproc 4, to the last bit", (status, digests) == (0, four)
+    for script in ("slurm.sh", "slurm_launcher.sh"):
+        job = cluster.submit(EXAMPLES / script, script)
+        holds = (cluster.digests(script), cluster.state(job)) == (four, ("COMPLETED", "0:0"))
+        yield f"sbatch examples/clusters/{script}: the same", holds
+    for engine in ("mpi", "mccl"):
+        command = ["salloc", "-N2", "-n4", *RUN, "--nproc", "2", "--backend", engine, "--log-dir", f"{engine}_logs"]
+        status, _, digests = cluster.run(command, f"salloc_{engine}")
+        holds = (status, digests) == (0, two)
+        yield f"mindnlp-dp run --backend {engine} in an allocation of two nodes stays on its own", holds
+
+    status, _, _ = cluster.python(["srun", "-N1", "-n2", "--kill-on-bad-exit=1"], "exit", "1", "exit")
+    yield "srun ends with the status of the rank that failed, nobody is left", status == 7 and cluster.all_gone()
+    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "exception", "3", "exception")
+    named = "mindnlp-dp: rank 3 on " in cluster.said(job) and "ValueError: no such label" in cluster.said(job)
+    yield "an exception on the second node: named, status 1:0", named and cluster.state(job) == ("FAILED", "1:0")
+    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "killed", "3", "hang", wait=False)
+    cluster.wait_for("killed", "at_step_2_on_3")
+    launchers = [process for process in cluster.processes() if "--log-dir" in process.info["cmdline"]]
+    (second,) = (
+        process for process in launchers if process.environ().get("SLURM_NODEID") == "1" and is_python(process)
+    )
+    second.kill()
+    holds = cluster.ended_state(job)[0] == "FAILED" and cluster.all_gone()
+    yield "the launcher of one node is killed: the job fails, nobody is left", holds
+    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "down", "3", "hang", wait=False)
+    cluster.wait_for("down", "at_step_2_on_3")
+    slurm_cluster.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], cluster.environ)
+    holds = cluster.ended_state(job)[0] == "NODE_FAIL" and cluster.all_gone()
+    yield "a node is set down: the job ends with NODE_FAIL, nobody is left", holds
+
+
+def is_python(process):
+    """Whether it is the launcher itself, not the srun that started it."""
+    return process.name().startswith(("python", "mindnlp-dp"))
+
+
+if __name__ == "__main__":
+    main()
