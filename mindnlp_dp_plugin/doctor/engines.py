@@ -70,7 +70,7 @@ def _end(process) -> None:
 
 def _cause(said) -> str:
     """The launcher's line that names the failure, and the last line of the traceback or log below it."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and ": note: " not in line]
     own = [line for line in lines if line.startswith("mindnlp-dp:")]
     details = [line for line in lines if not line.startswith("mindnlp-dp:") and line.strip("-")]
     return ": ".join([*own[:1], *details[-1:]]).removeprefix("mindnlp-dp: ")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
+from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.rank_status import noted_saves
 from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
@@ -80,6 +82,9 @@ def launch(job: Job, max_restarts: int = 0) -> int:
         DataParallelError: The log directory cannot be used, or the nodes do not meet.
     """
     began, homes = time.monotonic(), set()
+    is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
+    if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
+        say(f"mindnlp-dp: note: {job.nproc} ranks share {cores} cores, so they are no faster than {cores} would be\n")
     with Signals() as signals, claim(job.log_dir, job.local_ranks):
         ending = run_once(job, signals, homes)
         while ending.exit_code and not signals.stop and job.restart < max_restarts:
@@ -135,8 +140,8 @@ def run_once(job: Job, signals: Signals, homes: set[Path]) -> Ending:
             job = replace(job, scratch_dir=scratch)
             if job.nproc > 1 and ENGINES[job.backend].needs_mpirun and not is_in_memory(scratch):
                 say(
-                    "mindnlp-dp: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more "
-                    "slowly: start the container with --shm-size=2g or --ipc=host\n"
+                    "mindnlp-dp: note: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, "
+                    "more slowly: start the container with --shm-size=2g or --ipc=host\n"
                 )
             return Monitor(job, plan(job), signals, member).until_the_end()
         finally:

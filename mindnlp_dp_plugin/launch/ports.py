@@ -33,7 +33,8 @@ def require_free(address: str, port: int, master_port: int) -> None:
     Raises:
         DataParallelError: The port is taken, or the address belongs to another node.
     """
-    with socket.socket() as probe:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
         try:
             probe.bind((address, port))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mindnlp_dp_plugin.job.hardware import usable_cores
 from tests.harness import REPOSITORY
 
 BACKENDS = ("mpi", "mccl")
@@ -431,4 +432,14 @@ def test_four_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, s
         env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert "/dev/shm has too little room" in ended.stderr
+    assert "note: /dev/shm has too little room" in ended.stderr
+
+
+def test_more_ranks_than_cores_are_told(runner):
+    del runner.environ["MINDNLP_DP_CPU_TUNING"]
+    num_ranks = usable_cores() + 1
+    outcome = runner.run("--nproc", str(num_ranks), "--backend", "mccl", runner.script("pass"))
+    assert outcome.returncode == 0
+    assert outcome.stderr.startswith(f"mindnlp-dp: note: {num_ranks} ranks share {usable_cores()} cores"), (
+        outcome.stderr
+    )
