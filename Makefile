@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak hosts slurm matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -35,6 +35,9 @@ faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py
 
+families: install   ## every model family and its heads, in one process and on 2 ranks; docs/families.md
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/families.py
+
 bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
@@ -49,10 +52,10 @@ $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 slurm: install   ## a real Slurm of two nodes, from Debian's packages: srun, sbatch, failures; needs root
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/slurm.py
 
-matrix: install   ## oracle, evaluation and resume on each Python and MindSpore; hours
+matrix: install   ## oracle, evaluation, resume and families on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py
 
-test-oldest: install   ## oracle, evaluation and resume on the oldest MindSpore that is supported
+test-oldest: install   ## oracle, evaluation, resume and families on the oldest MindSpore that is supported
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py --mindspore 2.7.0 \
 		--python $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 

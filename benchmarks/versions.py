@@ -1,4 +1,4 @@
-"""Oracle, evaluation and resume on every supported Python and MindSpore: ``make matrix``.
+"""Oracle, evaluation, resume and families on every supported Python and MindSpore: ``make matrix``.
 
     python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
 
@@ -28,7 +28,7 @@ from tests.harness import REPOSITORY
 
 PYTHONS = ("3.10", "3.11", "3.12")
 MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
-WHAT = ("oracle", "evaluation", "resume")
+WHAT = ("oracle", "evaluation", "resume", "families")
 NO_WHEEL = ("3.12", "2.7.0")  # 2.7.2 is the first for Python 3.12
 PAGE = REPOSITORY / "docs/versions.md"
 PASSED = re.compile(r"(\d+) passed")
@@ -83,7 +83,7 @@ def known_results():
 def table(results):
     columns = ("python", "mindspore", *WHAT, "date")
     lines = ["| Python | MindSpore | " + " | ".join(columns[2:]) + " |", "| --- " * len(columns) + "|"]
-    lines += ["| " + " | ".join(result[column] for column in columns) + " |" for result in results]
+    lines += ["| " + " | ".join(result.get(column, "not run") for column in columns) + " |" for result in results]
     return "\n".join(lines)
 
 

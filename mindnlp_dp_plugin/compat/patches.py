@@ -52,29 +52,70 @@ def drawn_initial_weights(mindspore):
     mindspore.common.initializer.initializer = initializer
 
 
-def mean_before_sigma(module):
-    stock = module.Normal
-    module.Normal = lambda mean, sigma: stock(sigma=sigma, mean=mean)
+def swapped_normal(folder):
+    """Enter the patch of a folder that calls ``Normal(mean, sigma)``; MindSpore's is ``Normal(sigma, mean)``."""
+
+    @patch(
+        module=f"mindnlp.transformers.models.{folder}.modeling_{folder}",
+        bridges=f"weights of {folder}: it calls Normal(0.0, std), which makes every weight the number std",
+        needed_from="2.7",
+        obsolete_when=f"mindnlp's modeling_{folder} names sigma where it calls Normal",
+    )
+    def mean_before_sigma(modeling):
+        stock = modeling.Normal
+        modeling.Normal = lambda mean, sigma: stock(sigma=sigma, mean=mean)
+
+
+for folder in ("falcon", "gptsan_japanese", "lilt"):
+    swapped_normal(folder)
+
+
+def after_init_weights(model, set_weights):
+    """Let a model's class call ``set_weights(self, module)`` after its own ``_init_weights``."""
+    stock = model._init_weights
+
+    def _init_weights(self, module):
+        stock(self, module)
+        set_weights(self, module)
+
+    model._init_weights = _init_weights
 
 
 @patch(
-    module="mindnlp.transformers.models.lilt.modeling_lilt",
-    bridges="weights of LiLT: it calls Normal(0.0, std), which is Normal(sigma, mean): all weights are std",
+    module="mindnlp.transformers.models.convbert.modeling_convbert",
+    bridges="ConvBERT: its LayerNorms start with weights of 0 and biases of 1, so that nothing in front of them trains",
     needed_from="2.7",
-    obsolete_when="mindnlp's modeling_lilt names sigma where it calls Normal",
+    obsolete_when="mindnlp's ConvBertPreTrainedModel gives LayerNorms weights of 1",
 )
-def normal_weights_of_lilt(modeling_lilt):
-    mean_before_sigma(modeling_lilt)
+def weights_of_convbert(modeling_convbert):
+    nn = modeling_convbert.nn
+
+    def set_weights(self, module):
+        if isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    after_init_weights(modeling_convbert.ConvBertPreTrainedModel, set_weights)
 
 
 @patch(
     module="mindnlp.transformers.models.gptsan_japanese.modeling_gptsan_japanese",
-    bridges="weights of GPTSAN: it calls Normal(0.0, std), which is Normal(sigma, mean): all weights are std",
+    bridges="GPTSAN: its LayerNorms, and Linears with a bias, start with weights of 0",
     needed_from="2.7",
-    obsolete_when="mindnlp's modeling_gptsan_japanese names sigma where it calls Normal",
+    obsolete_when="mindnlp's GPTSanJapanesePreTrainedModel sets the bias to zeros where it sets the weight",
 )
-def normal_weights_of_gptsan(modeling_gptsan_japanese):
-    mean_before_sigma(modeling_gptsan_japanese)
+def weights_of_gptsan(modeling_gptsan_japanese):
+    nn = modeling_gptsan_japanese.nn
+
+    def set_weights(self, module):
+        factor = self.config.initializer_factor
+        if isinstance(module, nn.LayerNorm):
+            nn.init.constant_(module.weight, factor)
+        elif isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.normal_(module.weight, mean=0.0, std=factor * self.config.d_model**-0.5)
+            nn.init.zeros_(module.bias)
+
+    after_init_weights(modeling_gptsan_japanese.GPTSanJapanesePreTrainedModel, set_weights)
 
 
 @patch(
@@ -100,6 +141,243 @@ def names_of_parameters(parameter):
         stock(self, input_data, bool(requires_grad))
 
     parameter.Parameter.__init__ = __init__
+
+
+@patch(
+    module="mindnlp.core.nn.parameter",
+    bridges="OpenELM and MiniCPM3: their _init_weights call set_data and initialize, as MindSpore's own Parameter has",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_openelm and modeling_minicpm3 use mindnlp.core.nn.init",
+)
+def setters_of_parameters(parameter):
+    from mindspore.common import initializer
+
+    def initialize(self, init):
+        self.assign_value(initializer.initializer(init, self.shape, self.dtype))
+
+    parameter.Parameter.set_data = parameter.Parameter.assign_value
+    parameter.Parameter.initialize = initialize
+
+
+@patch(
+    module="mindnlp.transformers.models.funnel.modeling_funnel",
+    bridges="Funnel: its _init_weights asks FunnelEmbeddings for a padding_idx, which its word_embeddings have",
+    needed_from="2.7",
+    obsolete_when="mindnlp's FunnelPreTrainedModel asks word_embeddings",
+)
+def padding_of_funnel(modeling_funnel):
+    modeling_funnel.FunnelEmbeddings.padding_idx = property(lambda self: self.word_embeddings.padding_idx)
+
+
+@patch(
+    module="mindnlp.core.ops",
+    bridges="clipping gradients of convolutions in one process (CANINE, Mamba, SqueezeBERT...): on CPU, mint.norm of "
+    "a tensor of three dimensions or more returns None",
+    needed_from="2.7",
+    obsolete_when="MindSpore's mint.norm takes any number of dimensions on CPU",
+)
+def norm_of_many_dimensions(ops):
+    stock = ops.norm
+
+    def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+        if dim is None and not keepdim and input.ndim > 2:
+            input = input.reshape(-1)
+        return stock(input, p, dim, keepdim, dtype=dtype)
+
+    ops.norm = norm
+
+
+@patch(
+    module="mindnlp.core.ops",
+    bridges="masked and causal language models of XLM-R, and NEZHA, OpenELM, TinyBERT and XLM-ProphetNet: they call "
+    "functions of MindSpore's ops that mindnlp.core.ops has not",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.ops has them",
+)
+def missing_operators(ops):
+    import mindspore
+
+    for name in ("dense", "gather_elements", "gelu", "nll_loss", "relu", "t"):
+        setattr(ops, name, getattr(mindspore.ops, name))
+
+
+@patch(
+    module="mindnlp.core.ops",
+    bridges="BROS: on CPU, arange refuses a float beside a whole number, and makes whole numbers of both",
+    needed_from="2.7",
+    obsolete_when="mindnlp.core.ops.arange takes a mixture, as torch.arange",
+)
+def arange_of_floats(ops):
+    import mindspore
+
+    stock = ops.arange
+
+    def arange(start=0, end=None, step=1, *, dtype=None):
+        if any(isinstance(number, float) for number in (start, end, step)):
+            start, end, step = float(start), None if end is None else float(end), float(step)
+            dtype = dtype or mindspore.float32
+        return stock(start, end, step, dtype=dtype)
+
+    ops.arange = arange
+
+
+@patch(
+    module="mindspore",
+    bridges="Pegasus and NLLB-MoE: Tensor.clone has no kernel on CPU",
+    needed_from="2.7",
+    obsolete_when="MindSpore implements Tensor.clone on CPU",
+)
+def clone_on_cpu(mindspore):
+    stock = mindspore.Tensor.clone
+
+    def clone(self):
+        return self.copy() if mindspore.get_context("device_target") == "CPU" else stock(self)
+
+    mindspore.Tensor.clone = clone
+
+
+@patch(
+    module="mindspore",
+    bridges="PLBart, DeepSeek-V2 and MobileBERT: masked_fill_, scatter_add_, normal_, fill_... have no kernel on CPU",
+    needed_from="2.7",
+    obsolete_when="MindSpore implements them on CPU",
+)
+def in_place_operators_on_cpu(mindspore):
+    def in_place(stock, operator):
+        @functools.wraps(stock)
+        def method(self, *args, **kwargs):
+            if mindspore.get_context("device_target") != "CPU":
+                return stock(self, *args, **kwargs)
+            return self.assign_value(operator(self, *args, **kwargs))
+
+        return method
+
+    def scatter_add(input, dim, index, src):
+        return mindspore.ops.tensor_scatter_elements(input, index, src, dim, "add")
+
+    def normal(input, mean=0, std=1, *, generator=None):
+        initial = mindspore.common.initializer
+        return initial.initializer(initial.Normal(std, mean), input.shape, input.dtype)
+
+    tensor = mindspore.Tensor
+    replaced = {
+        "fill": mindspore.ops.full_like,
+        "masked_fill": tensor.masked_fill,
+        "normal": normal,
+        "scatter_add": scatter_add,
+        "zero": mindspore.ops.zeros_like,
+    }
+    for name, operator in replaced.items():
+        if hasattr(tensor, f"{name}_"):
+            setattr(tensor, f"{name}_", in_place(getattr(tensor, f"{name}_"), operator))
+
+
+@patch(
+    module="mindnlp.transformers.models.nezha.nezha",
+    bridges="NEZHA: its table of relative positions is all zeros",
+    needed_from="2.7",
+    obsolete_when="mindnlp's NezhaRelativePositionsEncoding fills embeddings_table",
+)
+def relative_positions_of_nezha(nezha):
+    import numpy as np
+
+    stock = nezha.NezhaRelativePositionsEncoding.__init__
+
+    def __init__(self, length, depth, max_relative_position=127):
+        stock(self, length, depth, max_relative_position)
+        places = np.arange(length)
+        distances = np.clip(places - places[:, None], -max_relative_position, max_relative_position)
+        angles = (distances + max_relative_position)[:, :, None] * 10000.0 ** (-np.arange(0, depth, 2) / depth)
+        waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, length, depth)
+        self.positions_encoding.assign_value(nezha.Tensor(waves.astype(np.float32)))
+
+    nezha.NezhaRelativePositionsEncoding.__init__ = __init__
+
+
+@patch(
+    module="mindnlp.transformers.models.bloom.modeling_bloom",
+    bridges="BLOOM with padded rows: it writes each row's mask into one memory, so that rows get each other's",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_bloom clones causal_mask before it writes to it, as its other models do",
+)
+def masks_of_bloom(modeling_bloom):
+    from mindnlp.transformers.models.gpt_neox import modeling_gpt_neox
+
+    name = "_prepare_4d_causal_attention_mask_with_cache_position"
+    setattr(modeling_bloom, name, getattr(modeling_gpt_neox, name))
+
+
+def unfinished_models(module, class_name):
+    """Enter the patch of models that neither call ``post_init`` nor know their input embeddings."""
+
+    @patch(
+        module=module,
+        bridges=f"masked language models of {class_name}: weights start untied, and from_pretrained cannot tie them",
+        needed_from="2.7",
+        obsolete_when=f"mindnlp's {class_name} inherits get_input_embeddings, and its models call post_init",
+    )
+    def finished_models(modeling):
+        base = getattr(modeling, class_name)
+        for name in ("get_input_embeddings", "set_input_embeddings", "post_init"):
+            if name in vars(base):
+                delattr(base, name)
+        for name, model in vars(modeling).items():
+            if isinstance(model, type) and issubclass(model, base) and "For" in name:
+                model.__init__ = ending_with_post_init(model.__init__)
+
+
+def ending_with_post_init(stock):
+    @functools.wraps(stock)
+    def __init__(self, *args, **kwargs):
+        stock(self, *args, **kwargs)
+        self.post_init()
+
+    return __init__
+
+
+unfinished_models("mindnlp.transformers.models.nezha.nezha", "NezhaPreTrainedModel")
+unfinished_models("mindnlp.transformers.models.mobilebert.modeling_mobilebert", "MobileBertPreTrainedModel")
+
+
+@patch(
+    module="mindnlp.transformers.models.plbart.modeling_plbart",
+    bridges="PLBart: shifting words to the right for the decoder, it shifts the very labels, or the encoder's words",
+    needed_from="2.7",
+    obsolete_when="mindnlp's shift_tokens_right of PLBart clones input_ids",
+)
+def labels_of_plbart(modeling_plbart):
+    from mindnlp.transformers.models.mbart import modeling_mbart
+
+    modeling_plbart.shift_tokens_right = modeling_mbart.shift_tokens_right
+
+
+@patch(
+    module="mindnlp.transformers.models.xlm_roberta.modeling_xlm_roberta",
+    bridges="question answering and multiple choice with XLM-R: they call Tensor.size, which is a number",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_xlm_roberta reads Tensor.shape",
+)
+def shapes_in_xlm_roberta(modeling_xlm_roberta):
+    from mindnlp.transformers.models.roberta import modeling_roberta
+
+    for head in ("QuestionAnswering", "MultipleChoice"):
+        same = getattr(modeling_roberta, f"RobertaFor{head}")
+        getattr(modeling_xlm_roberta, f"XLMRobertaFor{head}").forward = same.forward
+
+
+@patch(
+    module="mindnlp.transformers.models.mobilebert.modeling_mobilebert",
+    bridges="question answering and multiple choice with MobileBERT: they call Tensor.size, which is a number",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape",
+)
+def shapes_in_mobilebert(modeling_mobilebert):
+    from mindnlp.transformers.models.bert import modeling_bert
+
+    for head in ("QuestionAnswering", "MultipleChoice"):
+        model = getattr(modeling_mobilebert, f"MobileBertFor{head}")
+        model.forward = getattr(modeling_bert, f"BertFor{head}").forward
+        model.bert = property(lambda self: self.mobilebert)
 
 
 @patch(
@@ -232,22 +510,15 @@ def inputs_for_metrics(trainer_base):
 
 
 @patch(
-    module="mindnlp.core.nn.utils",
-    bridges="training LoRA: clip_grad_norm_ assigns to gradients in place, which MindSpore refuses where one is a view",
+    module="mindnlp.core.nn.utils.clip_grad",
+    bridges="clipping in one process (LoRA, CANINE, Funnel, Mamba...): it assigns to gradients in place, which "
+    "MindSpore refuses where one is a view",
     needed_from="2.8",
     obsolete_when="MindSpore's Assign takes a view, or hands out gradients that are none",
 )
-def clipping_of_views(utils):
-    stock = utils.clip_grad_norm_
-
-    def clip_grad_norm_(parameters, *args, **kwargs):
-        parameters = list(parameters)
-        for parameter in parameters:
-            if parameter.grad is not None and not parameter.grad.is_contiguous():
-                parameter.grad = parameter.grad.contiguous()
-        return stock(parameters, *args, **kwargs)
-
-    utils.clip_grad_norm_ = clip_grad_norm_
+def clipping_of_views(clip_grad):
+    replaced = {"assign": lambda gradient, value: gradient.assign_value(value)}
+    clip_grad.ops = types.SimpleNamespace(**{**vars(clip_grad.ops), **replaced})
 
 
 @patch(

@@ -1,0 +1,147 @@
+"""Train the tiny models of families, and leave what became of them in a folder, model by model.
+
+    python train_families.py OUTPUT EMULATED_RANKS CHECKS CASE...
+
+A CASE is ``bert/masked_lm``. Started as ranks, EMULATED_RANKS is their number; started alone, how many ranks' batches
+the one process takes at once. CHECKS is ``all`` (initial weights, and that a saved model is loaded as it was) or
+``none``. Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one
+after it; the first that fails is the last.
+"""
+
+import json
+import shutil
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindspore.dataset import GeneratorDataset
+
+import mindnlp_dp_plugin
+from tests.families import catalogue, weights
+from tests.families.configs import tiny_config
+from tests.families.rows import rows
+from tests.programs.tiny import seed_everything
+
+BATCH_SIZE = 2
+NUM_STEPS = 3
+
+
+class Recorder(TrainerCallback):
+    def __init__(self):
+        self.losses = []
+
+    def on_log(self, args, state, control, **kwargs):
+        if len(self.losses) < state.global_step:
+            self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
+
+
+def train(model, columns, num_ranks, output):
+    """Mean loss of each step."""
+    dataset = GeneratorDataset([tuple(row.values()) for row in columns], list(columns[0]), shuffle=False)
+    recorder = Recorder()
+    recorder.trainer = trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(output),
+            learning_rate=1e-3,
+            # Adam divides a gradient by its own size: below eps it does not, so that a gradient which is zero but for
+            # rounding (1e-9, of a key's bias) moves its parameter by 1e-9 and not by the learning rate.
+            adam_epsilon=1e-3,
+            max_steps=NUM_STEPS,
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        train_dataset=dataset.batch(BATCH_SIZE * num_ranks),
+        callbacks=[recorder],
+    )
+    trainer.train()
+    return np.diff(recorder.losses, prepend=0.0)
+
+
+def parameters_of(model):
+    return {name: parameter.asnumpy().copy() for name, parameter in model.named_parameters()}
+
+
+def outputs_of(model, columns):
+    """What a model says of rows, as a flat list of arrays."""
+    model.set_train(False)
+    batch = {name: mindspore.Tensor(np.stack([row[name] for row in columns])) for name in columns[0]}
+    return list(arrays_in(model(**batch)))
+
+
+def arrays_in(outputs):
+    if isinstance(outputs, mindspore.Tensor):
+        yield outputs.asnumpy()
+    elif isinstance(outputs, dict):
+        yield from arrays_in(list(outputs.values()))
+    elif isinstance(outputs, (list, tuple)):
+        for part in outputs:
+            yield from arrays_in(part)
+
+
+def check_saving(model, columns, folder):
+    model.save_pretrained(str(folder))
+    loaded = type(model).from_pretrained(str(folder))
+    shutil.rmtree(folder)
+    saved_parameters, parameters = parameters_of(model), parameters_of(loaded)
+    changed = [name for name, value in saved_parameters.items() if not np.array_equal(value, parameters[name])]
+    assert not changed, f"loaded otherwise than saved: {', '.join(changed)}"
+    expected, outputs = outputs_of(model, columns), outputs_of(loaded, columns)
+    same = len(expected) == len(outputs) and all(map(np.array_equal, expected, outputs))
+    assert same, "a loaded model says something else"
+
+
+def run(case, output, emulated_ranks, checks):
+    folder, head = case.split("/")
+    stage = "built"
+    try:
+        model_class = catalogue.cases(folder)[head]
+        config = tiny_config(folder, model_class.config_class, head)
+        if checks:
+            weights.check_all_are_set(lambda: model_class(config))
+        seed_everything(5)
+        model = model_class(config)
+        if checks:
+            weights.check_are_drawn(folder, model)
+        before = parameters_of(model)
+        stage = "trained"
+        num_batches = NUM_STEPS * emulated_ranks
+        columns = rows(folder, model, head, BATCH_SIZE * num_batches)
+        num_ranks = emulated_ranks // mindnlp_dp_plugin.get_world_size()
+        losses = train(model, columns, num_ranks, output / "trainer")
+        after = parameters_of(model)
+        assert np.isfinite(losses).all(), f"the losses are {losses}"
+        if checks:
+            still = [name for name in before if np.array_equal(before[name], after[name])]
+            moved = [name for name in before if name not in still]
+            assert moved, "no parameter changed"
+        np.savez(
+            output / f"{case.replace('/', '.')}.rank{mindnlp_dp_plugin.get_rank()}.npz",
+            losses=losses,
+            before=np.concatenate([value.ravel() for value in before.values()]),
+            after=np.concatenate([value.ravel() for value in after.values()]),
+        )
+        stage = "saved"
+        if checks:
+            check_saving(model, columns[:2], output / "saved")
+    except Exception as error:
+        return {"stage": stage, "error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    return {"stage": "done"}
+
+
+if __name__ == "__main__":
+    output, emulated_ranks, checks, *cases = sys.argv[1:]
+    with Path(output, f"journal.rank{mindnlp_dp_plugin.get_rank()}.jsonl").open("w", buffering=1) as journal:
+        for case in cases:
+            print(json.dumps({"case": case, "stage": "begun"}), file=journal)
+            begin = time.monotonic()
+            outcome = run(case, Path(output), int(emulated_ranks), checks == "all")
+            seconds = round(time.monotonic() - begin, 2)
+            print(json.dumps({"case": case, "seconds": seconds, **outcome}), file=journal)
+            if "error" in outcome:
+                sys.exit(1)  # what fails within a gradient leaves MindSpore unfit for the next
