@@ -69,8 +69,8 @@ def require_reachable(model: str, mirror: str | None) -> None:
         )
     if reason is not None:
         raise DataParallelError(
-            f"--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, give "
-            "another --mirror, a model folder, or --model minilm."
+            f"--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, "
+            "give another --mirror, a model folder, or --model minilm."
         )
 
 
