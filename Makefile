@@ -29,7 +29,7 @@ test-fast: install   ## the tests that start no ranks
 test-slow: install   ## the tests that `make test` leaves out
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m slow
 
-faults: install   ## 100 random kills, 20 interruptions with restarts; an hour, on an idle machine
+faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
 
 soak: install   ## half an hour of training: memory, files and threads stay flat

@@ -1,10 +1,12 @@
-"""Kill ranks at random, and see what becomes of their jobs: ``make faults``.
+"""Kill ranks and disturb jobs at random, and see what becomes of them: ``make faults``.
 
-    python benchmarks/faults.py [--kills 100] [--interruptions 20] [--seed 0]
+    python benchmarks/faults.py [--kills 100] [--disturbances 100] [--interruptions 20] [--seed 0]
 
 Each of the ``kills`` is a job of two ranks that trains, evaluates and saves, and in which one rank dies at a random
 moment in a random way. It goes on from what the one before left, so that checkpoints that survive are loaded. Then jobs
-are interrupted four times each and started again by ``--max-restarts``; they must end as one never interrupted.
+are disturbed from outside (``disturbances.py``): launchers killed, readers stalled, ranks stopped, shared memory full,
+garbage sent. Then jobs are interrupted four times each and started again by ``--max-restarts``; they must end as one
+never interrupted.
 
 Results are written to ``benchmarks/results/faults_<cpu>_<date>.json`` and ``.md``. Run it on an idle machine: times are
 part of what it checks.
@@ -28,6 +30,7 @@ from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.disturbances import disturb
 from benchmarks.record import write_results
 from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import PROGRAMS, REPOSITORY, run_ranks
@@ -55,6 +58,7 @@ HANG_S = 180
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--disturbances", type=int, default=100)
     parser.add_argument("--interruptions", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
@@ -64,11 +68,26 @@ def main():
         kills = [
             kill(home, number, chance) for number in track(range(wanted.kills), "kills", disable=wanted.kills == 0)
         ]
+        numbers = track(range(wanted.disturbances), "disturbances", disable=wanted.disturbances == 0)
+        disturbed = [disturb(home, number, chance) for number in numbers]
         interrupted = interrupt(home, wanted.interruptions // INTERRUPTIONS_PER_JOB, chance)
     write_results(
-        "faults", {"seed": wanted.seed, "kills": kills, "interrupted": interrupted}, summary(kills, interrupted)
+        "faults",
+        {"seed": wanted.seed, "kills": kills, "disturbed": disturbed, "interrupted": interrupted},
+        "\n".join([summary(kills, interrupted), *summary_of(disturbed)]),
     )
-    sys.exit(any(kill["problems"] for kill in kills) or not all(job["same_end"] for job in interrupted))
+    sys.exit(any(fault["problems"] for fault in kills + disturbed) or not all(job["same_end"] for job in interrupted))
+
+
+def summary_of(disturbed):
+    """A line for each kind of disturbance, and one for each problem."""
+    for name in dict.fromkeys(fault["disturbance"] for fault in disturbed):
+        of_kind = [fault for fault in disturbed if fault["disturbance"] == name]
+        clean = sum(not fault["problems"] for fault in of_kind)
+        yield f"- {name.replace('_', ' ')}: {clean} of {len(of_kind)} clean ends"
+    for fault in disturbed:
+        if fault["problems"]:
+            yield f"- {fault['engine']} {fault['disturbance']}: {'; '.join(fault['problems'])}"
 
 
 def kill(home, number, chance):

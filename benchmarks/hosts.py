@@ -8,6 +8,7 @@ idle machine: times are part of what it checks.
 
 import json
 import os
+import secrets
 import shlex
 import subprocess
 import sys
@@ -30,6 +31,7 @@ SCENARIO = "bert_adamw"
 PROGRAMS_HERE = Path(__file__).parent / "programs"
 PORT = 8118
 LIMIT_S = 15
+SECRET = secrets.token_hex(16)
 HANG_S = 240
 NEVER_ENDS = 10**6  # steps
 SIZES = {"1 KB": 2**10, "256 KB": 2**18, "4 MB": 2**22, "32 MB": 2**25}
@@ -87,7 +89,7 @@ class Job:
         program = [PROGRAMS / program, *arguments]
         starters = {"mccl": self._of_ours, "mpi": self._of_mpirun, "socket": self._of_python}
         commands = starters[engine](hosts, output, program)
-        env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
+        env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MINDNLP_DP_SECRET": SECRET, **(env or {})}
         self._texts = [output / f"said_on_host{number}" for number in range(len(commands))]
         self._processes = [
             subprocess.Popen(
@@ -201,8 +203,8 @@ def end_badly(output, num_hosts, fault):
         ends = job.wait()
     if fault == LINK_DOWN:
         *remaining, vanished = network.hosts
-        blamed = [f"host {num_hosts - 1} ({vanished.name}) has vanished"] * len(remaining)
-        blamed.append(f"host 0 ({remaining[0].address}) has vanished, as seen from here")
+        blamed = [f"node {num_hosts - 1} ({vanished.name}) has vanished"] * len(remaining)
+        blamed.append(f"node 0 ({remaining[0].address}), as seen from here, has vanished")
     else:
         struck = float((output / "struck_0").read_text())
         blamed = [f"rank {FAULTS[fault].split(':')[2]} on "] * num_hosts

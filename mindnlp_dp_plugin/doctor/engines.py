@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 
 def to_try() -> list[str]:
-    """The engines that could carry a job on this host; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
+    """The engines that could carry a job on this node; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
     if wanted_backend() != "auto":
         return [wanted_backend()]
     return backends.usable_here()

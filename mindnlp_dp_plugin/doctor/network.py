@@ -1,4 +1,4 @@
-"""Ports on loopback, over which the ranks of one host meet."""
+"""Ports on loopback, over which the ranks of one node meet."""
 
 import errno
 import socket

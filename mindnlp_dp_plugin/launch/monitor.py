@@ -135,7 +135,7 @@ class Monitor:
         return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
 
     def _are_over(self) -> bool:
-        """Whether all have ended. The scheduler follows the ranks, five seconds later, and other hosts may need it."""
+        """Whether all have ended. The scheduler follows the ranks, five seconds later, and other nodes may need it."""
         if self._crash and time.monotonic() - self._crash > SHUTDOWN_S:
             return True
         return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")

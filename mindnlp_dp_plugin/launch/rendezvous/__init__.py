@@ -1,1 +1,1 @@
-"""The launchers of several hosts: how they find each other, and what they tell each other."""
+"""The launchers of several nodes: how they find each other, and what they tell each other."""

@@ -1,0 +1,176 @@
+"""What is around a job goes wrong, and the job ends as it should: used by ``benchmarks/faults.py``.
+
+Each disturbance starts a job of two ranks, does something to it, and returns what was not as it should be.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from mindnlp_dp_plugin.launch.ports import control_port, free_port
+
+REPOSITORY = Path(__file__).parents[1]
+PROGRAM = REPOSITORY / "benchmarks" / "programs" / "disturbed.py"
+ENDLESS, SHORT = "1000000", "20"
+READY_S = 120
+END_S = 30
+
+
+class Job:
+    """A job of two ranks in a folder of its own.
+
+    Args:
+        folder: For its logs and for what the ranks leave.
+        engine: ``mpi`` or ``mccl``.
+        rounds: How often the ranks meet.
+        options: More for ``mindnlp-dp run``.
+        before: What to put before the command.
+        env: More variables.
+        stdout: Where its output goes; a pipe that nobody reads if None.
+    """
+
+    def __init__(self, folder, engine, rounds, *options, before=(), env=None, stdout=None, nproc=2):
+        self.folder = folder
+        run = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", str(nproc), "--backend", engine]
+        command = [*before, *run, "--log-dir", str(folder / "logs"), *options, str(PROGRAM), str(folder), rounds]
+        self._errors = folder / f"errors_{len(list(folder.glob('errors_*')))}"
+        with self._errors.open("w") as errors:
+            self.launcher = subprocess.Popen(
+                command,
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE, stderr=errors, cwd=folder,
+            )  # fmt: skip
+
+    def rank(self, number):
+        """The process of a rank, once all have joined."""
+        deadline = time.monotonic() + READY_S
+        while not all((self.folder / f"ready_{rank}").exists() for rank in range(2)):
+            if time.monotonic() > deadline or self.launcher.poll() is not None:
+                raise RuntimeError(f"the ranks never joined: {self._errors.read_text()}")
+            time.sleep(0.05)
+        time.sleep(0.1)
+        return psutil.Process(int((self.folder / f"ready_{number}").read_text()))
+
+    def end(self, exit_code, words=""):
+        """What is wrong with how it ended."""
+        try:
+            status = self.launcher.wait(END_S if words or exit_code else READY_S)
+        except subprocess.TimeoutExpired:
+            self.launcher.kill()
+            status = "never"
+        if self.launcher.stdout:
+            self.launcher.stdout.close()
+        said, problems = self._errors.read_text(), []
+        if status != exit_code:
+            problems.append(f"exit code {status}, not {exit_code}: {said[:300]}")
+        if words not in said:
+            problems.append(f"says {said[:300]!r}, not {words!r}")
+        return problems + self.left_behind()
+
+    def left_behind(self):
+        """Processes of the job that are there after some seconds."""
+        deadline = time.monotonic() + 5
+        while left := [p for p in psutil.process_iter(["cmdline"]) if str(self.folder) in (p.info["cmdline"] or [])]:
+            if time.monotonic() > deadline:
+                return [f"left {len(left)} processes"]
+            time.sleep(0.1)
+        return []
+
+
+def launcher_is_killed(folder, engine, chance):
+    """Its ranks go with it."""
+    job = Job(folder, engine, ENDLESS)
+    job.rank(0)
+    time.sleep(chance.uniform(0, 1))
+    job.launcher.kill()
+    return job.end(-signal.SIGKILL)
+
+
+def reader_stalls(folder, engine, chance):
+    """A rank that dies is noticed all the same."""
+    job = Job(folder, engine, ENDLESS)
+    rank = chance.randrange(2)
+    process = job.rank(rank)
+    time.sleep(1)  # by now the pipe is full
+    process.kill()
+    return job.end(137, f"rank {rank} on ")
+
+
+def output_is_full(folder, engine, chance):
+    """The job goes on."""
+    with Path("/dev/full").open("wb") as full:
+        return Job(folder, engine, SHORT, stdout=full).end(0, "all ranks are done")
+
+
+def rank_is_stopped(folder, engine, chance):
+    """The others wait no longer than they may."""
+    job = Job(folder, engine, ENDLESS, env={"MINDNLP_DP_TIMEOUT": "3"}, stdout=subprocess.DEVNULL)
+    job.rank(chance.randrange(2)).send_signal(signal.SIGSTOP)
+    return job.end(1, "stopped by a signal")
+
+
+def launcher_is_told_to_stop(folder, engine, chance):
+    """By one of the signals of batch systems, while nobody reads."""
+    number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    job = Job(folder, engine, ENDLESS)
+    job.rank(0)
+    job.launcher.send_signal(number)
+    return job.end(128 + number, number.name)
+
+
+def logs_are_removed(folder, engine, chance):
+    """A rank that dies afterwards gives its status."""
+    job = Job(folder, engine, ENDLESS, stdout=subprocess.DEVNULL)
+    process = job.rank(1)
+    shutil.rmtree(folder / "logs")
+    process.kill()
+    return job.end(137, "killed by SIGKILL")
+
+
+def shared_memory_is_small(folder, engine, chance):
+    """Ranks find another way."""
+    size = chance.choice(["4k", "1m", "16m"])
+    mount = f'mount -t tmpfs -o size={size} shm /dev/shm; exec "$@"'
+    before = ["unshare", "--map-root-user", "--mount", "sh", "-ec", mount, "sh"]
+    return Job(folder, engine, SHORT, before=before, stdout=subprocess.DEVNULL).end(0, "all ranks are done")
+
+
+def garbage_comes(folder, engine, chance):
+    """To the launchers' port, while the second node has yet to come."""
+    port = str(free_port())
+    options = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
+    first = Job(folder, "mccl", SHORT, *options, "--node-rank", "0", stdout=subprocess.DEVNULL, nproc=1)
+    deadline, num_sent = time.monotonic() + 20, 0
+    while num_sent < 50 and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", control_port(int(port))), 1) as stranger:
+            stranger.sendall(chance.randbytes(chance.randrange(70_000)) + b"\n")
+            num_sent += 1
+    second = Job(folder, "mccl", SHORT, *options, "--node-rank", "1", stdout=subprocess.DEVNULL, nproc=1)
+    return first.end(0, "all ranks are done") + second.end(0, "all ranks are done")
+
+
+ALL = (
+    launcher_is_killed, reader_stalls, output_is_full, rank_is_stopped, launcher_is_told_to_stop, logs_are_removed,
+    shared_memory_is_small, garbage_comes,
+)  # fmt: skip
+
+
+def disturb(home, number, chance):
+    """One job and one disturbance; what happened."""
+    engine = ("mpi", "mccl")[number % 2]
+    disturbance = ALL[number // 2 % len(ALL)]
+    folder = home / f"disturbed_{number}"
+    folder.mkdir()
+    try:
+        problems = disturbance(folder, engine, chance)
+    except RuntimeError as error:
+        problems = [str(error)]
+    return {"engine": engine, "disturbance": disturbance.__name__, "problems": problems}
