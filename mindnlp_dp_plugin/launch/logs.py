@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import rank_log, record_path
@@ -61,10 +62,15 @@ def last_bytes(log: Path) -> bytes:
     """The end of a log; empty if it is gone."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
-            return file.read(LAST_BYTES)
+            return end_of(file)
     except OSError:
         return b""
+
+
+def end_of(file: BinaryIO) -> bytes:
+    """The end of an open log, which may be removed by now."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+    return file.read(LAST_BYTES)
 
 
 def _make(log_dir):

@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.launch import mpi
 from mindnlp_dp_plugin.launch.deadlines import Deadlines
 from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, report
 from mindnlp_dp_plugin.launch.job import Job, Process
-from mindnlp_dp_plugin.launch.logs import last_bytes
+from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, start
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 from mindnlp_dp_plugin.launch.signals import Signals
@@ -50,6 +50,7 @@ class Monitor:
         shown = [*job.local_ranks] if job.shows_all else [rank for rank in job.local_ranks if rank == 0]
         self._view = View(job.log_dir, shown)
         self._running = [(process, start(process)) for process in processes]
+        self._words_of_mpirun = next((each.log.open("rb") for each in processes if each.name == "mpirun"), None)
         self._deadlines = Deadlines(job.scratch_dir, job.local_ranks, DataParallelConfig.from_env().timeout)
         self._next_deadline = 0.0
         self._has_told_of_output = False
@@ -199,7 +200,7 @@ class Monitor:
         """The rank that mpirun blames, in the place of mpirun."""
         if death.name != "mpirun":
             return death
-        blamed = mpi.first_to_end(last_bytes(death.log).decode(errors="replace"))
+        blamed = mpi.first_to_end(end_of(self._words_of_mpirun).decode(errors="replace"))
         if blamed is None:
             return death
         rank, returncode = blamed

@@ -381,12 +381,13 @@ def test_the_result_can_be_read(runner):
     assert (result["status"], result["exit_code"], result["first_failure"]) == ("succeeded", 0, None)
 
 
-def test_a_log_directory_that_is_gone_changes_nothing(runner):
-    script = runner.script(
-        "import shutil\n" + on_rank(0, "shutil.rmtree(os.environ['FOLDER']); os.kill(os.getpid(), 9)")
-    )
-    outcome = runner.run("--nproc", "1", script)
-    assert outcome.returncode == 137 and "killed by SIGKILL" in outcome.stderr, outcome.stderr
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_log_directory_that_is_gone_changes_nothing(runner, backend):
+    vanish = "import shutil; time.sleep(0.5); shutil.rmtree(os.environ['FOLDER']); os.kill(os.getpid(), 9)"
+    script = runner.script(f"if rank == 1:\n    {vanish}\n{SLEEP}")
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    assert outcome.returncode == 137 and "rank 1 on " in outcome.stderr, outcome.stderr
+    assert "killed by SIGKILL" in outcome.stderr
 
 
 def test_a_log_directory_that_is_in_use_is_refused(runner):
