@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log
 from mindnlp_dp_plugin.job.rank_status import Phase, Status, describe_ranks, read_status
 
 GRACE_S = 2  # ranks that can tell more themselves come first
-FIRST_JOIN_S = 120  # for the first rank to import what it needs; the others then have the timeout
+FIRST_JOIN_S = 120  # at least, for the first rank to import what it needs, and for the engine once all are there
 
 
 class Deadlines:
@@ -52,6 +52,8 @@ class Deadlines:
         if joining:
             waited = now - min(status.since for status in joining)
             limit = joining[0].timeout or self._timeout
+            if not away:  # they wait for the engine itself, or for another node
+                limit = max(limit, FIRST_JOIN_S)
         else:
             waited, limit = now - self._began, max(self._timeout, FIRST_JOIN_S)
         if not (joining or len(away) == len(statuses)) or waited <= limit + GRACE_S:
