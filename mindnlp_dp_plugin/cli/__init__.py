@@ -1,4 +1,4 @@
-"""The command ``mindnlp-dp``: argument parsing only, the work is elsewhere. Imports neither MindSpore nor MindNLP."""
+"""The command ``mindnlp-dp``: argument parsing only. Imports neither MindSpore nor MindNLP."""
 
 import os
 import shlex
@@ -37,7 +37,7 @@ commands.add_command(predict)
 
 
 def main() -> None:
-    """Entry point. Bad input ends with one line on standard error and status 2."""
+    """Entry point. Invalid input is rejected with one line on standard error and status 2."""
     os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
         sys.exit(commands.main(prog_name="mindnlp-dp", standalone_mode=False))
@@ -50,6 +50,6 @@ def main() -> None:
 
 
 def refuse(message: str) -> None:
-    """Says in one line why nothing was started."""
+    """Print in one line why nothing was started."""
     click.echo(f"mindnlp-dp: error: {' '.join(message.split())}", err=True)
     sys.exit(BAD_INPUT)

@@ -1,4 +1,4 @@
-"""``mindnlp-dp bench``: how fast are N ranks together?"""
+"""``mindnlp-dp bench``: how fast are N ranks?"""
 
 import click
 
@@ -17,10 +17,10 @@ MODULE = "mindnlp_dp_plugin.bench.on_ranks"
 @launching.backend
 @launching.log_dir
 def bench(nproc, backend, log_dir):
-    """Time all-reduces of 1 KB to 64 MB, over each engine that is here.
+    """Time all-reduces of 1 KB to 64 MB over each installed engine.
 
-    Says what the link between two ranks is worth, which bucket_cap_mb suits it, and how much of the work of N devices
-    N ranks are expected to do. Leave the machine idle meanwhile.
+    Prints latency and bandwidth between ranks, the bucket_cap_mb that suits them, and how much of the work of N devices
+    N ranks would do. Leave the machine idle meanwhile.
     """
     require_single_node("mindnlp-dp bench")
     for engine in engines.to_try() if backend == "auto" else [backends.choose(backend, num_nodes=1)]:

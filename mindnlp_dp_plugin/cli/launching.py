@@ -1,4 +1,4 @@
-"""What every command that starts ranks on this node is asked."""
+"""Options of every command that starts ranks on this node."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.launch.logs import default_log_dir
 
 
 class NumRanks(click.ParamType):
-    """A number of ranks, or ``auto``: one for each Ascend card, else for each core."""
+    """A number of ranks, or ``auto``: one per Ascend card, otherwise one per core."""
 
     name = "integer or auto"
 
@@ -26,7 +26,7 @@ nproc = click.option(
     "nproc",
     type=NumRanks(),
     required=True,
-    help="Ranks on this node; auto: one for each Ascend card, else for each core.",
+    help="Ranks on this node; auto: one per Ascend card, otherwise one per core.",
 )
 backend = click.option(
     "--backend",
@@ -34,17 +34,17 @@ backend = click.option(
     default="auto",
     envvar="MINDNLP_DP_BACKEND",
     show_default=True,
-    help="The engine that carries the gradients; auto: hccl on Ascend, on CPU mpi if installed, else mccl.",
+    help="The kind of engine; auto: hccl on Ascend; on CPU mpi if installed, otherwise mccl.",
 )
 log_dir = click.option(
     "--log-dir",
     type=click.Path(path_type=Path),
     default=default_log_dir,
     show_default="mindnlp_dp_logs/<time>",
-    help="The folder for one log per rank and result.json.",
+    help="Folder for one log per rank and result.json.",
 )
 
 
 def with_dashes(name: str) -> str:
-    """Options may be written with underscores, as torchrun's and msrun's are."""
+    """Accept underscores in options, as torchrun and msrun do."""
     return name.replace("_", "-")

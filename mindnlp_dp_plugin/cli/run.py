@@ -27,13 +27,23 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     help="Ranks on this node; auto: one for each Ascend card, else for each core.",
 )
 @click.option(
-    "--num-processes", "--worker-num", "num_ranks", type=click.IntRange(min=1), help="Ranks over all nodes, instead."
+    "--num-processes",
+    "--worker-num",
+    "num_ranks",
+    type=click.IntRange(min=1),
+    help="Ranks over all nodes, instead of --nproc.",
 )
-@click.option("--nnodes", type=click.IntRange(min=1), help="Nodes. Default: what the cluster's system says, else 1.")
-@click.option("--node-rank", type=click.IntRange(min=0), help="Which node this is. Default: what the system says.")
-@click.option("--master-addr", help="Address of node 0. Default: what the system says.")
-@click.option("--master-port", type=click.IntRange(1, 65535), help="Port there. On a single node: a free one.")
-@click.option("--standalone", is_flag=True, help="A single node, whatever the cluster's system says.")
+@click.option(
+    "--nnodes", type=click.IntRange(min=1), help="Number of nodes. Default: from the cluster's variables, otherwise 1."
+)
+@click.option(
+    "--node-rank", type=click.IntRange(min=0), help="Rank of this node. Default: from the cluster's variables."
+)
+@click.option("--master-addr", help="Address of node 0. Default: from the cluster's variables.")
+@click.option(
+    "--master-port", type=click.IntRange(1, 65535), help="Port on node 0. Default on a single node: a free port."
+)
+@click.option("--standalone", is_flag=True, help="Run on this node only, whatever the cluster's variables say.")
 @click.option("--bind-address", help="Where node 0 listens, if its address for the others is not one of its own.")
 @click.option("--secret-file", help="File (mode 0600) with the secret of the nodes. Default: MINDNLP_DP_SECRET.")
 @click.option("--insecure", is_flag=True, help="Let several nodes work together without a secret.")
@@ -45,11 +55,11 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How often all ranks start again, from the newest checkpoint of this run, after one has failed.",
+    help="How often all ranks start again from the newest checkpoint of this job after one has failed.",
 )
-@click.option("--trace", is_flag=True, help="Leave a trace of a few steps, trace.json, among the logs.")
-@click.option("--dry-run", is_flag=True, help="Only print the commands, as a shell takes them.")
-@click.option("-m", "as_module", is_flag=True, help="SCRIPT is a module.")
+@click.option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
+@click.option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")
+@click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -75,8 +85,8 @@ def run(
 ):
     """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
 
-    Rank 0's output is shown; every rank's is in the log directory. If a rank fails, all are ended and the one that
-    failed first is named, with its traceback.
+    Shows rank 0's output and writes every rank's to the log directory. If a rank fails, all end, and the first to fail
+    is named with its traceback.
 
     On Slurm (srun with one task per node), Kubernetes (PyTorchJob, Volcano, AscendJob), ModelArts, SkyPilot and Alibaba
     PAI, the same command on each node is enough.

@@ -34,11 +34,11 @@ ON_ASCEND = [ascend.devices, ascend.cann, ascend.driver, ascend.hccl_settings]
 
 
 def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterator[Finding]:
-    """Looks at everything, the cheap first.
+    """Run all checks, cheap ones first.
 
     Args:
         script_path: A training script to read, if any.
-        announce: Told what is being looked at, before it takes time.
+        announce: Called with the name of a slow check before it runs.
     """
     failed = False
     for check in _cheap_checks(script_path):
@@ -47,7 +47,7 @@ def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterat
         yield finding
     for name, check in _slow_checks():
         if failed:
-            yield warning(name, "not tried, as something it needs is not in order", "mend the failures above")
+            yield warning(name, "not tried, because a check it depends on failed", "fix the failures above")
             continue
         announce(f"{name} ...")
         finding = check()

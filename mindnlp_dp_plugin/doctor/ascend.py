@@ -33,7 +33,7 @@ class Cards:
 
     Attributes:
         health: Name and health of each chip, in order.
-        holders: The process ids, and names, that hold a card, by its number.
+        holders: The ids and names of processes that hold a card, by card number.
     """
 
     health: list[tuple[str, str]]
@@ -55,7 +55,7 @@ def parse_version(text: str) -> str | None:
 
 
 def devices() -> Finding:
-    """Which cards there are, whether they are well, and who holds them."""
+    """Which cards there are, their health, and which processes hold them."""
     hint = "install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi"
     try:
         ended = subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
@@ -76,7 +76,7 @@ def devices() -> Finding:
 
 
 def cann() -> Finding:
-    """Whether CANN is there, and which version."""
+    """Whether CANN is installed, and its version."""
     home = os.environ.get("ASCEND_HOME_PATH") or os.environ.get("ASCEND_TOOLKIT_HOME")
     if not home:
         return failure("CANN", "ASCEND_HOME_PATH is not set", SET_ENV)

@@ -1,4 +1,4 @@
-"""Two ranks, started by the plugin's own launcher, sum numbers over each engine that is here."""
+"""Let two ranks, started by the plugin's launcher, sum numbers over each installed engine."""
 
 import json
 import signal
@@ -17,21 +17,21 @@ PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 
 def to_try() -> list[str]:
-    """The engines that could carry a job on this node; the only one, if ``MINDNLP_DP_BACKEND`` names it."""
+    """The engines that work on this node; only the one that ``MINDNLP_DP_BACKEND`` names, if it does."""
     if wanted_backend() != "auto":
         return [wanted_backend()]
     return backends.usable_here()
 
 
 def name_of(backend: str) -> str:
-    """What the check of an engine is called."""
+    """The name of an engine's check."""
     return f"all-reduce over {backend}"
 
 
 def all_reduce(backend: str) -> Finding:
     """A real all-reduce between two ranks, checked and timed.
 
-    A failure, if it is the engine ``mindnlp-dp run`` would choose; a warning, if it would take another.
+    A problem is a failure if ``mindnlp-dp run`` would choose this engine, otherwise a warning.
     """
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
@@ -40,7 +40,7 @@ def all_reduce(backend: str) -> Finding:
             return _describe(name_of(backend), json.loads(result.read_text()))
     if backend == to_try()[0]:
         others = " or ".join(other for other in to_try() if other != backend)
-        hint = f"--backend {others}, if that one works; else mend this" if others else "mend this, then try again"
+        hint = f"--backend {others}, if that one works; otherwise fix this" if others else "fix this, then try again"
         return failure(name_of(backend), trouble, hint)
     return warning(name_of(backend), trouble, f"use --backend {to_try()[0]}, as mindnlp-dp run does by itself")
 

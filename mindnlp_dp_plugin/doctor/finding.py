@@ -1,11 +1,11 @@
-"""What a check of the doctor comes back with."""
+"""The result of a check of the doctor."""
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
 
 class Level(str, Enum):
-    """How bad it is: ``failure`` means that training would fail."""
+    """How serious a finding is: ``failure`` means that training would fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,14 +14,14 @@ class Level(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing the doctor looked at.
+    """The result of one check.
 
     Attributes:
-        check: Its name.
-        level: How bad it is.
+        check: The check's name.
+        level: How serious it is.
         found: What was found, in one line.
-        hint: What to do about it; empty if all is well.
-        measured: Numbers for machines, by name.
+        hint: A suggested fix; empty if there is no problem.
+        measured: Measured numbers, by name.
     """
 
     check: str
@@ -31,19 +31,19 @@ class Finding:
     measured: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
-        """The finding as JSON can hold it."""
+        """The finding in a form JSON can hold."""
         fields = {**asdict(self), "level": self.level.value}
         fields["way_out"] = fields.pop("hint")
         return fields
 
 
 def ok(check: str, found: str, **measured) -> Finding:
-    """All is well."""
+    """No problem."""
     return Finding(check, Level.OK, found, measured=measured)
 
 
 def warning(check: str, found: str, hint: str) -> Finding:
-    """Training goes on, but slowly, or not in every way of starting it."""
+    """Training runs, but slower, or not with every launcher."""
     return Finding(check, Level.WARNING, found, hint)
 
 

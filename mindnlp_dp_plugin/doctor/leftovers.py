@@ -11,7 +11,7 @@ LAUNCHERS = ("mindnlp", "msrun", "mpirun", "mpiexec", "prte", "orted", "hydra", 
 
 
 def stale_ranks() -> Finding:
-    """Whether there are ranks whose launcher is gone."""
+    """Whether ranks are running whose launcher is gone."""
     stale = sorted(process.pid for process in psutil.process_iter() if is_orphaned_rank(process))
     if not stale:
         return ok("stale processes", "no ranks without a launcher")
@@ -21,7 +21,7 @@ def stale_ranks() -> Finding:
 
 
 def is_orphaned_rank(process: psutil.Process) -> bool:
-    """Whether a process is a Python that a launcher marked as a rank, and that launcher is gone."""
+    """Whether a process is a Python rank whose launcher is gone."""
     try:
         if not process.name().startswith("python") or process.status() == psutil.STATUS_ZOMBIE:
             return False

@@ -28,7 +28,7 @@ DISK_BYTES_USUAL = 2 * GB
 
 
 def cores() -> Finding:
-    """How many cores the ranks may use: by affinity, and by the quota of a container."""
+    """Cores the ranks may use, by affinity and by the container's quota."""
     allowed, quota = len(allowed_cores()), cpu_quota()
     usable = allowed if quota is None else min(allowed, quota)
     found = f"{allowed} of {os.cpu_count()} allowed" + (f", quota of {quota:g}" if quota is not None else "")
@@ -39,7 +39,7 @@ def cores() -> Finding:
 
 
 def memory() -> Finding:
-    """What may still be taken, of the machine and of the container."""
+    """Memory available on the machine and in the container."""
     available = psutil.virtual_memory().available
     if (limit := _memory_left()) is not None:
         available = min(available, limit)
@@ -67,7 +67,7 @@ def shared_memory() -> Finding:
 
 
 def open_files() -> Finding:
-    """How many files and sockets a process may hold."""
+    """Files and sockets a process may open."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     hint = f"ulimit -n {NUM_FILES_USUAL}"
     if limit < NUM_FILES_NEEDED:
@@ -83,7 +83,7 @@ def working_directory() -> Finding:
 
 
 def temporary_folder() -> Finding:
-    """Room for what Open MPI and MindNLP put aside."""
+    """Room for temporary files of Open MPI and MindNLP."""
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError as error:  # none of the usual places can be written

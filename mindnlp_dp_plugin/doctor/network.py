@@ -1,4 +1,4 @@
-"""Ports on loopback, over which the ranks of one node meet."""
+"""Ports on loopback, which the ranks of a node use."""
 
 import errno
 import socket
@@ -13,7 +13,7 @@ NUM_PORTS = 16  # two ranks and a scheduler, each listening and connected to the
 
 
 def ports() -> Finding:
-    """Whether enough ports are free, and a connection over loopback comes about."""
+    """Whether enough ports are free, and a connection over loopback works."""
     try:
         with ExitStack() as opened:
             listeners = [_listen(opened) for _ in range(NUM_PORTS)]

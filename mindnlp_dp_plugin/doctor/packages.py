@@ -1,4 +1,4 @@
-"""What is installed, and whether it fits together. Versions are read without importing anything."""
+"""Whether installed packages fit together. Versions are read without importing anything."""
 
 import os
 import platform
@@ -37,23 +37,25 @@ print("{ANSWER}" + mindspore.get_context("device_target"))
 
 
 def python() -> Finding:
-    """Whether this Python is one the plugin, and MindSpore's wheels, are made for."""
+    """Whether plugin and MindSpore support this Python."""
     running = platform.python_version()
     try:
         supported = SpecifierSet(metadata(PLUGIN)["Requires-Python"])
     except PackageNotFoundError:
         return warning("python", f"{running}; {PLUGIN} itself is not installed", f"pip install '{PLUGIN}[mpi]'")
     if running not in supported:
-        return failure("python", f"{running}, supported is {supported}", "make a virtual environment with such a one")
+        return failure(
+            "python", f"{running}, supported is {supported}", "make a virtual environment with another Python"
+        )
     return ok("python", running)
 
 
 def versions() -> Finding:
-    """Whether what the plugin needs is there, in versions that go together."""
+    """Whether the packages the plugin needs are installed in compatible versions."""
     try:
         needed = [Requirement(line) for line in requires(PLUGIN) or []]
     except PackageNotFoundError:
-        return warning("packages", f"not judged, as {PLUGIN} is not installed", f"pip install '{PLUGIN}[mpi]'")
+        return warning("packages", f"not checked, because {PLUGIN} is not installed", f"pip install '{PLUGIN}[mpi]'")
     needed = [requirement for requirement in needed if requirement.marker is None]
     misfits = [requirement for requirement in needed if not _is_met(requirement)]
     if not misfits:
@@ -91,16 +93,16 @@ def mindformers() -> Finding:
     """MindNLP imports MindFormers when it is installed, and warns on every rank if a part it wants is missing."""
     found = installed("mindformers")
     if found is None:
-        return ok("mindformers", "not installed, which is right")
+        return ok("mindformers", "not installed, as it should be")
     return warning(
         "mindformers",
-        f"mindformers {found} is beside mindnlp, which imports it when it starts, though the Trainer does not use it",
-        "pip uninstall mindformers, or a virtual environment for each",
+        f"mindformers {found} is installed: MindNLP imports it at start, though the Trainer does not use it",
+        "pip uninstall mindformers, or use separate virtual environments",
     )
 
 
 def mpi() -> Finding:
-    """Whether the faster engine for CPU is there."""
+    """Whether MPI, the faster engine on CPU, is installed."""
     wanted = wanted_backend()
     if wanted != "mpi" and has_ascend():
         return ok("mpi", "not needed on Ascend")
@@ -114,18 +116,18 @@ def mpi() -> Finding:
 
 
 def imports() -> Finding:
-    """Whether MindSpore and MindNLP really import, in a process of their own, and where MindSpore computes."""
+    """Whether MindSpore and MindNLP can be imported, tried in a child process, and MindSpore's device."""
     environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     child = [sys.executable, "-c", IMPORT]
     try:
         ended = subprocess.run(child, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
     except subprocess.TimeoutExpired:
-        found = f"importing mindspore and mindnlp.engine does not end within {IMPORT_LIMIT_S} s"
+        found = f"importing mindspore and mindnlp.engine takes longer than {IMPORT_LIMIT_S} s"
         return failure(
-            IMPORTS, found, "look where it hangs: python -X importtime -c 'import mindspore, mindnlp.engine'"
+            IMPORTS, found, "find where it hangs: python -X importtime -c 'import mindspore, mindnlp.engine'"
         )
     if ended.returncode:
-        return failure(IMPORTS, _last_words(ended), "mend this error; a fresh virtual environment is often quickest")
+        return failure(IMPORTS, _last_words(ended), "fix this error; a fresh virtual environment is often quickest")
     device = ended.stdout.partition(ANSWER)[2].split()[0]
     if has_ascend() and device != "Ascend":
         hint = "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting"

@@ -1,4 +1,4 @@
-"""How findings are shown: a table for people, which a log without colours keeps readable, or JSON for machines."""
+"""Show findings as a table, readable without colours, too, or as JSON."""
 
 import json
 
@@ -14,7 +14,7 @@ WIDTH_OF_A_LOG = 120
 
 
 def is_healthy(findings: list[Finding]) -> bool:
-    """Whether training would run: nothing failed."""
+    """Whether nothing failed."""
     return all(finding.level is not Level.FAILURE for finding in findings)
 
 
@@ -26,7 +26,7 @@ def as_json(findings: list[Finding]) -> str:
 
 
 def show(findings: list[Finding]) -> None:
-    """Prints the table, and one line that sums it up."""
+    """Print the table and a summary line."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH_OF_A_LOG)

@@ -1,4 +1,4 @@
-"""What a training script says that goes wrong on several ranks. It is read, never run."""
+"""Find what goes wrong on several ranks in a training script. It is read, never run."""
 
 import ast
 from pathlib import Path
@@ -16,12 +16,12 @@ SEEDS = {"seed", "set_seed", "manual_seed"}
 
 
 def read_script(path: Path) -> Finding:
-    """Looks for parallel modes that PyNative does not know, random numbers without a seed, and a late plugin."""
+    """Look for parallel modes that PyNative lacks, random numbers without a seed, and a late import of the plugin."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError) as error:
         return failure(
-            "script", f"{path} cannot be read as Python: {error}", "mend it; python -m py_compile shows where"
+            "script", f"{path} cannot be read as Python: {error}", "fix it; python -m py_compile shows where"
         )
     if found := _foreign_mode(tree):
         hint = "delete that call: each rank holds the whole model, and the plugin averages the gradients"

@@ -1,4 +1,4 @@
-"""What the environment says, rightly or as a leftover."""
+"""Settings in the environment, and leftovers of jobs."""
 
 import os
 from dataclasses import fields
@@ -13,22 +13,22 @@ from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
 
 def plugin_settings() -> Finding:
-    """Whether the variables of the plugin hold values it takes, and are variables it knows."""
+    """Whether the plugin's variables have valid names and values."""
     try:
         config = DataParallelConfig.from_env()
     except DataParallelError as error:
-        return failure("settings", str(error), "export a value it takes, or unset the variable")
+        return failure("settings", str(error), "export a valid value, or unset the variable")
     known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
     found = {name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
     unknown = sorted(found - known - {COMMAND_LINE, SECRET})
     if unknown:
-        found = f"{', '.join(unknown)}: no settings of the plugin"
-        return warning("settings", found, f"unset, or correct the spelling: there are {', '.join(sorted(known))}")
+        found = f"{', '.join(unknown)}: not settings of the plugin"
+        return warning("settings", found, f"unset, or correct the spelling; settings are {', '.join(sorted(known))}")
     return ok("settings", str(config).partition("(")[2].rstrip(")"))
 
 
 def wanted_backend() -> str:
-    """The engine that the environment asks for; ``auto`` where its settings cannot be read."""
+    """The backend set in the environment; ``auto`` if the settings are invalid."""
     try:
         return DataParallelConfig.from_env().backend
     except DataParallelError:
@@ -38,13 +38,13 @@ def wanted_backend() -> str:
 def multi_npu() -> Finding:
     """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
     if os.environ.get(STOCK_SWITCH) != "true":
-        return ok(STOCK_SWITCH, "not exported, which is right")
+        return ok(STOCK_SWITCH, "not exported, as it should be")
     found = "exported: without the plugin, ranks start from different weights and data sets cannot be split"
     return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin sets it aside where it is armed first")
 
 
 def variables_of_a_job() -> Finding:
-    """Whether a job or a launcher left variables in this shell by which a plain ``python`` takes itself for a rank."""
+    """Whether this shell has variables of a launcher, with which a plain ``python`` would take itself for a rank."""
     left = [name for name in VARIABLES if name in os.environ]
     try:
         takes_itself_for = detect().launcher
@@ -53,4 +53,4 @@ def variables_of_a_job() -> Finding:
     if takes_itself_for == "none":
         return ok("variables of a job", "none left over")
     found = f"{', '.join(left)} exported in this shell: a plain python waits for other ranks ({takes_itself_for})"
-    return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run does not heed them")
+    return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run ignores them")

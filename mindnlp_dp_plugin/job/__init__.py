@@ -1,1 +1,1 @@
-"""The ground both sides stand on: what launcher and ranks must agree on."""
+"""What launcher and ranks share: names of variables, rank info, rank status, error records."""

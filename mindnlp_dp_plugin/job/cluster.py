@@ -9,7 +9,7 @@ SCHEDULER = [sys.executable, "-c", "from mindspore.communication import init; in
 
 
 def cluster_variables(world_size: int, address: str, port: int, seconds: int) -> dict[str, str]:
-    """What the scheduler and all workers are told.
+    """Variables for the scheduler and all workers.
 
     Args:
         world_size: Ranks over all nodes.
@@ -27,12 +27,12 @@ def cluster_variables(world_size: int, address: str, port: int, seconds: int) ->
 
 
 def scheduler_variables() -> dict[str, str]:
-    """What the scheduler is told besides."""
+    """Further variables for the scheduler."""
     return {"MS_ROLE": "MS_SCHED"}
 
 
 def worker_variables(rank_info: RankInfo) -> dict[str, str]:
-    """What a rank is told besides."""
+    """Further variables for a rank."""
     own = {
         "MS_ROLE": "MS_WORKER",
         "MS_NODE_ID": str(rank_info.rank),

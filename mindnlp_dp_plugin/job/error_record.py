@@ -1,6 +1,6 @@
-"""How a rank says why it failed: ``rank_N.error.json`` in the log directory, written before it ends.
+"""Why a rank failed: ``rank_N.error.json`` in the log directory, written before the rank ends.
 
-A rank that raises leaves one. One that is killed leaves nothing.
+A rank that raises writes one; a rank that is killed does not.
 """
 
 import json
@@ -18,16 +18,16 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 @dataclass(frozen=True)
 class ErrorRecord:
-    """What a failing rank left behind.
+    """The error record of a rank.
 
     Attributes:
-        rank: Its number.
+        rank: The rank.
         host: The name of its node.
         time_ns: When it failed, nanoseconds since the epoch.
-        exit_code: The status it ends with.
+        exit_code: Its exit status.
         kind: The class of the exception.
-        message: Its text.
-        traceback: What the launcher shows: the trimmed traceback; for a ``DataParallelError`` its one line.
+        message: The exception's text.
+        traceback: The text the launcher shows: the trimmed traceback, or the one line of a ``DataParallelError``.
         log_bytes: Length of the rank's log before its traceback, so that the launcher shows the traceback only once.
     """
 
@@ -42,23 +42,23 @@ class ErrorRecord:
 
 
 def rank_log(log_dir: Path, rank: int) -> Path:
-    """The file with all output of one rank."""
+    """The file with all output of a rank."""
     return log_dir / f"rank_{rank}.log"
 
 
 def record_path(log_dir: Path, rank: int) -> Path:
-    """Where a rank writes its error record."""
+    """The file of a rank's error record."""
     return log_dir / f"rank_{rank}.error.json"
 
 
 def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int) -> ErrorRecord:
-    """Write, atomically, why this rank fails.
+    """Write the error record of this rank, atomically.
 
     Args:
-        log_dir: The directory the launcher gave.
+        log_dir: The log directory.
         rank: This rank.
         error: The exception, its ``__traceback__`` already trimmed.
-        exit_code: The status this process is about to end with.
+        exit_code: The exit status that follows.
     """
     kind, message = type(error).__name__, message_of(error)
     record = ErrorRecord(
@@ -80,7 +80,7 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
 
 
 def format_error(error: BaseException) -> str:
-    """The traceback of an exception as Python prints it; without its text if that cannot be made."""
+    """The traceback of an exception as Python prints it; without its text if ``str`` fails."""
     try:
         return "".join(traceback.format_exception(error))
     except Exception:  # an exception whose own methods raise
@@ -89,7 +89,7 @@ def format_error(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The text of an exception, or that it has none."""
+    """The text of an exception, or a note that it has none."""
     try:
         return str(error)
     except Exception as broken:
@@ -97,7 +97,7 @@ def message_of(error: BaseException) -> str:
 
 
 def read_records(log_dir: Path, ranks: Iterable[int]) -> dict[int, ErrorRecord]:
-    """The error records that the given ranks have left so far, by rank; whatever else lies there is skipped."""
+    """The error records of the given ranks so far, by rank; unreadable files are skipped."""
     records = {}
     for rank in ranks:
         with suppress(OSError, ValueError, TypeError):

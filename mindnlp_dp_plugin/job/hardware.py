@@ -1,4 +1,4 @@
-"""What this machine offers: Ascend cards, and CPU cores in an order that keeps neighbours together."""
+"""The hardware of this machine: Ascend cards, and CPU cores in an order that keeps neighbours together."""
 
 import glob
 import os
@@ -17,17 +17,17 @@ def has_ascend() -> bool:
 
 
 def num_devices() -> int:
-    """How many ranks make full use of this machine: one for each Ascend card, else for each core."""
+    """Number of ranks that use this machine fully: one per Ascend card, otherwise one per core."""
     return len(_cards()) or usable_cores()
 
 
 def allowed_cores() -> list[int]:
-    """The logical cores this process may use, threads of one core and cores of one socket side by side."""
+    """The logical cores this process may use, with threads of a core and cores of a socket next to each other."""
     return sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core), core))
 
 
 def usable_cores() -> int:
-    """How many cores this process may keep busy: those allowed, and no more than the container's quota."""
+    """Number of cores this process may use: those allowed, up to the container's quota."""
     quota = cpu_quota()
     return len(allowed_cores()) if quota is None else max(1, min(len(allowed_cores()), int(quota)))
 
@@ -40,7 +40,7 @@ def has_shared_memory_for(num_ranks: int) -> bool:
 
 
 def cpu_quota() -> float | None:
-    """Cores that the container's quota comes to; None if it has none."""
+    """The container's quota in cores; None without a quota."""
     if text := _read(CGROUP / "cpu.max"):  # version 2
         quota, period = text.split()
         return None if quota == "max" else int(quota) / int(period)

@@ -16,15 +16,15 @@ SCONTROL_TIMEOUT_S = 10
 
 
 def resolve(host: str, seconds: float, name: str) -> str:
-    """The IP address of a node; MindSpore takes no names. A name that is not known yet is tried again.
+    """The IP address of a node, as MindSpore takes no names. An unknown name is tried again.
 
     Args:
         host: Its name or address.
-        seconds: How long to try: the nodes of a job may start, and get their names, in any order.
+        seconds: How long to try; the nodes of a job may start, and get their names, in any order.
         name: The option or variable that holds ``host``, for the error.
 
     Raises:
-        DataParallelError: The name stays unknown.
+        DataParallelError: If the name stays unknown.
     """
     began, has_told = time.monotonic(), False
     while True:
@@ -46,7 +46,7 @@ def resolve(host: str, seconds: float, name: str) -> str:
 
 
 def _address_in_slurm(host):
-    """Slurm may know its nodes by names that nobody else does."""
+    """The address of a node name that only Slurm knows."""
     scontrol = shutil.which("scontrol") if "SLURM_JOB_ID" in os.environ else None
     if scontrol is None or not re.fullmatch(r"[\w.-]+", host):
         return None

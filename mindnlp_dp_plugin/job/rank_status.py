@@ -1,7 +1,7 @@
-"""What each rank shows to those who watch it: what it waits for, where it saves and, when asked, its stacks.
+"""What each rank shows to launcher and watchdog: its collective, where it saves and, on request, its stacks.
 
-The status folder is a private one in shared memory that ``mindnlp-dp run`` makes and removes. Noting a status there
-costs a microsecond, and it can be read when the rank hangs in native code or is gone.
+The status folder is private, in shared memory; ``mindnlp-dp run`` makes and removes it. Writing a status takes a
+microsecond, and it can be read while the rank hangs in native code or is gone.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from mindnlp_dp_plugin.job.stacks import answer_for_stacks, ask_for_stacks
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
 
 JOINING = "joining the other ranks"
-CLAIM = "given_up"  # made by the rank that tells why all give up
+CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
 
 
@@ -49,12 +49,12 @@ class Status:
     """What a rank does.
 
     Attributes:
-        pid: Its process.
+        pid: Its process id.
         phase: Whether it waits in a collective.
-        number: Which of its collectives it is in, or was in last; they count from 1.
-        since: When it entered or left it, on the machine's monotonic clock.
-        timeout: How many seconds it may wait; 0 while it does not know.
-        num_elements: How many elements that collective takes, where it must be the same number on all ranks.
+        number: The number of its current or last collective, from 1.
+        since: When it entered or left that collective, on the machine's monotonic clock.
+        timeout: Seconds it may wait; 0 if not set yet.
+        num_elements: Number of elements in the collective, if that must be the same on all ranks.
         name: The collective's name.
     """
 
@@ -68,7 +68,7 @@ class Status:
 
     @property
     def collective(self) -> str:
-        """The collective in words."""
+        """A description of the collective."""
         elements = f" of {self.num_elements} elements" if self.num_elements else ""
         return f"{self.name}{elements} (number {self.number})" if self.number else self.name
 
@@ -92,7 +92,7 @@ class RankStatus:
     """This rank's own status. Written by the thread that calls the collectives.
 
     Args:
-        path: Its file; None if nobody else is to see it.
+        path: Its file; None if no other process reads it.
     """
 
     def __init__(self, path: Path | None = None):
@@ -110,11 +110,11 @@ class RankStatus:
             self._record.since = time.monotonic()
 
     def allow(self, timeout: float) -> None:
-        """This rank may wait so many seconds."""
+        """Set how many seconds this rank may wait."""
         self._record.timeout = timeout
 
     def enter(self, number: int, name: str, num_elements: int = 0) -> None:
-        """This rank begins to wait in the collective with this number and name."""
+        """Record that this rank waits in a collective."""
         record = self._record
         record.number = number
         record.name = name.encode()
@@ -123,16 +123,16 @@ class RankStatus:
         record.phase = Phase.WAITING
 
     def leave(self) -> None:
-        """This rank waits no longer."""
+        """Record that this rank no longer waits."""
         self._record.phase = Phase.RUNNING
         self._record.since = time.monotonic()
 
     def end(self) -> None:
-        """All ranks have come to their end: from now on this one may leave."""
+        """Record that all ranks are done, so this one may leave."""
         self._record.phase = Phase.DONE
 
     def read(self) -> Status:
-        """What is noted now."""
+        """The current status."""
         return _parse(self._record)
 
 
@@ -150,12 +150,12 @@ def show_status(rank: int) -> RankStatus:
 
 
 def status_path(folder: Path, rank: int) -> Path:
-    """Where a rank notes its status."""
+    """The file of a rank's status."""
     return folder / f"rank_{rank}.state"
 
 
 def read_status(folder: Path, rank: int) -> Status | None:
-    """What a rank has noted; None if it has not begun."""
+    """The status of a rank; None if it has not started."""
     try:
         content = status_path(folder, rank).read_bytes()
     except FileNotFoundError:
@@ -164,7 +164,7 @@ def read_status(folder: Path, rank: int) -> Status | None:
 
 
 def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
-    """What each of the given ranks of this node does, and their stacks, in lines."""
+    """A text with the collective and the stacks of each given rank of this node."""
     statuses = {rank: read_status(folder, rank) for rank in ranks}
     begun = {rank: status for rank, status in statuses.items() if status}
     stacks = ask_for_stacks(folder, {rank: status.pid for rank, status in begun.items()})
@@ -174,14 +174,14 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
 
 
 def note_save(home: Path) -> None:
-    """Note that checkpoints are written to ``home``, so that half of one is removed if this process is killed."""
+    """Record that checkpoints are written to ``home``, so that a partial one is removed if this process is killed."""
     if STATUS_DIR in os.environ:
         with Path(os.environ[STATUS_DIR], SAVES).open("a", encoding="utf-8") as saves:
             saves.write(json.dumps(str(home.absolute())) + "\n")
 
 
 def noted_saves(folder: Path) -> set[Path]:
-    """The folders that ``note_save`` was told of."""
+    """The folders recorded by ``note_save``."""
     saves = folder / SAVES
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
 

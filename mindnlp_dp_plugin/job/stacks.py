@@ -8,14 +8,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-SIGNAL = signal.SIGRTMAX - 3  # the familiar ones belong to the user's script and to batch systems
+SIGNAL = signal.SIGRTMAX - 3  # common signals belong to the user's script and to batch systems
 TIMEOUT_S = 0.5
 NOT_SHOWN = ('"<frozen importlib', '"<frozen runpy>"', "mindnlp_dp_plugin/runtime/worker.py")
 WATCHDOG = re.compile(r'collectives/watchdog\.py", line \d+ in run$', re.MULTILINE)
 
 
 def answer_for_stacks(folder: Path, rank: int) -> None:
-    """From now on this process writes the Python stacks of all its threads when it is asked."""
+    """Let this process write the Python stacks of all its threads on request."""
     descriptor = os.open(_path(folder, rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
 

@@ -1,4 +1,4 @@
-"""Names of the environment variables by which the launcher and its ranks speak to each other."""
+"""Names of the environment variables that the launcher sets for its ranks."""
 
 LOG_DIR = "MINDNLP_DP_LOG_DIR"  # where a rank leaves its log and its error record
 STATUS_DIR = "MINDNLP_DP_BOARD"  # where a rank shows its status

@@ -1,4 +1,4 @@
-"""Which engine carries the collectives, and whether it is there."""
+"""Choose the engine, and check that it is installed."""
 
 import importlib.util
 import os
@@ -11,14 +11,14 @@ from mindnlp_dp_plugin.job.hardware import has_ascend
 
 
 def choose(backend: str, num_nodes: int) -> str:
-    """Turns ``auto`` into an engine: HCCL on Ascend; on CPU MPI if installed and on one node, else MCCL.
+    """Resolve ``auto``: HCCL on Ascend; on CPU MPI if installed and on one node, otherwise MCCL.
 
     Args:
         backend: ``auto`` or the name of an engine.
         num_nodes: Number of nodes.
 
     Raises:
-        DataParallelError: MPI is asked for and missing, or asked for on several nodes.
+        DataParallelError: If MPI is chosen and missing, or chosen for several nodes.
     """
     if backend == "auto":
         return _usable(num_nodes)[0].name
@@ -37,17 +37,17 @@ def choose(backend: str, num_nodes: int) -> str:
 
 
 def usable_here() -> list[str]:
-    """The engines that could carry a job on this node, the one that ``auto`` takes first."""
+    """The engines that work on this node; ``auto`` takes the first."""
     return [engine.name for engine in _usable(num_nodes=1)]
 
 
 def find_mpirun() -> str | None:
-    """The ``mpirun`` installed beside this Python, else the one on the PATH."""
+    """The ``mpirun`` of this Python's environment, otherwise the one on the PATH."""
     return shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
 
 
 def _usable(num_nodes) -> list[Engine]:
-    """MPI, which is the faster one, first."""
+    """Usable engines, MPI first, which is faster."""
     engines = sorted(engines_for("Ascend" if has_ascend() else "CPU"), key=lambda engine: not engine.needs_mpirun)
     has_mpi = num_nodes == 1 and not _missing_for_mpi()
     return [engine for engine in engines if has_mpi or not engine.needs_mpirun]

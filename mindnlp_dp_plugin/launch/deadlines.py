@@ -1,4 +1,4 @@
-"""The launcher enforces every deadline: a rank may hang where no thread of its own can watch it."""
+"""Deadlines that the launcher enforces: a rank may hang while it holds the interpreter lock."""
 
 import socket
 import time
@@ -15,9 +15,9 @@ class Deadlines:
     """How long the ranks of this node may wait for each other.
 
     Args:
-        scratch_dir: Where they show their status.
-        ranks: They.
-        timeout: Seconds, unless a script has set others.
+        scratch_dir: The folder with their status.
+        ranks: The ranks of this node.
+        timeout: The limit in seconds, unless the script sets another.
     """
 
     def __init__(self, scratch_dir: Path, ranks: range, timeout: float):
@@ -27,7 +27,7 @@ class Deadlines:
         self._began = time.monotonic()
 
     def missed(self, log_dir: Path) -> ErrorRecord | None:
-        """The failure of a rank that lets the others wait for longer than they may; None if there is none."""
+        """The failure of a rank for which others wait too long; None if there is none."""
         now = time.monotonic()
         statuses = {rank: read_status(self._folder, rank) for rank in self._ranks}
         why = self._late_to_join(statuses, now) or self._too_long_in_a_collective(statuses, now)

@@ -1,4 +1,4 @@
-"""Which failure was the first, and how the launcher tells the user of it."""
+"""Which failure was first, and how it is reported."""
 
 import signal
 import socket
@@ -14,9 +14,9 @@ MAX_LINE = 2000
 
 @dataclass(frozen=True)
 class Death:
-    """A process that ended badly: its name, its rank if it is one, its status as ``subprocess`` gives it, its log.
+    """A process that failed: its name, its rank if it is one, its status as in ``subprocess``, its log.
 
-    Status 0 is that of a rank that left too early, or of which nobody knows how it ended.
+    Status 0 means that a rank left too early, or that its end is unknown.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Death:
 
     @property
     def exit_code(self) -> int:
-        """What a shell would say: 128 + number for a signal. 1 for one that left with 0 while others needed it."""
+        """The exit code as in a shell: 128 + number for a signal; 1 for a rank that left with 0 too early."""
         return 128 - self.returncode if self.returncode < 0 else self.returncode or 1
 
     def __str__(self):
@@ -39,14 +39,14 @@ class Death:
 
 
 def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death | ErrorRecord:
-    """The failure that brought the others about.
+    """The failure that caused the others.
 
-    A rank that died without a word comes first: its peers raise because it is gone, not the other way round. Otherwise
-    the earliest exception counts.
+    A rank that died without an exception comes first: its peers raise because it is gone. Otherwise the earliest
+    exception counts.
 
     Args:
-        deaths: Processes seen to end badly, at the same time as far as the launcher can tell.
-        records: What the ranks left behind.
+        deaths: Processes that failed at the same time, as far as the launcher can tell.
+        records: The ranks' error records.
     """
     silent = [death for death in deaths if death.rank is not None and death.rank not in records]
     if silent:
@@ -55,14 +55,14 @@ def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death
 
 
 def headline(failure: Death | ErrorRecord) -> str:
-    """Who failed first, on this node, and how."""
+    """One line: who failed first on this node, and how."""
     if isinstance(failure, ErrorRecord):
         return f"rank {failure.rank} on {failure.host} failed first: {failure.kind}, exit status {failure.exit_code}"
     return f"{failure.name} on {socket.gethostname()} failed first: {failure}"
 
 
 def report(failure: Death | ErrorRecord, log: Path) -> str:
-    """The text the launcher ends with: who failed first and how, its traceback or last lines, where its log is.
+    """The launcher's last text: who failed first and how, its traceback or last lines, and its log.
 
     Args:
         failure: The first failure.

@@ -1,4 +1,4 @@
-"""What to start: a job as the user asked for it, made sure of, and the processes it consists of on this node."""
+"""A job as the user asked for it, checked, and its processes on this node."""
 
 import importlib.machinery
 import importlib.util
@@ -27,9 +27,9 @@ class Job:
         command: ``[-m] script args...``
         nproc: Ranks on this node.
         backend: ``hccl``, ``mccl`` or ``mpi``.
-        log_dir: Where logs and error records go.
-        num_nodes: Nodes.
-        node_rank: Which of them this is.
+        log_dir: The folder for logs and error records.
+        num_nodes: Number of nodes.
+        node_rank: The rank of this node.
         master_addr: IP address of node 0.
         master_port: Port of the scheduler there; with several nodes the launchers talk at the one above.
         trace: Whether a trace of a few steps is left in the log directory.
@@ -74,7 +74,7 @@ class Job:
         return self.log_dir.parent if self.restart else self.log_dir
 
     def again(self) -> "Job":
-        """The same job, to be started once more: with logs of its own, and another port if it may choose."""
+        """The same job for another start: with its own logs, and another port if it may choose."""
         log_dir = self.first_log_dir / f"restart_{self.restart + 1}"
         port = ports.free_port() if self.num_nodes == 1 else self.master_port
         return replace(self, restart=self.restart + 1, log_dir=log_dir, master_port=port)
@@ -86,10 +86,10 @@ class Process:
 
     Attributes:
         name: ``rank 3``, ``scheduler`` or ``mpirun``.
-        rank: Its rank; None if it is none.
+        rank: Its rank; None if it is not a rank.
         argv: The command.
-        environ: Variables on top of the launcher's own.
-        log: The file that takes its standard output and error.
+        environ: Variables added to the launcher's.
+        log: The file for its standard output and error.
         on_launcher_death: The signal it gets if the launcher dies.
     """
 
@@ -109,10 +109,10 @@ def worker_argv(command: list[str]) -> list[str]:
 
 
 def require_script(command: list[str]) -> None:
-    """Makes sure there is something to run.
+    """Check that the script exists.
 
     Raises:
-        DataParallelError: The file or the module does not exist.
+        DataParallelError: If the file or the module does not exist.
     """
     if command[0] != "-m":
         if not os.path.exists(command[0]):  # not pathlib's, which raises for some names
@@ -125,7 +125,7 @@ def require_script(command: list[str]) -> None:
 
 
 def require_master(node: NodeInfo, timeout: float, bind_address: str | None = None) -> tuple[str, int]:
-    """Where the scheduler listens, checked on the node it belongs to.
+    """The address and port of the scheduler, checked on node 0.
 
     Args:
         node: Which of how many nodes this is, and where node 0 is.
@@ -184,10 +184,10 @@ def require_secret(node: NodeInfo, address: str, secret_file: str | None, insecu
 
 
 def require_single_node(command: str) -> None:
-    """Make sure that a command that runs on one node is not started on several, each of which would train alone.
+    """Reject several nodes for a command that runs on one: each would train alone.
 
     Raises:
-        DataParallelError: The cluster's system speaks of several nodes.
+        DataParallelError: If the cluster's system started it on several nodes.
     """
     node = detect_node()
     if node.num_nodes > 1:

@@ -1,4 +1,4 @@
-"""Starts the ranks of a job on this node, and ends all of them when one fails or the user says so."""
+"""Start the ranks of a job on this node, and end all of them when one fails or the user stops the job."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import say
 
 MAX_BACKOFF_S = 30
-DEVICE_RELEASE_S = 10  # what Ascend's driver takes to give a device back after a kill
+DEVICE_RELEASE_S = 10  # the time Ascend's driver needs to release a device after a kill
 
 
 def plan(job: Job) -> list[Process]:
@@ -61,25 +61,25 @@ def plan(job: Job) -> list[Process]:
 
 
 def describe(process: Process, in_background: bool) -> str:
-    """A line to be pasted into a shell."""
+    """A command line for a shell."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in process.environ.items()]
     background = " &" if in_background else ""
     return f"{' '.join(variables)} {shlex.join(process.argv)}{background}  # {process.name}"
 
 
 def launch(job: Job, max_restarts: int = 0) -> int:
-    """Runs a job to its end.
+    """Run a job to its end.
 
     Args:
-        job: What to run.
-        max_restarts: How often all ranks are started again after one has failed.
+        job: The job.
+        max_restarts: How often all ranks start again after one has failed.
 
     Returns:
         0 if all ranks succeeded; the status of the rank that failed first (128 + number for a signal); 128 + number of
         the signal that stopped the launcher.
 
     Raises:
-        DataParallelError: The log directory cannot be used, or the nodes do not meet.
+        DataParallelError: If the log directory cannot be used, or the nodes do not find each other.
     """
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
@@ -103,7 +103,7 @@ def launch(job: Job, max_restarts: int = 0) -> int:
 
 
 def result_of(job: Job, ending: Ending, signals: Signals, homes: set[Path], seconds: float) -> Result:
-    """What ``result.json`` says of a job that has ended."""
+    """The contents of ``result.json`` for a job that has ended."""
     failure = ending.failure
     return Result(
         status="succeeded" if ending.exit_code == 0 else "stopped" if signals.stop else "failed",
@@ -118,7 +118,7 @@ def result_of(job: Job, ending: Ending, signals: Signals, homes: set[Path], seco
 
 
 def newest_checkpoint(homes: set[Path]) -> str | None:
-    """The newest whole checkpoint in any of the given folders."""
+    """The newest complete checkpoint in any of the given folders."""
     found = []
     with suppress(Exception):  # whatever has become of the user's folders, the result is written
         found = [path for home in homes if home.is_dir() and (path := store.newest(home, {}))]
@@ -126,12 +126,12 @@ def newest_checkpoint(homes: set[Path]) -> str | None:
 
 
 def run_once(job: Job, signals: Signals, homes: set[Path]) -> Ending:
-    """Starts all ranks and stays until they, and all that they would leave behind, are gone.
+    """Start all ranks, and return when they and everything they started are gone.
 
     Args:
-        job: What to run.
-        signals: What the user says meanwhile.
-        homes: Is given the folders in which the ranks write checkpoints.
+        job: The job.
+        signals: The user's stop signals.
+        homes: Receives the folders in which the ranks write checkpoints.
     """
     prepare(job.log_dir, job.local_ranks)
     with rendezvous(job, signals) as member, scratch_dir(job.nproc) as scratch:

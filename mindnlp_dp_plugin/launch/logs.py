@@ -22,10 +22,10 @@ def default_log_dir() -> Path:
 
 @contextmanager
 def claim(log_dir: Path, ranks: range) -> Iterator[None]:
-    """While a job runs on this node, no other one writes the logs of the same ranks to its log directory.
+    """Lock the log directory, so that no other job on this node writes the same ranks' logs there.
 
     Raises:
-        DataParallelError: The directory cannot be used: it is another user's, another job's, or cannot be written.
+        DataParallelError: If the directory is another user's, in use by another job, or cannot be written.
     """
     with _explained(log_dir):
         _make(log_dir)
@@ -45,10 +45,10 @@ def claim(log_dir: Path, ranks: range) -> Iterator[None]:
 
 
 def prepare(log_dir: Path, ranks: Iterable[int]) -> None:
-    """Makes the directory, readable by its owner only, with an empty log for each rank and nothing of an earlier run.
+    """Make the directory, readable by its owner only, with an empty log per rank, and without files of earlier runs.
 
     Raises:
-        DataParallelError: The directory cannot be made or written.
+        DataParallelError: If the directory cannot be made or written.
     """
     with _explained(log_dir):
         _make(log_dir)
@@ -59,7 +59,7 @@ def prepare(log_dir: Path, ranks: Iterable[int]) -> None:
 
 
 def last_bytes(log: Path) -> bytes:
-    """The end of a log; empty if it is gone."""
+    """The end of a log; empty if the file is gone."""
     try:
         with log.open("rb") as file:
             return end_of(file)

@@ -1,6 +1,6 @@
-"""HCCL and MCCL: the dynamic cluster that msrun sets up, made of the same environment variables.
+"""HCCL and MCCL: start the dynamic cluster that msrun would start, with the same environment variables.
 
-msrun itself notices a killed rank after 27 s and does not name it, so the processes are started, and watched, here.
+msrun notices a killed rank only after 27 s and does not name it, so the processes are started and watched here.
 """
 
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables

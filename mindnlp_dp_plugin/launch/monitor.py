@@ -1,4 +1,4 @@
-"""Watches the processes of a job on this node, and decides how it ends."""
+"""Watch the processes of a job on this node, and decide how it ends."""
 
 import socket
 import time
@@ -29,9 +29,9 @@ class Ending:
     """How a job ended.
 
     Attributes:
-        exit_code: What the launcher ends with.
-        words: What to tell the user.
-        failure: What made it fail; None if nothing did.
+        exit_code: The launcher's exit code.
+        words: The text for the user.
+        failure: The failure that ended it; None if it succeeded.
     """
 
     exit_code: int
@@ -40,7 +40,7 @@ class Ending:
 
 
 class Monitor:
-    """The running processes of a job and what becomes of them."""
+    """The running processes of a job."""
 
     def __init__(self, job: Job, processes: list[Process], signals: Signals, member: Member):
         self._job = job
@@ -59,7 +59,7 @@ class Monitor:
         self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
 
     def until_the_end(self) -> Ending:
-        """Shows rank 0 until all ranks are done, one fails on any node, or the launcher is told to stop."""
+        """Show rank 0 until all ranks are done, one fails on any node, or the launcher is told to stop."""
         while True:
             if self._signals.stop:
                 return self._stopped()
@@ -98,9 +98,9 @@ class Monitor:
         return deaths or self._unnoticed_deaths()
 
     def _unnoticed_deaths(self) -> list[Death]:
-        """Ranks that failed or left before all had come to the end of the script, unseen by mpirun or with status 0.
+        """Ranks that failed unnoticed by mpirun, or left with status 0 before all had finished the script.
 
-        Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then takes memory for ever.
+        Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then allocates memory without end.
         """
         now = time.monotonic()
         is_over = all(popen.poll() is not None for _, popen in self._running)
@@ -119,9 +119,9 @@ class Monitor:
         ]
 
     def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
-        """Whether it is a rank that a signal ended when all had come to their end: MindSpore's cluster may crash then.
+        """Whether a signal ended a rank after all had finished: MindSpore's cluster may crash then.
 
-        Nothing is lost but the scheduler's patience: it, and the other ranks, would wait for this one.
+        Nothing is lost, but the scheduler and the other ranks would wait for this rank.
         """
         if rank is None:
             return self._crash is not None
@@ -136,13 +136,13 @@ class Monitor:
         return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
 
     def _are_over(self) -> bool:
-        """Whether all have ended. The scheduler follows the ranks, five seconds later, and other nodes may need it."""
+        """Whether all have ended. The scheduler ends five seconds after the ranks, and other nodes may need it."""
         if self._crash and time.monotonic() - self._crash > SHUTDOWN_S:
             return True
         return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
 
     def _show(self) -> None:
-        """Shows what rank 0 wrote, but once a rank has failed nothing more: its traceback is to be seen first."""
+        """Show what rank 0 wrote; nothing more once a rank has failed, so that its traceback comes first."""
         ends = self._view.sizes()  # taken before the look at the records, which are written before tracebacks
         if not self._records():
             self._view.show(ends)
@@ -161,7 +161,7 @@ class Monitor:
         return Ending(exit_code, f"mindnlp-dp: stopped by {signal}, all ranks were ended; logs: {self._job.log_dir}\n")
 
     def _note(self, failure: Death | ErrorRecord) -> None:
-        """Notes which failure was the first on this node, and tells the other nodes."""
+        """Record the first failure on this node, and report it to the other nodes."""
         self._failure = failure
         has_raised = isinstance(failure, ErrorRecord)
         seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
@@ -197,7 +197,7 @@ class Monitor:
         return Ending(failure.exit_code, report(failure, log), first)
 
     def _named(self, death: Death) -> Death:
-        """The rank that mpirun blames, in the place of mpirun."""
+        """The rank that mpirun reports, instead of mpirun."""
         if death.name != "mpirun":
             return death
         blamed = mpi.first_to_end(end_of(self._words_of_mpirun).decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""MPI: mpirun starts the ranks and notices the first that fails; here is its command, and what its last words mean."""
+"""MPI: the mpirun command that starts the ranks, and how to read which rank it reports."""
 
 import os
 import re
@@ -15,9 +15,9 @@ LEFT = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\
 
 
 def processes(job: Job) -> list[Process]:
-    """The one process to start. The ranks write their logs themselves; mpirun's own words go to ``mpirun.log``."""
+    """The one process to start. Ranks write their own logs; mpirun's output goes to ``mpirun.log``."""
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    # Pinning is the worker's business, and more ranks than cores are fine for trying things out.
+    # The worker pins itself, and more ranks than cores are allowed for trying things out.
     placement = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     # One node, whatever else a batch system has allocated.
     placement += ["--prtemca", "ras", "^slurm,lsf,pbs,gridengine"]
@@ -29,8 +29,8 @@ def processes(job: Job) -> list[Process]:
         transport += ["--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
     if job.scratch_dir:
         session = ["--prtemca", "prte_tmpdir_base", str(job.scratch_dir)]
-    # Open MPI sums in place along a tree, where one of 2 ranks does all the work. Its ring shares the work, but with
-    # more ranks it makes the last bit of a sum depend on the place in the message.
+    # Open MPI sums in place along a tree, in which one of 2 ranks does all the work. Its ring shares the work, but with
+    # more ranks the last bit of a sum then depends on the place in the message.
     if job.nproc == 2:
         transport += ["--mca", "coll_libnbc_iallreduce_algorithm", "ring"]
     launcher = [find_mpirun(), *as_root, *placement, *transport, *session]
@@ -40,10 +40,10 @@ def processes(job: Job) -> list[Process]:
 
 
 def first_to_end(last_words: str) -> tuple[int, int] | None:
-    """Which rank mpirun blames.
+    """Which rank mpirun reports as failed.
 
     Args:
-        last_words: What mpirun wrote.
+        last_words: The end of mpirun's output.
 
     Returns:
         The rank and its status as ``subprocess`` gives it (negative for a signal; 0 if it left before the others were

@@ -11,27 +11,27 @@ LONGEST_WAIT_S = 600  # as long as MindSpore's scheduler waits for its workers
 
 
 def free_port() -> int:
-    """A port of this node that nobody listens on."""
+    """A free port of this node."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
 
 
 def control_port(master_port: int) -> int:
-    """Where node 0's launcher listens to those of the other nodes."""
+    """The port at which node 0's launcher listens to the other nodes'."""
     return master_port + 1
 
 
 def require_free(address: str, port: int, master_port: int) -> None:
-    """Makes sure that ``port`` can be listened on.
+    """Check that ``port`` can be listened on.
 
     Args:
-        address: Of this node.
-        port: To be looked at.
-        master_port: What the user gave, if anything.
+        address: An address of this node.
+        port: The port to check.
+        master_port: The port the user gave, if any.
 
     Raises:
-        DataParallelError: The port is taken, or the address belongs to another node.
+        DataParallelError: If the port is taken, or the address belongs to another node.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:

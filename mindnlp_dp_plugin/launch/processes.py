@@ -1,4 +1,4 @@
-"""Starting processes that cannot outlive their launcher, and ending whole trees of them."""
+"""Start processes that cannot outlive their launcher, and end whole process trees."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, 
 
 
 def start(process: Process) -> subprocess.Popen:
-    """Starts a process in a session of its own; it is ended if this launcher dies, even by SIGKILL."""
+    """Start a process in its own session; it ends if this launcher dies, even by SIGKILL."""
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     with open(process.log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         return subprocess.Popen(
@@ -38,10 +38,10 @@ def start(process: Process) -> subprocess.Popen:
 
 
 def reap_orphans(known: set[int]) -> None:
-    """Take note of the end of ranks' children whose own parents are gone, so that they do not stay as zombies.
+    """Reap orphaned children of ranks, so that they do not remain as zombies.
 
     Args:
-        known: The processes whose end others wait for.
+        known: Processes that other code waits for.
     """
     with contextlib.suppress(ChildProcessError):  # there are no children
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -51,14 +51,14 @@ def reap_orphans(known: set[int]) -> None:
 
 
 class ProcessTree:
-    """All that is started from now on, with children's children, also those whose own parent is gone."""
+    """All processes started from now on, including grandchildren whose parent is gone."""
 
     def __init__(self):
         _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
         self._strangers = set(psutil.Process().children(recursive=True))
 
     def end(self) -> None:
-        """Ends everybody: SIGTERM, and SIGKILL for who is still there after a second."""
+        """End all: SIGTERM, then SIGKILL for those that remain after a second."""
         for member in self._living():
             _send(member, signal.SIGTERM)
         self._wait(TERM_GRACE_S)
@@ -79,7 +79,7 @@ class ProcessTree:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended yet."""
+    """Whether the process exists and has not ended."""
     try:
         return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:

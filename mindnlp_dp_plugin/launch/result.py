@@ -1,4 +1,4 @@
-"""``result.json``: how a job ended, for schedulers and scripts. Written once, at the end, in one piece."""
+"""``result.json``: how a job ended, for schedulers and scripts. Written once, atomically, at the end."""
 
 import json
 import os
@@ -16,13 +16,13 @@ class Result:
 
     Attributes:
         status: ``succeeded``, ``failed`` or ``stopped``.
-        exit_code: What the launcher ends with.
+        exit_code: The launcher's exit code.
         first_failure: ``rank`` (None if it is none of the ranks), ``node``, ``exception`` (None for a process that was
             killed), ``message`` and ``time`` (UTC, ISO 8601) of the first failure; None if there is none.
         restarts: How often all ranks were started again.
-        last_checkpoint: The newest whole checkpoint that this job wrote; None if there is none.
+        last_checkpoint: The newest complete checkpoint that this job wrote; None if there is none.
         seconds: From the start of the launcher to its end.
-        job: What tells the job from all others.
+        job: The job's unique name.
         command: The script and its arguments.
     """
 
@@ -36,7 +36,7 @@ class Result:
     command: list[str]
 
     def write(self, log_dir: Path) -> None:
-        """Leave it in the log directory, if that is still there."""
+        """Write it to the log directory, if that still exists."""
         path = log_dir / NAME
         unfinished = path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""A job's private folder, in shared memory if that has room: gone with the job.
+"""A job's private folder, in shared memory if that has room; removed with the job.
 
-If its launcher was killed, it goes when another job starts.
+If its launcher was killed, the next job removes it.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ YOUNG_S = 60  # its launcher may be about to lock it
 
 @contextmanager
 def scratch_dir(num_ranks: int) -> Iterator[Path]:
-    """A folder for a job with so many ranks here; gone, with all that is in it, when the job is over."""
+    """A folder for a job with so many ranks on this node, removed with its contents when the job is over."""
     folders = home(num_ranks)
     remove_abandoned(folders)
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folders, ignore_cleanup_errors=True) as name, _locked(name):
@@ -28,7 +28,7 @@ def scratch_dir(num_ranks: int) -> Iterator[Path]:
 
 
 def home(num_ranks: int) -> Path:
-    """Where these folders are: in shared memory, if it has room for the messages of so many ranks, else on disk."""
+    """The parent of these folders: in shared memory if it has room for so many ranks, otherwise on disk."""
     return SHARED_MEMORY if has_shared_memory_for(num_ranks) else Path(tempfile.gettempdir())
 
 
@@ -38,7 +38,7 @@ def is_in_memory(folder: Path) -> bool:
 
 
 def remove_abandoned(folders: Path, min_age_s: float = YOUNG_S) -> None:
-    """Remove what launchers that were killed have left in ``folders``: the kernel has opened their locks."""
+    """Remove folders of killed launchers, whose locks the kernel has released."""
     for folder in folders.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or its launcher lives
             if time.time() - folder.stat().st_mtime < min_age_s:

@@ -1,4 +1,4 @@
-"""Signals the launcher waits for: the end of a child, and the user's wish to stop."""
+"""Signals the launcher waits for: the end of a child, and stop signals."""
 
 import os
 import select
@@ -9,10 +9,10 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """While entered, a stop signal is noted instead of ending the launcher, and any signal wakes ``wait``.
+    """While entered, a stop signal is recorded instead of ending the launcher, and any signal wakes ``wait``.
 
     Attributes:
-        stop: The stop signal that came, or None.
+        stop: The stop signal received, or None.
     """
 
     def __enter__(self):
@@ -34,12 +34,12 @@ class Signals:
         os.close(self._sender)
 
     def wait(self, seconds: float) -> None:
-        """Sleeps, but no longer than to the next signal."""
+        """Sleep until the next signal at most."""
         if select.select([self._wakeup], [], [], seconds)[0]:
             os.read(self._wakeup, 4096)
 
     def sleep(self, seconds: float) -> bool:
-        """Sleeps until the time is over, or the user says stop; returns whether it is over."""
+        """Sleep until the time is over or a stop signal comes; returns whether the time is over."""
         deadline = time.monotonic() + seconds
         while self.stop is None and (left := deadline - time.monotonic()) > 0:
             self.wait(left)

@@ -1,4 +1,4 @@
-"""What the launcher shows. A thread of its own writes, so that a reader that stalls never holds up supervision."""
+"""Show output. A separate thread writes, so that a stalled reader never blocks supervision."""
 
 import os
 import queue
@@ -16,13 +16,13 @@ SAY_S = 2
 
 
 class Terminal(threading.Thread):
-    """One of the launcher's own streams.
+    """One of the launcher's streams.
 
     Args:
-        descriptor: The stream's.
+        descriptor: The stream's file descriptor.
 
     Attributes:
-        error: Why nothing more can be written to it; None if it can.
+        error: Why nothing more can be written; None if it can.
     """
 
     def __init__(self, descriptor: int):
@@ -33,7 +33,7 @@ class Terminal(threading.Thread):
         self.start()
 
     def offer(self, piece: bytes) -> bool:
-        """Have a piece written, unless too much waits already; never waits. Returns whether it was taken."""
+        """Queue a piece, unless too much is queued. Never waits. Returns whether it was queued."""
         try:
             self._pieces.put_nowait(piece)
         except queue.Full:
@@ -41,11 +41,11 @@ class Terminal(threading.Thread):
         return True
 
     def is_idle(self) -> bool:
-        """Whether all that was taken is written, or cannot be."""
+        """Whether everything queued is written or cannot be."""
         return self._pieces.unfinished_tasks == 0
 
     def drain(self, seconds: float) -> None:
-        """Return when all that was taken is written, or nothing was for so many seconds."""
+        """Wait until everything queued is written, or nothing was for so many seconds."""
         deadline, before = time.monotonic() + seconds, None
         while not self.is_idle() and time.monotonic() < deadline:
             if (left := self._pieces.unfinished_tasks) != before:
@@ -53,7 +53,7 @@ class Terminal(threading.Thread):
             time.sleep(POLL_S)
 
     def run(self) -> None:
-        """Until the process ends."""
+        """Write until the process ends."""
         while True:
             piece = self._pieces.get()
             try:
@@ -65,7 +65,7 @@ class Terminal(threading.Thread):
 
 
 def say(text: str) -> None:
-    """Write to standard error what can be written at once, or at least in the next seconds."""
+    """Write to standard error, waiting for a stalled reader a few seconds at most."""
     terminal = Terminal(2)
     terminal.offer(text.encode(errors="replace"))
     terminal.drain(SAY_S)
@@ -76,7 +76,7 @@ class Tail:
 
     Args:
         path: The log.
-        prefix: What each line begins with; empty for a single rank's, so that its progress bars move.
+        prefix: The beginning of each line; empty for a single rank, so that its progress bars move.
     """
 
     def __init__(self, path: Path, prefix: bytes = b""):
@@ -84,11 +84,11 @@ class Tail:
         self._prefix = prefix
 
     def size(self) -> int:
-        """How long the log is by now, in bytes."""
+        """The log's current size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def show(self, terminal: Terminal, end: int) -> bool:
-        """Show what is new up to the byte ``end``, as far as the terminal takes it; whether that was all."""
+        """Show new output up to byte ``end``, as far as the terminal accepts it. Returns whether that was all."""
         while (begin := self._file.tell()) < end:
             piece = self._file.read(min(PIECE_BYTES, end - begin))
             if not piece:  # cut short by somebody
@@ -116,8 +116,8 @@ class View:
     """The logs that are shown on standard output.
 
     Args:
-        log_dir: Where they are.
-        ranks: Whose; of several, each line says whose it is.
+        log_dir: The folder with the logs.
+        ranks: The ranks to show; with several, each line begins with its rank.
     """
 
     def __init__(self, log_dir: Path, ranks: list[int]):
@@ -131,7 +131,7 @@ class View:
         return self._terminal.error
 
     def sizes(self) -> dict[int, int]:
-        """How long the logs are by now."""
+        """The logs' current sizes."""
         return {rank: tail.size() for rank, tail in self._tails.items()}
 
     def show(self, ends: dict[int, int]) -> bool:
@@ -139,7 +139,7 @@ class View:
         return all([self._tails[rank].show(self._terminal, end) for rank, end in ends.items() if rank in self._tails])
 
     def show_all(self, ends: dict[int, int], seconds: float, signals: Signals) -> None:
-        """The same, but wait for the reader as long as it takes something every few seconds, or until a signal."""
+        """The same, but wait while the reader takes something every few seconds, or until a signal."""
         deadline = time.monotonic() + seconds
         while not signals.stop and self.error is None and time.monotonic() < deadline:
             if self.show(ends) and self._terminal.is_idle():

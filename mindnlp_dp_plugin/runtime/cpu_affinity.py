@@ -1,9 +1,9 @@
-"""What makes several ranks fast on one CPU: a share of the cores for each, and operators that run when called.
+"""Make several ranks fast on one CPU: a share of the cores for each, and operators launched synchronously.
 
-Stock MindSpore runs PyNative operators on threads of their own, which spin and fight for the cores: calling them
-directly (``launch_blocking``) is several times faster. On Ascend that pipeline is what one wants, so nothing here
-happens there. MindSpore sizes its pool of kernel threads by the affinity it finds, so pinning has to come before its
-import, and ``threads_num`` is left to the user (MindSpore lets it be set only once).
+Stock MindSpore runs PyNative operators on separate threads, which spin and compete for the cores: launching them
+synchronously (``launch_blocking``) is several times faster. On Ascend the asynchronous pipeline is wanted, so nothing
+is changed there. MindSpore sizes its pool of kernel threads by the affinity it finds, so a rank is pinned before
+MindSpore is imported; ``threads_num`` is left to the user (MindSpore lets it be set only once).
 """
 
 import os
@@ -17,18 +17,18 @@ from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 
 def is_wanted(environ: MutableMapping[str, str]) -> bool:
-    """Whether this rank computes on the CPU and the user has not opted out with ``MINDNLP_DP_CPU_TUNING=0``."""
+    """Whether this rank computes on the CPU, and ``MINDNLP_DP_CPU_TUNING`` is not 0."""
     config = DataParallelConfig.from_env(environ)
     return config.cpu_tuning and (runs_on(config.backend, "CPU") or not has_ascend())
 
 
 def share(cores: list[int], local_rank: int, local_world_size: int) -> list[int]:
-    """The cores of one rank: an equal slice of neighbours, or a single one, in turn, if ranks outnumber cores.
+    """The cores of one rank: an equal slice of neighbours, or a single core, in turn, if ranks outnumber cores.
 
     Args:
         cores: The cores that all local ranks together may use.
-        local_rank: Which of the local ranks.
-        local_world_size: How many of them.
+        local_rank: This rank on the node.
+        local_world_size: Number of ranks on the node.
     """
     if local_world_size > len(cores):
         return [cores[local_rank % len(cores)]]
@@ -37,7 +37,7 @@ def share(cores: list[int], local_rank: int, local_world_size: int) -> list[int]
 
 
 def pin(rank_info: RankInfo, cores: list[int], environ: MutableMapping[str, str]) -> None:
-    """Keeps this process on its share of the cores. To be called before MindSpore or NumPy is imported.
+    """Pin this process to its share of the cores. Call it before MindSpore or NumPy is imported.
 
     Args:
         rank_info: Which rank this is.
@@ -52,7 +52,7 @@ def pin(rank_info: RankInfo, cores: list[int], environ: MutableMapping[str, str]
 
 
 def pin_as_launchers_do_not(rank_info: RankInfo) -> None:
-    """Pin a rank that another launcher has started, unless that has, or the number of ranks here is not known."""
+    """Pin a rank of another launcher, unless that has done so, or the number of ranks on this node is unknown."""
     has_come_late = "mindspore" in sys.modules
     is_bound = len(os.sched_getaffinity(0)) < os.cpu_count()
     if not (has_come_late or is_bound or rank_info.local_world_size is None):
@@ -60,7 +60,7 @@ def pin_as_launchers_do_not(rank_info: RankInfo) -> None:
 
 
 def tune_mindspore() -> None:
-    """Makes PyNative operators run in the thread that calls them, if MindSpore computes on the CPU."""
+    """Let PyNative operators run in the calling thread, if MindSpore computes on the CPU."""
     import mindspore
 
     if mindspore.get_context("device_target") == "CPU":

@@ -1,4 +1,4 @@
-"""Under launchers that know nothing of MindSpore, ranks form its cluster themselves: rank 0 starts the scheduler."""
+"""Form MindSpore's cluster under launchers that do not know MindSpore: rank 0 starts the scheduler."""
 
 import atexit
 import ctypes
@@ -14,22 +14,22 @@ from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 PR_SET_PDEATHSIG = 1
-LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 has come to its end
+LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 is done
 
 
 def form(rank_info: RankInfo, timeout: float) -> None:
-    """Make this process a worker of the cluster that its launcher's variables describe. Before MindSpore is imported.
+    """Make this process a worker of the cluster, before MindSpore is imported.
 
     Args:
-        rank_info: Which rank this is, and where the scheduler is to be.
+        rank_info: Which rank this is, and the scheduler's address.
         timeout: Seconds to wait for the other ranks.
 
     Raises:
-        DataParallelError: The name of rank 0's node is not known.
+        DataParallelError: If the name of rank 0's node is unknown.
     """
     host, port = rank_info.scheduler
     address = resolve(host, timeout, f"{rank_info.launcher}: the node of rank 0,")
-    os.environ.setdefault("GLOG_v", "3")  # MindSpore's warnings of its cluster's set-up would bury all else
+    os.environ.setdefault("GLOG_v", "3")  # MindSpore's warnings about the cluster's setup would bury everything else
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
     if rank_info.rank == 0:
         _start_scheduler({**os.environ, **shared, **scheduler_variables()})
@@ -37,7 +37,7 @@ def form(rank_info: RankInfo, timeout: float) -> None:
 
 
 def _start_scheduler(environ):
-    """The kernel ends it with this process; at this process's regular end it is waited for."""
+    """Start the scheduler; the kernel ends it with this process, which waits for it at a regular end."""
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
     scheduler = subprocess.Popen(
         SCHEDULER,

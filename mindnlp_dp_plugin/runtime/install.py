@@ -1,4 +1,4 @@
-"""Install the plugin in this process, and take it out again."""
+"""Install the plugin in this process, and uninstall it."""
 
 import functools
 import os
@@ -23,24 +23,22 @@ _installation = None  # one object from install() to uninstall(): hooks schedule
 
 
 def is_installed_by_import() -> bool:
-    """Whether importing the package installs it: not in the command line, nor in a rank that has yet to be pinned."""
+    """Whether importing the package installs it: not in the command line, nor in a rank that is not pinned yet."""
     is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
     return not (is_command or DEFERRED in os.environ)
 
 
 def install(config: DataParallelConfig | None = None) -> None:
-    """Join the other ranks and hook MindNLP's Trainer, now or when it is imported. To be called on all ranks.
+    """Join the other ranks and override MindNLP's Trainer, now or when it is imported. All ranks must call it.
 
-    A child process of a rank, which inherits its environment, is alone.
-
-    Importing ``mindnlp_dp_plugin`` calls it once; call it again to train by another configuration. On Ascend it must
-    come before the first tensor.
+    Importing ``mindnlp_dp_plugin`` calls it once; call it again to change the configuration. On Ascend, call it before
+    the first tensor exists. In a child process of a rank it installs as for a single process.
 
     Args:
-        config: How to train; what the environment asks for if None.
+        config: The settings; None for those of the environment.
 
     Raises:
-        DataParallelError: If MindNLP is not supported, a setting is wrong, or the ranks cannot be joined.
+        DataParallelError: If MindNLP is not supported, a setting is wrong, or the ranks cannot join.
     """
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
@@ -50,7 +48,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _serve_as_scheduler()
     if rank_info.scheduler:
         dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
-    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run sees to it itself
+    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run does so itself
     is_tuned_here = is_started_by_others and cpu_affinity.is_wanted(os.environ)
     if is_tuned_here:
         cpu_affinity.pin_as_launchers_do_not(rank_info)
@@ -74,9 +72,9 @@ def install(config: DataParallelConfig | None = None) -> None:
 
 
 def uninstall() -> None:
-    """Leave MindNLP's Trainer as it was found.
+    """Restore MindNLP's Trainer.
 
-    What lets MindNLP run on this MindSpore stays, and so does the group of ranks.
+    The patches for newer MindSpore stay, and so do the joined ranks.
     """
     global _installation
     _installation = None
@@ -84,7 +82,7 @@ def uninstall() -> None:
 
 
 def _serve_as_scheduler():
-    """Msrun starts the script once more as the scheduler of its cluster; that process ends with the job."""
+    """Run as the scheduler, as which msrun starts the script once more; it ends with the job."""
     from mindspore.communication import init
 
     init()
@@ -113,7 +111,7 @@ def _route_operators():
 
 
 def _when_imported(name, hook):
-    """Call ``hook`` with a module when it is imported, which may be now, unless ``uninstall`` came in between."""
+    """Call ``hook`` with a module when it is imported, possibly now, unless ``uninstall`` is called before."""
     installation = _installation
 
     def if_still_installed(module):

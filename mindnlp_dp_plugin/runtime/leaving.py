@@ -1,7 +1,7 @@
-"""Ranks of launchers that run the script itself leave MindSpore's cluster together.
+"""Let ranks of other launchers leave MindSpore's cluster together.
 
-One that leaves earlier, even just after a collective, may take along what a peer in that collective has yet to receive.
-``mindnlp-dp run`` and MPI see to it themselves.
+A rank that leaves early, even just after a collective, may drop data that a peer has yet to receive. ``mindnlp-dp run``
+and MPI take care of this themselves.
 """
 
 import atexit
@@ -10,13 +10,13 @@ import time
 
 from mindnlp_dp_plugin import collectives
 
-FLUSH_S = 1  # for MindSpore's threads to send what is left of the last barrier
+FLUSH_S = 1  # for MindSpore's threads to send the rest of the last barrier
 
 _has_failed = False
 
 
 def leave_together() -> None:
-    """From now on this process, at its end, waits for all ranks to come to theirs, unless it fails."""
+    """Let this process wait at its end for all ranks, unless it fails."""
     hook, leave = sys.excepthook, sys.exit
 
     def note_exception(*args):

@@ -1,15 +1,15 @@
-"""Under MPI, ``mindspore.communication`` answers from the plugin's group: scripts that ask it keep working."""
+"""Answer ``mindspore.communication`` under MPI, so that scripts that use it keep working."""
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.patching import Replacements
 
 
 def answer_from_group(group: Collective, replacements: Replacements) -> None:
-    """Let ``init`` succeed and the questions for rank and size be answered, with no cluster of MindSpore's own.
+    """Let ``init``, ``get_rank`` and ``get_group_size`` work without a MindSpore cluster.
 
     Args:
         group: The ranks that mpirun started.
-        replacements: What takes the answers back.
+        replacements: Restores ``mindspore.communication``.
     """
     import mindspore.communication
 

@@ -1,6 +1,6 @@
-"""What each rank of ``mindnlp-dp run`` is: ``python -m mindnlp_dp_plugin.runtime.worker [-m] script args...``.
+"""A rank of ``mindnlp-dp run``: ``python -m mindnlp_dp_plugin.runtime.worker [-m] script args...``.
 
-Pins the process, installs the plugin, runs the script as ``python script args...`` would, and records why if it failed.
+Pins the process, installs the plugin, runs the script as ``python script args...`` would, and records why it failed.
 """
 
 import json
@@ -19,7 +19,7 @@ from mindnlp_dp_plugin.runtime import cpu_affinity
 
 
 def main(argv: list[str]) -> None:
-    """Runs one rank; on failure this process ends here.
+    """Run one rank; a failure ends this process here.
 
     Args:
         argv: ``[-m] script args...``
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> None:
 
 
 def variables_for_scripts(rank_info) -> dict[str, str]:
-    """What torchrun tells a script; the launcher has set ``MASTER_ADDR`` and ``MASTER_PORT``."""
+    """The variables of torchrun, for scripts; the launcher has set ``MASTER_ADDR`` and ``MASTER_PORT``."""
     return {
         "RANK": str(rank_info.rank),
         "WORLD_SIZE": str(rank_info.world_size),
@@ -48,14 +48,14 @@ def variables_for_scripts(rank_info) -> dict[str, str]:
 
 
 def send_output_to(path: Path) -> None:
-    """Sends standard output and error, also those of native code, to the end of a file."""
+    """Append standard output and error, also of native code, to a file."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
 
 
 def install(rank_info) -> None:
-    """Pins this rank to its cores, then installs the plugin, which starts the process group and loads MindSpore."""
+    """Pin this rank to its cores, then install the plugin, which joins the ranks and loads MindSpore."""
     tuned = cpu_affinity.is_wanted(os.environ)
     if tuned:
         cpu_affinity.pin(rank_info, allowed_cores(), os.environ)
@@ -69,7 +69,7 @@ def install(rank_info) -> None:
 
 
 def run_script(argv: list[str]) -> None:
-    """Runs ``script args...`` or ``-m module args...`` as Python would, with its ``sys.path`` and ``sys.argv``."""
+    """Run ``script args...`` or ``-m module args...`` as Python would, with its ``sys.path`` and ``sys.argv``."""
     if argv[0] == "--json":
         argv = json.loads(argv[1])
     try:
@@ -87,14 +87,14 @@ def run_script(argv: list[str]) -> None:
 
 
 def wait_for_all() -> None:
-    """Waits for all ranks: one that leaves while a peer is in its last collective makes that peer fail."""
+    """Wait for all ranks: if one leaves while a peer is in its last collective, the peer fails."""
     from mindnlp_dp_plugin import collectives
 
     collectives.shutdown()
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The status Python would end with on this exception: 0 for ``sys.exit()``, 1 for anything but a numbered exit."""
+    """The exit status that Python would give this exception: 0 for ``sys.exit()``, 1 unless it has a number."""
     if not isinstance(error, SystemExit):
         return 1
     if error.code is None:
@@ -103,9 +103,9 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def end_as_failed(rank: int, error: BaseException) -> None:
-    """Leaves the error record and the traceback, and ends at once: Python's own exit waits for the peers in MPI.
+    """Write the error record and the traceback, and end at once: Python's own exit waits for the peers in MPI.
 
-    Nothing may keep it from ending: the disk may be full, standard error closed, the exception itself broken.
+    Nothing may prevent the end: the disk may be full, standard error closed, the exception itself broken.
     """
     try:
         error.__traceback__ = without_runner(error.__traceback__)
@@ -120,7 +120,7 @@ def end_as_failed(rank: int, error: BaseException) -> None:
 
 
 def without_runner(trace):
-    """The traceback from the user's own first frame on."""
+    """The traceback from the first frame of the user's code on."""
     while trace and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         trace = trace.tb_next
     return trace

@@ -1,7 +1,7 @@
-"""Who am I? Each launcher is a small class that reads what it leaves in the environment; the most explicit wins.
+"""Which rank is this process? One class per launcher reads the variables that the launcher sets.
 
-Variables set for each process by the launcher nearest to it come before those that a batch system or an outer mpirun
-left in the shell, and both before what machines export for every shell (a rank table).
+The most explicit counts: variables that a launcher sets for each process come before those that a batch system or an
+outer mpirun left in the shell, and both before what machines export for every shell (a rank table).
 """
 
 import os
@@ -29,7 +29,7 @@ __all__ = ["ENVIRONMENTS", "VARIABLES", "detect", "detect_node"]
 
 
 def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
-    """Find out which rank this process is; alone if no launcher speaks.
+    """Find out which rank this process is; a single process without a launcher.
 
     Args:
         environ: The variables to read, ``os.environ`` if None.
@@ -46,7 +46,7 @@ def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
 
 
 def detect_node(environ: Mapping[str, str] | None = None) -> NodeInfo:
-    """Find out on which node of a job ``mindnlp-dp run`` was started; the only one if no system speaks of several.
+    """Find out on which node of a job ``mindnlp-dp run`` was started; a single node if no system says otherwise.
 
     Args:
         environ: The variables to read, ``os.environ`` if None.

@@ -1,4 +1,4 @@
-"""What every launcher's variables are asked, and how numbers are read from them."""
+"""The contract of a launcher's class, and how numbers are read from variables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ DEFAULT_PORT = 29400  # of node 0, where the system names none; below the ports 
 
 
 class Environment(ABC):
-    """The variables that one launcher leaves for the processes it starts.
+    """The variables that one launcher sets for the processes it starts.
 
     Attributes:
         variables: Those that describe a rank; ``mindnlp-dp run`` hides them from the ranks it starts.
@@ -28,23 +28,24 @@ class Environment(ABC):
         """Which rank the process is.
 
         Raises:
-            DataParallelError: It is one of several processes that cannot form a group, or a variable makes no sense.
+            DataParallelError: If it is one of several processes that cannot form a job, or a variable has a wrong
+                value.
         """
 
     def node_info(self, environ: Environ) -> NodeInfo | None:
         """Which node the process runs on; None if the variables do not say.
 
         Raises:
-            DataParallelError: A variable makes no sense.
+            DataParallelError: If a variable has a wrong value.
         """
         return None
 
 
 class NodeEnvironment(Environment):
-    """A system that starts one process on each node, which is to start the ranks there: ``mindnlp-dp run``.
+    """A system that starts one process on each node, where ``mindnlp-dp run`` then starts the ranks.
 
     Attributes:
-        name: What the system is called.
+        name: The system's name.
     """
 
     name: str
@@ -108,10 +109,10 @@ def port(environ: Environ, name: str, hint: str) -> int:
 
 
 def first_host(hosts: str, name: str, num_nodes: int, hint: str) -> str:
-    """The first of a list of names or addresses, which commas or white space part.
+    """The first of a list of names or addresses, separated by commas or white space.
 
     Raises:
-        DataParallelError: There are not as many as nodes.
+        DataParallelError: If their number is not that of the nodes.
     """
     listed = hosts.replace(",", " ").split()
     if len(listed) != num_nodes:

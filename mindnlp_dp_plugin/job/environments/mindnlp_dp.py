@@ -1,4 +1,4 @@
-"""``mindnlp-dp run``: it speaks as msrun does for HCCL and MCCL, and lets mpirun speak for MPI."""
+"""``mindnlp-dp run``: it sets msrun's variables for HCCL and MCCL; for MPI, mpirun sets its own."""
 
 from mindnlp_dp_plugin.job.environments.base import Environment
 from mindnlp_dp_plugin.job.environments.mpi import OpenMpi
@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.job.variables import JOB
 
 
 class MindnlpDp(Environment):
-    """A rank of a job, whatever the system in which the job runs says besides."""
+    """A rank of ``mindnlp-dp run``, whatever the system around it says."""
 
     def is_present(self, environ):
         return JOB in environ

@@ -1,4 +1,4 @@
-"""mpirun: Open MPI's own variables, and those of the PMI that MPICH's Hydra speaks."""
+"""mpirun: the variables of Open MPI, and those of MPICH's Hydra (PMI)."""
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below
@@ -8,7 +8,7 @@ HINT = "start with mpirun or mindnlp-dp run, which set it"
 
 
 class Mpirun(Environment):
-    """Rank, size, local rank and local size, in this order in ``variables``."""
+    """An mpirun; ``variables`` holds rank, size, local rank and local size, in this order."""
 
     def is_present(self, environ):
         return self.variables[1] in environ
@@ -33,7 +33,7 @@ class OpenMpi(Mpirun):
 
 
 class Hydra(Mpirun):
-    """MPICH and Intel MPI. Slurm's PMI sets the first two only: those are left to ``Slurm``."""
+    """MPICH and Intel MPI. If only the first two are set, it is Slurm's PMI, left to ``Slurm``."""
 
     variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 
@@ -42,7 +42,7 @@ class Hydra(Mpirun):
 
 
 class Pmix(Environment):
-    """A process manager that says over PMIx alone how many ranks there are: https://pmix.github.io."""
+    """A process manager that tells the number of ranks only over PMIx: https://pmix.github.io."""
 
     variables = ("PMIX_RANK", "PMIX_NAMESPACE")
 

@@ -15,7 +15,7 @@ HINT = "start each rank with RANK_TABLE_FILE, RANK_ID and RANK_SIZE, or unset RA
 
 
 class RankTable(Environment):
-    """A rank that a script of the user's own has started."""
+    """A rank that the user's script started."""
 
     variables = ("RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE")
 

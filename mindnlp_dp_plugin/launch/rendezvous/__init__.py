@@ -1,1 +1,1 @@
-"""The launchers of several nodes: how they find each other, and what they tell each other."""
+"""The launchers of several nodes: how they find each other, and agree on how a job ends."""

@@ -1,7 +1,7 @@
-"""A connection between two launchers: messages of JSON, and word when there is nobody at the other end.
+"""A connection between two launchers: JSON messages, and notice when the other end is gone.
 
-Whether the other node is still there is for the kernels to find out: their keep-alive goes on while a launcher waits
-for its terminal, or is suspended.
+The kernels find out whether the other node is still there: their keep-alive continues while a launcher waits for its
+terminal or is suspended.
 """
 
 import json
@@ -19,11 +19,11 @@ class Connection:
 
     Args:
         connected: The socket.
-        address: Of the other end.
+        address: The other end's address.
 
     Attributes:
         address: The same.
-        lost: Why there is nobody at the other end any more; None if there is.
+        lost: Why the other end is gone; None while it is there.
     """
 
     def __init__(self, connected: socket.socket, address: str):
@@ -43,12 +43,12 @@ class Connection:
             connected.setsockopt(*option, value)
 
     def send(self, **message: Any) -> None:
-        """Send a message. A connection that is lost is noticed by ``receive``."""
+        """Send a message. ``receive`` notices a lost connection."""
         with suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]]:
-        """The messages that have come."""
+        """The messages received since the last call."""
         if self.lost:
             return []
         try:
@@ -71,10 +71,10 @@ class Connection:
         return messages
 
     def drop(self) -> None:
-        """Listen no longer to somebody who does not speak the launchers' language."""
+        """Close a connection whose messages are invalid."""
         self.lost = STRANGE
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()

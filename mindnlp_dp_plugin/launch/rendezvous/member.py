@@ -1,4 +1,4 @@
-"""What every node can do to agree with the others on how a job ends."""
+"""The contract of a node in a job: how nodes agree on how the job ends."""
 
 import re
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ MAX_TEXT = 4000
 
 
 class Kind(IntEnum):
-    """What ends a job. Of several at a time, the lowest brought the others about."""
+    """What ends a job. Of several at a time, the lowest caused the others."""
 
     STOPPED = 0  # by the user
     VANISHED = 1  # a node whose connection is lost
@@ -22,15 +22,15 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Failure:
-    """What ends a job, as nodes tell each other of it.
+    """A failure, as nodes report it to each other.
 
     Attributes:
         node_rank: The node where it happened.
         words: Who failed, where, and how.
-        exit_code: What every launcher ends with.
+        exit_code: The exit code of every launcher.
         kind: What happened.
-        seconds_ago: How long before it was told it happened: clocks of nodes differ.
-        rank: The rank that failed; None if it is none.
+        seconds_ago: The failure's age when it was reported, as clocks of nodes differ.
+        rank: The rank that failed; None if it was not a rank.
         node: The name of the node where it happened; None if that has vanished.
         exception: The class of the exception; None if there was none.
     """
@@ -45,15 +45,15 @@ class Failure:
     exception: str | None = None
 
     def as_message(self) -> dict[str, Any]:
-        """The failure as JSON can hold it."""
+        """The failure in a form JSON can hold."""
         return {**asdict(self), "kind": int(self.kind)}
 
     @classmethod
     def from_message(cls, message: Any) -> "Failure":
-        """The failure that another node tells of; its texts are made safe to be shown.
+        """The failure that another node reports; its texts are made safe to show.
 
         Raises:
-            ValueError: It is none.
+            ValueError: If the message is invalid.
         """
         types = {"node_rank": int, "words": str, "exit_code": int, "kind": int, "seconds_ago": (int, float)}
         types |= {"rank": (int, type(None)), "node": (str, type(None)), "exception": (str, type(None))}
@@ -67,7 +67,7 @@ class Failure:
         return cls(**{**texts, "kind": Kind(message["kind"])})
 
     def as_result(self) -> dict[str, Any]:
-        """What ``result.json`` says of it."""
+        """The failure as an entry of ``result.json``."""
         happened = datetime.now(timezone.utc) - timedelta(seconds=self.seconds_ago)
         return {
             "rank": self.rank,
@@ -79,7 +79,7 @@ class Failure:
 
 
 def printable(text: str) -> str:
-    """What others have said, on one line, without what a terminal would obey."""
+    """Text from another node on one line, without control characters."""
     return re.sub(r"[^\x20-\x7e\u00a1-\u1fff\u2070-\ud7ff]", lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
 
 
@@ -87,7 +87,7 @@ class Member(ABC):
     """This node among those of a job. No method waits.
 
     Attributes:
-        first_failure: What made the job fail, once all nodes agree on it.
+        first_failure: The failure that ended the job, once all nodes agree on it.
         all_done: Whether the ranks of all nodes are done.
     """
 
@@ -96,16 +96,16 @@ class Member(ABC):
 
     @abstractmethod
     def exchange(self) -> None:
-        """Hear what the others say, and answer. To be called often, until the end."""
+        """Read messages of other nodes, and answer. Call it often, until the end."""
 
     @abstractmethod
     def report(self, failure: Failure) -> None:
-        """The job has failed on this node. Of several calls the first counts."""
+        """Report that the job failed on this node; the first of several calls counts."""
 
     @abstractmethod
     def stop(self, failure: Failure) -> None:
-        """The user stops the job here."""
+        """Report that the user stops the job on this node."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The ranks of this node are done."""
+        """Report that the ranks of this node are done."""

@@ -1,7 +1,7 @@
-"""What the launchers of several nodes tell each other, so that a job that fails on one node ends on all.
+"""Agree with other nodes on how a job ends, so that a failure on one node ends it on all.
 
-Each keeps one connection to node 0, made by the rendezvous. When a rank fails, node 0 asks all others whether one of
-theirs was first, and tells all of the first failure; then all end.
+Each launcher keeps one connection to node 0, made by the rendezvous. When a rank fails, node 0 asks all others whether
+one of theirs failed earlier, and reports the first failure to all; then all end.
 """
 
 import time
@@ -15,7 +15,7 @@ ANSWER_S = 4
 
 
 class SingleNode(Member):
-    """The only node of a job, with nobody to ask."""
+    """The only node of a job."""
 
     def exchange(self):
         pass
@@ -31,10 +31,10 @@ class SingleNode(Member):
 
 
 class Coordinator(Member):
-    """Node 0: it hears of failures, asks who else has failed, and tells all which was first.
+    """Node 0: it receives failures, asks who else has failed, and reports the first to all.
 
     Args:
-        connections: To the launcher of each other node, by node rank.
+        connections: The connection to each other node's launcher, by node rank.
         names: The names of those nodes.
     """
 
@@ -85,7 +85,7 @@ class Coordinator(Member):
         self._answers.setdefault(node_rank, (failure, happened))
 
     def _settle(self):
-        """Once a node has failed, the others say whether they have, too."""
+        """After a failure, wait for the others to report theirs."""
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
@@ -114,7 +114,7 @@ class Participant(Member):
     """Any other node.
 
     Args:
-        connection: To node 0's launcher.
+        connection: The connection to node 0's launcher.
     """
 
     def __init__(self, connection: Connection):

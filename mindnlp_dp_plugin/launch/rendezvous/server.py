@@ -1,7 +1,7 @@
-"""How the launchers of several nodes find each other, before any rank is started, and see that they want the same.
+"""How the launchers of several nodes find each other before any rank starts, and compare what they were asked for.
 
-Node 0's listens on the port above that of the scheduler until all have come; the others call until it answers. Each
-side proves that it knows the job's secret before the other believes what it says.
+Node 0 listens on the port above the scheduler's until all nodes have joined; the others connect until it answers. Each
+side proves that it knows the job's secret before the other trusts it.
 """
 
 import secrets
@@ -31,12 +31,12 @@ MAX_NEWCOMERS = 256
 
 @contextmanager
 def rendezvous(job: Job, signals: Signals) -> Iterator[Member]:
-    """Wait for the launchers of all nodes; as long as the context lasts they can talk. To be called on all nodes.
+    """Wait for the launchers of all nodes, and stay connected within the context. All nodes must call it.
 
-    If the user says stop meanwhile, it waits no longer.
+    A stop signal ends the wait.
 
     Raises:
-        DataParallelError: They were asked for different things, or have not all come in time.
+        DataParallelError: If nodes were asked for different things, or not all join in time.
     """
     if job.num_nodes == 1:
         yield SingleNode()
@@ -55,7 +55,7 @@ def rendezvous(job: Job, signals: Signals) -> Iterator[Member]:
 
 
 class Deadline:
-    """How long to wait for others; the user is told when it takes long.
+    """A limit for a wait; the user is told if it takes long.
 
     Args:
         seconds: The limit.
@@ -71,17 +71,17 @@ class Deadline:
         return time.monotonic() - self._began > self.seconds
 
     def tell(self, whom: str) -> None:
-        """Say, once, and not at once, who is waited for."""
+        """Tell the user, once and after a while, which nodes are missing."""
         if not self._has_told and time.monotonic() - self._began > NOTICE_S:
             self._has_told = True
             print(f"mindnlp-dp: waiting up to {self.seconds:g} s for {whom}", file=sys.stderr, flush=True)
 
 
 class Newcomer:
-    """Somebody who has called, and has yet to say and to prove who it is.
+    """A connection whose node has not proved yet who it is.
 
     Args:
-        connection: To it.
+        connection: The connection.
     """
 
     def __init__(self, connection: Connection):
@@ -91,19 +91,19 @@ class Newcomer:
         connection.send(challenge=self.challenge)
 
     def is_too_slow(self) -> bool:
-        """Whether it has said nothing for too long."""
+        """Whether it was silent for too long."""
         return time.monotonic() - self._since > INTRODUCTION_S
 
 
 class RendezvousServer:
-    """Where node 0 receives the others. Nobody can cost it more than a connection.
+    """Receives the other nodes on node 0. A stranger costs no more than a connection.
 
     Args:
-        job: Node 0's.
+        job: Node 0's job.
 
     Attributes:
-        nodes: The connection to each node that has come, by node rank.
-        names: What those nodes are called.
+        nodes: The connection to each node that has joined, by node rank.
+        names: The names of those nodes.
     """
 
     def __init__(self, job: Job):
@@ -117,10 +117,10 @@ class RendezvousServer:
         self.names: dict[int, str] = {}
 
     def wait(self, signals: Signals, deadline: Deadline) -> None:
-        """Until all are here. Then nobody else is received.
+        """Wait until all nodes have joined; then accept no more connections.
 
         Raises:
-            DataParallelError: They do not come, or were asked for something else; those who are here are told.
+            DataParallelError: If nodes are missing or were asked for something else; nodes that have joined are told.
         """
         while (missing := self._missing()) and not signals.stop:
             if deadline.is_over():
@@ -141,13 +141,13 @@ class RendezvousServer:
                 node.send(welcome=True)
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for connection in (*self.nodes.values(), *(newcomer.connection for newcomer in self._newcomers)):
             connection.close()
         self._listener.close()
 
     def look(self) -> None:
-        """Receive who calls, and hear what those who have called say. Never waits."""
+        """Accept connections and read their messages. Never waits."""
         self._accept()
         for node_rank, node in list(self.nodes.items()):
             node.receive()
@@ -177,7 +177,7 @@ class RendezvousServer:
             self._newcomers.append(Newcomer(Connection(accepted, address)))
 
     def _receive(self, newcomer: Newcomer, said: dict) -> bool:
-        """Whether it is another node of this job; a stranger is not even answered."""
+        """Accept another node of this job; strangers get no answer."""
         proof = said.pop("proof", None)
         if said.keys() != {"node_rank", "name", "asked_for", "challenge"}:
             return False
@@ -213,15 +213,15 @@ class RendezvousServer:
 
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
-    """What must be the same on all nodes, by the name of the option."""
+    """The values that must be the same on all nodes, by option."""
     return {"--nnodes": job.num_nodes, "--nproc": job.nproc, "--backend": job.backend, "version": __version__}
 
 
 def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | None:
-    """Call node 0 until it answers, or the user says stop.
+    """Connect to node 0 until it answers or a stop signal comes.
 
     Raises:
-        DataParallelError: It does not.
+        DataParallelError: If it does not answer.
     """
     address = (job.master_addr, control_port(job.master_port))
     while not signals.stop:
@@ -239,10 +239,10 @@ def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | 
 
 
 def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadline: Deadline) -> None:
-    """Introduce this node, and wait until the others are there, too.
+    """Introduce this node, and wait until all nodes have joined.
 
     Raises:
-        DataParallelError: Node 0 refuses, leaves, or does not know the job's secret.
+        DataParallelError: If node 0 refuses, leaves, or does not know the job's secret.
     """
     challenge, is_proven = secrets.token_hex(16), not job.secret
     while not signals.stop:
@@ -265,7 +265,7 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
 
 
 def introduce(connection: Connection, job: Job, their_challenge: str, challenge: str) -> None:
-    """Say who this node is, prove it, and challenge the other side."""
+    """Send this node's name with a proof, and challenge the other side."""
     said = {
         "node_rank": job.node_rank,
         "name": socket.gethostname(),
