@@ -101,7 +101,7 @@ def hccl_settings() -> Finding:
         port = _number(BASE_PORT, 1024, 65520, DEFAULT_BASE_PORT)
         _require_rank_table()
     except ValueError as error:
-        return failure("HCCL", str(error), "export a value it takes, or unset the variable")
+        return failure("HCCL", str(error), "export a valid value, or unset the variable")
     taken = [each for each in range(port, port + NUM_BASE_PORTS) if not _is_free(each)]
     if taken:
         hint = f"export {BASE_PORT}=<the first of {NUM_BASE_PORTS} free ports>"

@@ -40,7 +40,7 @@ def multi_npu() -> Finding:
     if os.environ.get(STOCK_SWITCH) != "true":
         return ok(STOCK_SWITCH, "not exported, as it should be")
     found = "exported: without the plugin, ranks start from different weights and data sets cannot be split"
-    return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin sets it aside where it is armed first")
+    return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin removes it if it is installed first")
 
 
 def variables_of_a_job() -> Finding:

@@ -187,7 +187,7 @@ def test_a_wrong_setting_as_a_table_for_a_log(clinic):
     assert ended.returncode == 1 and "\x1b" not in ended.stdout
     text = " ".join(ended.stdout.replace("|", " ").split())
     assert "settings failure MINDNLP_DP_BUCKET_CAP_MB='many' is not understood" in text
-    assert "-> export a value it takes, or unset the variable" in text
+    assert "-> export a valid value, or unset the variable" in text
     assert "Training would fail here: " in text and "failures: 1" in text
     assert max(len(line) for line in ended.stdout.splitlines()) <= 120
 
