@@ -1,4 +1,4 @@
-"""Texts as numbers on disk: made once, on rank 0, and read by every rank."""
+"""Tokenized data on disk: written once, on rank 0, and read by every rank."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,7 @@ def batches(rows, tokenizer, batch_size: int, max_length: int, shuffle: bool = F
 
 
 def prepare(options: ClassificationOptions, folder: Path, task: str = "classification") -> PreparedData:
-    """Read, tokenise and save a data set on rank 0, and open it on all. To be called on all ranks.
+    """Read, tokenize and save a data set on rank 0, and open it on all ranks. All ranks must call it.
 
     Args:
         options: What to read, and for which model; generated film reviews if no data set is named.

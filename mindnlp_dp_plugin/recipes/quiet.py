@@ -1,4 +1,4 @@
-"""A rank's output for people: what libraries warn of, and nobody can act on, goes into a file among the logs."""
+"""Keep warnings of libraries off the terminal: they go to a file in the log folder."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.job.variables import LOG_DIR
 
 
 def begin() -> None:
-    """Send warnings of libraries to ``warnings_<rank>.log``. To be called before MindNLP is imported."""
+    """Send warnings of libraries to ``warnings_<rank>.log``. Call it before MindNLP is imported."""
     folder = os.environ.get(LOG_DIR)
     path = Path(folder, f"warnings_{detect().rank}.log") if folder else Path(os.devnull)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)

@@ -1,4 +1,4 @@
-"""From a trained model to the folder that a run leaves."""
+"""Write the output folder of a run from a trained model."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ MOST_CLASSES_LISTED = 12
 
 
 class Outcome(NamedTuple):
-    """What training came to.
+    """The result of training.
 
     Attributes:
         model: The trained one that is kept.
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 def introduction(facts: dict, model: ModelSource) -> str:
-    """The first lines of a run: the data, the model, and what is to be beaten."""
+    """The first lines of a run: the data, the model, and the baselines."""
     lines = [*facts["remarks"]]
     for split, rows in facts["rows"].items():
         listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
@@ -67,7 +67,7 @@ def introduction(facts: dict, model: ModelSource) -> str:
 def leave_results(
     outcome: Outcome, data: PreparedData, folder: RunFolder, options: ClassificationOptions, began: float
 ) -> dict:
-    """Save the model, and write metrics, report and settings. To be called on all ranks.
+    """Save the model, and write metrics, report and settings. All ranks must call it.
 
     Args:
         outcome: Of training. A model with LoRA is saved with the adapters worked into its weights.
@@ -121,7 +121,7 @@ def leave_results(
 
 
 def summary(results: dict, folder: RunFolder) -> str:
-    """The last lines of a run: how good it is beside the baselines, what to try, and where everything lies."""
+    """The last lines of a run: scores beside the baselines, advice, and paths."""
     model = results["model"]
     origin = f"pretrained, from {model['origin']}" if model["pretrained"] else "trained from nothing"
     lines = [f"{model['name']}, {model['parameters']:,} parameters, {origin}:"]

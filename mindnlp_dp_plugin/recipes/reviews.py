@@ -1,4 +1,4 @@
-"""Film reviews out of a small grammar: data for a first run with neither network nor files.
+"""Film reviews generated from a small grammar: data for a first run without network or files.
 
 A review says what it thinks of several sides of a film. Some of it goes against its verdict, and negation turns words
 around, so that neither a single word nor the mere count of good words gives the label away.
@@ -18,8 +18,8 @@ def generate_reviews(num_reviews: int, seed: int = 0) -> dict[str, list]:
     """Balanced reviews: the same for the same arguments, on every machine.
 
     Args:
-        num_reviews: How many.
-        seed: Which.
+        num_reviews: Number of reviews.
+        seed: Fixes the reviews.
 
     Returns:
         Columns ``text`` (str) and ``label`` (1 for a good review, 0 for a bad one), in random order.

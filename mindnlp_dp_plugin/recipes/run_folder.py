@@ -1,4 +1,4 @@
-"""What a run leaves behind, and where."""
+"""The output folder of a run."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class RunFolder:
         self.prepared = self.home / "prepared"
 
     def check(self, resume: bool) -> None:
-        """Make sure that a run may be left here.
+        """Check that a run may be written here.
 
         Args:
             resume: Whether an earlier one is to go on.
@@ -60,7 +60,7 @@ class RunFolder:
             )
 
     def open(self, resume: bool) -> None:
-        """Make the folder; what an earlier run left is removed, unless it is to go on. To be called on all ranks."""
+        """Make the folder; what an earlier run left is removed, unless it is to go on. All ranks must call it."""
         if is_main_process():
             self.check(resume)
             if not resume:
@@ -75,19 +75,19 @@ class RunFolder:
 
 
 def write_json(path: Path, content) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     unfinished = path.with_name(f"incomplete-{path.name}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 
 def command_line() -> str:
-    """What the user typed to start this run, as far as this process can tell."""
+    """The command line that started this run, as far as this process knows."""
     return os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv])
 
 

@@ -1,4 +1,4 @@
-"""How well a classifier does: accuracy and F1 through ``evaluate``, and for the report by class and row by row."""
+"""Scores of a classifier: accuracy and F1 through ``evaluate``; by class and by row for the report."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ MOST_CHARACTERS = 400
 
 
 def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
-    """What ``Trainer(compute_metrics=...)`` takes: ``accuracy``, ``macro_f1`` and ``f1``. To be called on all ranks.
+    """What ``Trainer(compute_metrics=...)`` takes: ``accuracy``, ``macro_f1`` and ``f1``. All ranks must call it.
 
     Args:
         num_labels: How many classes. With two, ``f1`` is that of the positive one; with more, it is ``macro_f1``.
@@ -30,7 +30,7 @@ def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
 
 
 def score(logits: np.ndarray, labels: np.ndarray, label_names: list[str], positive: int | None) -> dict:
-    """All scores of one split, as JSON can hold them.
+    """All scores of one split, in a form JSON can hold.
 
     Args:
         logits: Of shape (rows, classes).
@@ -50,7 +50,7 @@ def score(logits: np.ndarray, labels: np.ndarray, label_names: list[str], positi
 
 
 def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> dict:
-    """Precision, recall, F1 and number of rows of each class, and the confusion matrix, as JSON can hold them.
+    """Precision, recall, F1 and number of rows of each class, and the confusion matrix, in a form JSON can hold.
 
     Args:
         logits: Of shape (rows, classes).
@@ -73,7 +73,7 @@ def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> 
 
 
 def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
-    """The rows that the model got wrong with the most confidence, that first.
+    """The wrong predictions with the highest confidence, highest first.
 
     Args:
         logits: Of shape (rows, classes).

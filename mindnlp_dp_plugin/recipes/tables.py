@@ -18,7 +18,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """What a model is to learn from.
+    """The data of a classification task.
 
     Attributes:
         splits: ``train`` and ``dev``, and ``test`` where there is one; columns ``text`` (str), for pairs ``text_pair``
@@ -43,7 +43,7 @@ class LabelledTexts:
 
 
 def read_texts(options: ClassificationOptions) -> LabelledTexts:
-    """The data set that the options name; generated film reviews if they name none."""
+    """Read the data set that the options name, or generate film reviews."""
     if options.dataset is not None:
         named = (options.text_column, options.label_column)
         return read_labelled_texts(options.dataset, *named, options.seed, options.encoding)
@@ -62,7 +62,7 @@ def read_labelled_texts(
     seed: int = 42,
     encoding: str | None = None,
 ) -> LabelledTexts:
-    """Read a data set and make it ready to tokenise.
+    """Read a data set and prepare it for the tokenizer.
 
     Rows whose text or label is empty are counted and left out. Without a dev split, a tenth of the training rows
     becomes one: stratified, the same rows for the same seed, and rows of the same text on the same side.

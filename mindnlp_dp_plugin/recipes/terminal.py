@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a bar, and a line of scores for each epoch."""
+"""Progress on the terminal: a bar, and a line of scores for each epoch."""
 
 import sys
 
@@ -9,7 +9,7 @@ SHOWN = {"accuracy": "accuracy", "macro_f1": "macro F1", "f1": "F1", "loss": "lo
 
 
 class Terminal(TrainerCallback):
-    """In the place of the Trainer's own bar and its dictionaries of numbers.
+    """Replaces the Trainer's progress bar and its printed dictionaries.
 
     Args:
         best_by: The score by which the best epoch is kept; None if the last one is.
@@ -37,17 +37,17 @@ class Terminal(TrainerCallback):
             )
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Move it."""
+        """Advance the bar."""
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """The loss stands beside the bar."""
+        """Show the loss beside the bar."""
         if self._bar is not None and "loss" in (logs or {}):
             self._bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
-        """A line for the epoch."""
+        """Print the epoch's scores."""
         if self._bar is None:
             return
         found = {name: metrics[f"eval_{name}"] for name in SHOWN if f"eval_{name}" in metrics}
@@ -58,7 +58,7 @@ class Terminal(TrainerCallback):
         print(f"epoch {state.epoch:g} of {args.num_train_epochs:g}: {scores}{self._mark(found)}", flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

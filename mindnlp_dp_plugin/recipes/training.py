@@ -1,4 +1,4 @@
-"""Train on all ranks, score, and leave the run's folder."""
+"""Train on all ranks, score, and write the output folder."""
 
 import shutil
 import time
@@ -40,7 +40,7 @@ class RecipeTrainer(Trainer):
 
 
 def train(options: ClassificationOptions, task: str = "classification") -> dict:
-    """Train, score, and leave the run's folder. To be called on all ranks.
+    """Train, score, and write the output folder. All ranks must call it.
 
     Args:
         options: What to train on, and how.
@@ -108,7 +108,7 @@ def make_trainer(
     heading: str = "training",
     rows: list[int] | None = None,
 ) -> RecipeTrainer:
-    """A Trainer as the options say. To be called on all ranks.
+    """Make the Trainer for the options. All ranks must call it.
 
     Args:
         options: How to train.
@@ -172,6 +172,6 @@ def training_arguments(
 
 
 def predict(trainer: Trainer, data: PreparedData, split: str, rows: list[int] | None = None):
-    """What ``Trainer.predict`` makes of a split. To be called on all ranks."""
+    """Run ``Trainer.predict`` on a split. All ranks must call it."""
     batch_size = trainer.args.per_device_train_batch_size
     return trainer.predict(data.pipeline(split, batch_size, rows=rows), metric_key_prefix=split)

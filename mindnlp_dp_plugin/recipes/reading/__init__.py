@@ -1,1 +1,1 @@
-"""Data as users have them: any encoding, any kind of file, columns found; what was assumed is said."""
+"""Read data in any encoding and kind of file, find its columns, and report what was assumed."""

@@ -1,4 +1,4 @@
-"""Which columns of a table hold the text and the label: by name, else by what is in them."""
+"""Find the text and label columns of a table by name, otherwise by contents."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""From bytes to text: which encoding a file is in, and a line about it where that had to be assumed."""
+"""Detect a file's encoding, and report it if it had to be assumed."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""One file of any kind as a table: by what is in it first, by its suffix where that leaves a choice."""
+"""Read a file of any kind as a table, judged by its contents first, then by its suffix."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ NOT_READ = {  # by how they begin
 
 
 class BadFile(ValueError):
-    """What is wrong with a file."""
+    """A file that cannot be read; the message says why."""
 
 
 def read_file(path: Path, encoding: str | None = None, known_labels: list[str] | None = None) -> Table:

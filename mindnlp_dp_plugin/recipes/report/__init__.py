@@ -1,4 +1,4 @@
-"""The page a run leaves: one file that needs nothing from elsewhere, in English or Chinese, light or dark."""
+"""The report of a run: one self-contained HTML page, in English or Chinese, light or dark."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can be learnt. A task is one file of this folder, named after it, that ends with ``TASK = <a Task>()``."""
+"""Tasks. Each is one file in this folder, named after the task, that ends with ``TASK = <a Task>()``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 
 
 class Task(ABC):
-    """What reading, training, scoring and predicting must know of what is learnt.
+    """The contract of a task, for reading, training, scoring and predicting.
 
     A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too.
     """
@@ -28,11 +28,11 @@ class Task(ABC):
 
     @abstractmethod
     def facts(self, data: Any, options: ClassificationOptions) -> dict:
-        """What every rank, the report and later predictions must know of the data, as JSON can hold it."""
+        """What ranks, report and predictions must know of the data, in a form JSON can hold."""
 
     @abstractmethod
     def baselines(self, data: Any, options: ClassificationOptions) -> dict:
-        """Scores of what needs no neural network, for ``metrics.json``."""
+        """Scores of the baselines, for ``metrics.json``."""
 
     @abstractmethod
     def load_model(self, name: str, facts: dict, **how: Any) -> Any:
@@ -40,11 +40,11 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, facts: dict, options: ClassificationOptions) -> Callable | None:
-        """From logits and labels to a loss, a mean over rows; None: the model's own."""
+        """The loss from logits and labels, a mean over rows; None for the model's own."""
 
     @abstractmethod
     def compute_metrics(self, facts: dict) -> Callable:
-        """What the Trainer calls after each epoch. To be called on all ranks."""
+        """The metrics the Trainer computes after each epoch. All ranks must call it."""
 
     @abstractmethod
     def score(self, logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], facts: dict) -> dict:
