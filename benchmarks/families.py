@@ -168,7 +168,7 @@ def largest(results, name):
 def list_cases():
     finished = run([sys.executable, "-c", LIST_CASES])
     assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout.splitlines()[-1])
+    return json.loads(next(line for line in finished.stdout.splitlines() if line.startswith("{")))
 
 
 def latest_results():

@@ -238,6 +238,23 @@ def clone_on_cpu(mindspore):
 
 @patch(
     module="mindspore",
+    bridges="causal masks of BART, mBART, OPT, Falcon and others: on MindSpore 2.7, Tensor.masked_fill of floats by a "
+    "whole number has no kernel on CPU",
+    needed_from="2.7",
+    mended_in="2.10",
+    obsolete_when="MindSpore 2.7 is not supported any more",
+)
+def whole_numbers_in_masked_fill(mindspore):
+    stock = mindspore.Tensor.masked_fill
+
+    def masked_fill(self, mask, value):
+        return stock(self, mask, float(value) if isinstance(value, int) and self.is_floating_point() else value)
+
+    mindspore.Tensor.masked_fill = masked_fill
+
+
+@patch(
+    module="mindspore",
     bridges="PLBart, DeepSeek-V2 and MobileBERT: masked_fill_, scatter_add_, normal_, fill_... have no kernel on CPU",
     needed_from="2.7",
     obsolete_when="MindSpore implements them on CPU",

@@ -35,7 +35,7 @@ def test_mindnlp_imports_in_any_order(order):
 @pytest.mark.parametrize("patch", compat.PATCHES, ids=lambda patch: patch.name)
 def test_each_patch_says_what_it_is_for_and_when_it_can_go(patch):
     assert patch.bridges and patch.obsolete_when
-    assert patch.is_needed() == (patch.needed_from <= MINDSPORE)
+    assert patch.is_needed() == (patch.needed_from <= MINDSPORE < (patch.mended_in or Version("999")))
 
 
 def without(name, code):
@@ -67,6 +67,7 @@ def trains(case):
 
 
 USES = {
+    "whole_numbers_in_masked_fill": ("mindspore.Tensor([1.0]).masked_fill(mindspore.Tensor([True]), 0)", "MaskedFill"),
     "labels_of_plbart": (
         "from mindnlp.transformers.models.plbart.modeling_plbart import shift_tokens_right\n"
         "labels = mindspore.Tensor([[5, 6, 2]]); shift_tokens_right(labels, 0)\n"

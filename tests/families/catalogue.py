@@ -33,8 +33,11 @@ def folders():
 
 
 def model_classes(folder):
-    """The models that a folder defines, by name."""
-    package = importlib.import_module(f"{models.__name__}.{folder}")
+    """The models that a folder defines, by name; none if it needs a package that MindNLP does not require."""
+    try:
+        package = importlib.import_module(f"{models.__name__}.{folder}")
+    except ModuleNotFoundError:
+        return {}
     found = {}
     for file in pkgutil.iter_modules(package.__path__):
         if any(word in file.name for word in NOT_OF_TEXT):

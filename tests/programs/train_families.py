@@ -143,5 +143,5 @@ if __name__ == "__main__":
             outcome = run(case, Path(output), int(emulated_ranks), checks == "all")
             seconds = round(time.monotonic() - begin, 2)
             print(json.dumps({"case": case, "seconds": seconds, **outcome}), file=journal)
-            if "error" in outcome:
-                sys.exit(1)  # what fails within a gradient leaves MindSpore unfit for the next
+            if "error" in outcome:  # what fails within a gradient leaves MindSpore unfit for the next
+                sys.exit(f"{case}:\n{outcome['traceback']}")
