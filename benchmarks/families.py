@@ -156,7 +156,9 @@ def cell(result, case, notes):
     if result["passed"]:
         return "✓"
     family, _, _ = case.partition("/")
-    reason = reason_of(case) or "; ".join(sorted({error.splitlines()[0] for error in result["errors"].values()}))
+    reason = reason_of(case) or "; ".join(
+        f"{where}, {error.splitlines()[0]}" for where, error in result["errors"].items()
+    )
     note = f"{family}: {reason}."
     return f"[{notes.setdefault(note, len(notes) + 1)}]"
 
