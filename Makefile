@@ -17,7 +17,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 demo: install   ## RoBERTa on generated film reviews, on 2 ranks
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mindnlp-dp run --nproc 2 examples/roberta_imdb/roberta_imdb.py
 
-test: install   ## ruff, import-linter and every test that runs in minutes
+test: install   ## ruff, import-linter and every test that takes minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -59,7 +59,7 @@ test-oldest: install   ## oracle, evaluation, resume and families on the oldest 
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py --mindspore 2.7.0 \
 		--python $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-hosts: install   ## several hosts made of network namespaces: equality, failures, a slow link; needs root and iproute2
+hosts: install   ## several nodes made of network namespaces: equality, failures, a slow link; needs root and iproute2
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py
 
 docs-check: install   ## every command and piece of Python that README and docs show

@@ -134,7 +134,7 @@ def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all
     assert "rank 1 on " in first["own"] and "has no checkpoint." in first["own"]
     assert "save_on_each_node=True" in first["own"]
     assert (
-        f"several hosts would write to the same output_dir, '{tmp_path / 'from_each'}'" in first["shared_on_each_node"]
+        f"several nodes would write to the same output_dir, '{tmp_path / 'from_each'}'" in first["shared_on_each_node"]
     )
     assert not list((tmp_path / "from_each").iterdir())
     assert not runner.left_behind()

@@ -35,8 +35,8 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
         mark.rmdir()
     if max(num_seen) > 1:
         raise DataParallelError(
-            f"save_on_each_node=True, but several hosts would write to the same output_dir, {home!r}: it is for hosts "
-            "that each have a disk of their own. Leave it out; rank 0 then writes for all."
+            f"save_on_each_node=True, but several nodes would write to the same output_dir, {home!r}: it is for nodes "
+            "with separate disks. Leave it out; rank 0 then writes for all."
         )
 
 
@@ -63,7 +63,7 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
     for rank, (theirs, host) in enumerate(everyone):
         if theirs != first:
             raise DataParallelError(
-                f"Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All hosts "
+                f"Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All nodes "
                 "need the same checkpoint: copy it to each, write to a folder that all share, or train with "
                 "save_on_each_node=True."
             )
