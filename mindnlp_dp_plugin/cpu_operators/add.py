@@ -2,19 +2,15 @@
 
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, tensor_of
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, can_be_repeated, summed_to, tensor_of
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
 def add(stock, self, other):
     """``self + other``, to the same last bit."""
-    if not (are_float32(self, other) and self.shape != other.shape and _fit(self.shape, other.shape)):
+    if not (are_float32(self, other) and self.shape != other.shape and can_be_repeated(self.shape, other.shape)):
         return stock(self, other)
     return _Sum.of(self, other)
-
-
-def _fit(shape, other):
-    return all(1 in pair or pair[0] == pair[1] for pair in zip(shape[::-1], other[::-1]))
 
 
 class _Sum(Operator):
@@ -24,18 +20,10 @@ class _Sum(Operator):
 
     def gradients(self, gradient):
         if self.is_differentiated_again():
-            return tuple(_summed_to(shape, gradient) for shape in self.shapes)
+            return tuple(summed_to(shape, gradient) for shape in self.shapes)
         # Arrays of their own, and no views: what a parameter gets as its gradient is written to in place.
         g = array_of(gradient)
         return tuple(
-            tensor_of(np.array(_summed_to(shape, g), order="C")) if self.needs_gradient(index) else None
+            tensor_of(np.array(summed_to(shape, g), order="C")) if self.needs_gradient(index) else None
             for index, shape in enumerate(self.shapes)
         )
-
-
-def _summed_to(shape, values):
-    """What was repeated from ``shape``, an array or a tensor, is summed up to it again."""
-    added = values.ndim - len(shape)
-    repeated = [added + axis for axis, length in enumerate(shape) if length == 1 and values.shape[added + axis] != 1]
-    axes = (*range(added), *repeated)
-    return values.sum(axes).reshape(shape) if axes else values

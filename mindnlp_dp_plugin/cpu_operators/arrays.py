@@ -35,13 +35,26 @@ def rows_of(tensor) -> np.ndarray:
 def tensor_of(array):
     """A tensor in the memory of an array, which may be transposed."""
     order = _outermost_first(array.strides)
-    tensor = mindspore.Tensor.from_numpy(np.ascontiguousarray(array.transpose(order)))
+    tensor = mindspore.Tensor.from_numpy(np.asarray(array.transpose(order), order="C"))
     return tensor if order == sorted(order) else tensor.permute(*map(int, np.argsort(order)))
 
 
 def tensor_like(values, like):
     """A tensor in the memory of an array, in another tensor's shape."""
     return tensor_of(values.reshape(like.shape))
+
+
+def can_be_repeated(shape, other) -> bool:
+    """Whether two shapes can be repeated to a common one."""
+    return all(1 in pair or pair[0] == pair[1] for pair in zip(shape[::-1], other[::-1]))
+
+
+def summed_to(shape, values):
+    """What was repeated from ``shape``, an array or a tensor, summed up to it again."""
+    added = values.ndim - len(shape)
+    repeated = [added + axis for axis, length in enumerate(shape) if length == 1 and values.shape[added + axis] != 1]
+    axes = (*range(added), *repeated)
+    return values.sum(axes).reshape(shape) if axes else values
 
 
 def blocks_of(rows) -> Iterator[slice]:

@@ -1,4 +1,6 @@
-"""Batched products by the BLAS library that NumPy brings, where ``ops.matmul`` first looks for what to broadcast.
+"""Products of matrices and of stacks of them by the BLAS library that NumPy brings.
+
+``ops.matmul`` first looks for what to broadcast.
 
 Gradients get the memory layout of what they belong to, so that nothing has to be put into order then, either.
 """
@@ -6,16 +8,35 @@ Gradients get the memory layout of what they belong to, so that nothing has to b
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators import blas
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, tensor_of
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
 def matmul(stock, input, other):
-    """One product for each pair of matrices in two stacks of the same shape."""
-    is_usual = are_float32(input, other) and input.ndim > 2 and input.shape[:-2] == other.shape[:-2]
-    if not is_usual or input.shape[-1] != other.shape[-2]:
+    """One product for each pair of matrices in two stacks of the same shape; a single matrix is for all rows."""
+    if not (are_float32(input, other) and input.ndim > 1 < other.ndim and input.shape[-1] == other.shape[-2]):
         return stock(input, other)
-    return _BatchedProduct.of(input, other)
+    if other.ndim == 2:
+        return _RowsByMatrix.of(input, other)
+    return _BatchedProduct.of(input, other) if input.shape[:-2] == other.shape[:-2] else stock(input, other)
+
+
+class _RowsByMatrix(Operator):
+    def compute(self, input, matrix):
+        self.save_for_backward(input, matrix)  # MindSpore raises if one of them is written to before backward
+        self.rows, self.matrix = rows_of(input), array_of(matrix)
+        return tensor_of(blas.product(self.rows, self.matrix).reshape(*input.shape[:-1], matrix.shape[1]))
+
+    def gradients(self, gradient):
+        input, matrix = self.saved_tensors
+        if self.is_differentiated_again():
+            g, rows = gradient.reshape(-1, gradient.shape[-1]), input.reshape(-1, input.shape[-1])
+            return _RowsByMatrix.of(gradient, matrix.T), _RowsByMatrix.of(rows.T, g)
+        g = rows_of(gradient)
+        return (
+            tensor_of(blas.product(g, self.matrix.T).reshape(input.shape)) if self.needs_gradient(0) else None,
+            tensor_of(blas.product(self.rows.T, g)) if self.needs_gradient(1) else None,
+        )
 
 
 class _BatchedProduct(Operator):

@@ -1,47 +1,70 @@
 """Which of MindNLP's operators are stood in for, and by what."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mindspore
 
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
+from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
-from mindnlp_dp_plugin.cpu_operators.softmax import softmax
+from mindnlp_dp_plugin.cpu_operators.multiply import multiply
+from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.patching import Replacements
+
+# Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
+ROTARY = [
+    *("baichuan", "chatglm", "clvp", "cogvlm", "dbrx", "esm", "falcon", "gemma", "gemma2", "gpt_neox"),
+    *("gpt_neox_japanese", "idefics", "jetmoe", "llama", "minicpm", "minicpm3", "mistral", "mixtral", "mllama", "olmo"),
+    *("persimmon", "phi", "phi3", "qwen2", "qwen2_moe", "qwen2_vl", "stablelm", "starcoder2"),
+]
+ROUTES_OF_MODELS = [
+    (f"mindnlp.transformers.models.{family}.modeling_{family}", "rotate_half", rotate_half) for family in ROTARY
+]
+DEBERTAS = [f"mindnlp.transformers.models.{family}.modeling_{family}" for family in ("deberta", "deberta_v2", "sew_d")]
 
 
 def routes() -> list[tuple[Any, str, Callable]]:
     """Who has an operator, under which name, and what is called in its place, with the operator as first argument."""
     from mindnlp.core import ops
-    from mindnlp.core.nn import functional
+    from mindnlp.core.nn import functional, utils
     from mindnlp.core.nn.modules import normalization
 
     return [
         (functional, "linear", linear),
         (ops, "matmul", matmul),
+        (ops, "bmm", matmul),
         (functional, "gelu", gelu),
         (functional, "softmax", softmax),
+        (ops, "softmax", softmax),
+        (ops, "gather", gather),
         (functional, "layer_norm", layer_norm),
         (normalization, "layer_norm", layer_norm),
         (functional, "cross_entropy", cross_entropy),
         (mindspore.Tensor, "__truediv__", divide),
         (mindspore.Tensor, "__add__", add),
+        (mindspore.Tensor, "__mul__", multiply),
+        (mindspore.Tensor, "__matmul__", matmul),
+        (utils, "clip_grad_norm_", clip_grad_norm_),
     ]
 
 
-def route(replacements: Replacements) -> None:
+def route(replacements: Replacements, when_imported: Callable[[str, Callable], None]) -> None:
     """Let MindNLP's models compute through the operators of this room, if they compute on the CPU.
 
     Args:
         replacements: What takes it back.
+        when_imported: Calls a function with the module of a name as soon as that is imported, which may be now.
     """
     if mindspore.get_context("device_target") != "CPU":
         return
@@ -49,3 +72,7 @@ def route(replacements: Replacements) -> None:
     compute_in_pieces(replacements)
     for owner, name, operator in routes():
         replacements.stand_in(owner, operator, name)
+    for module, name, operator in ROUTES_OF_MODELS:
+        when_imported(module, partial(replacements.stand_in, stand_in=operator, name=name))
+    for name in DEBERTAS:
+        when_imported(name, lambda module: replacements.stand_in(module.XSoftmax, masked_softmax, "__call__"))

@@ -105,7 +105,7 @@ def _route_operators():
     def hook(_):
         from mindnlp_dp_plugin import cpu_operators
 
-        cpu_operators.route(_replacements)
+        cpu_operators.route(_replacements, _when_imported)
 
     _when_imported("mindnlp.core.nn", hook)
 

@@ -1,32 +1,83 @@
 """What MindSpore and the optimizer do with gradients: write to them, differentiate them, leave some away."""
 
+from functools import partial
+
 import mindspore
 import numpy as np
 import pytest
-from mindnlp.core import nn
+from mindnlp.core import nn, optim
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.add import add
+from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
+from mindnlp_dp_plugin.cpu_operators.multiply import multiply
+from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
 from tests.cpu_operators.compared import never, tensor
 
 
-@pytest.mark.parametrize("shapes", [((4, 3), (3,)), ((3,), (4, 3)), ((64,), (1,)), ((4, 1), (1, 3))])
-def test_gradients_of_a_bias_can_be_clipped(shapes):
-    """MindSpore refuses to write to a view, and clipping writes to gradients."""
+@pytest.mark.parametrize("operator", [add, multiply])
+@pytest.mark.parametrize("shapes", [((4, 3), (3,)), ((3,), (4, 3)), ((64,), (1,)), ((4, 1), (1, 3)), ((2, 4, 3), (3,))])
+def test_gradients_can_be_written_to(operator, shapes):
+    """MindSpore refuses to assign to a view."""
     parameters = [nn.Parameter(tensor(np.random.default_rng(0), *shape)) for shape in shapes]
-    gradients = mindspore.grad(lambda a, b: (add(never, a, b) ** 2).sum(), (0, 1))(*parameters)
+    for gradient in mindspore.grad(lambda a, b: (operator(never, a, b) ** 2).sum(), (0, 1))(*parameters):
+        mindspore.ops.assign(gradient, gradient * 2)
+
+
+@pytest.mark.parametrize("max_norm", [1e-3, 1.0, 1e6])
+def test_clipping(stock, max_norm):
+    gradients = [tensor(np.random.default_rng(0), *shape) for shape in ((4, 3), (3,), (100, 300))]
+    clipped = {}
+    for name, clip in (("mine", partial(clip_grad_norm_, never)), ("theirs", stock["clip_grad_norm_"])):
+        parameters = [nn.Parameter(mindspore.ops.zeros_like(gradient)) for gradient in gradients]
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = gradient.copy()
+        held = parameters[0].grad
+        clipped[name] = [clip(parameters, max_norm), *(parameter.grad for parameter in parameters)]
+        np.testing.assert_array_equal(held.asnumpy(), parameters[0].grad.asnumpy())  # written to in place
+    for mine, theirs in zip(*clipped.values(), strict=True):
+        assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine.asnumpy(), theirs.asnumpy(), rtol=1e-5)
+
+
+def test_clipping_of_any_shape():
+    """MindNLP's own fails for gradients of no axis, of three axes, and for views."""
+    chance = np.random.default_rng(0)
+    gradients = [tensor(chance), tensor(chance, 2, 3, 4), tensor(chance, 3, 2).T, tensor(chance, 4)[1:]]
+    parameters = [nn.Parameter(mindspore.Tensor(np.zeros(gradient.shape, np.float32))) for gradient in gradients]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = gradient
-    nn.utils.clip_grad_norm_(parameters, 1e-3)
+    expected = sum((gradient.asnumpy().astype(np.float64) ** 2).sum() for gradient in gradients) ** 0.5
+    np.testing.assert_allclose(clip_grad_norm_(never, parameters, 1e-3).asnumpy(), expected, rtol=1e-6)
     squares = sum(float((parameter.grad.asnumpy() ** 2).sum()) for parameter in parameters)
     np.testing.assert_allclose(squares**0.5, 1e-3, rtol=1e-4)
+    assert [parameter.grad.shape for parameter in parameters] == [parameter.shape for parameter in parameters]
+
+
+@pytest.mark.parametrize("optimizer", [optim.AdamW, optim.SGD])
+def test_a_parameter_of_no_axis_trains(optimizer):
+    scale = nn.Parameter(mindspore.Tensor(np.float32(2)))
+    scale.grad = mindspore.grad(lambda t: t * t)(scale)
+    clip_grad_norm_(never, [scale], 1.0)
+    optimizer([scale], lr=0.1).step()
+    assert scale.shape == () and 1.8 < scale.asnumpy() < 1.95
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_clipping_of_what_is_not_finite(stock, number):
+    for clip in (partial(clip_grad_norm_, never), stock["clip_grad_norm_"]):
+        parameter = nn.Parameter(mindspore.Tensor([0.0, 0.0]))
+        parameter.grad = mindspore.Tensor(np.array([1, number], np.float32))
+        np.testing.assert_equal(clip([parameter], 1.0).asnumpy(), np.float32(number))
+        np.testing.assert_equal(parameter.grad.asnumpy(), np.float32([0 if np.isinf(number) else 1, np.nan]))
 
 
 def test_frozen_weights_get_no_gradient(stock):
@@ -85,6 +136,24 @@ TWICE_DIFFERENTIABLE = {
         ((2, 5, 3), (2, 3, 4)),
     ),
     "add": (lambda *t: add(never, *t), lambda a, b: a + b, lambda g, a, b: (g, g.sum((0, 1))), ((2, 5, 3), (3,))),
+    "rows by a matrix": (
+        lambda *t: matmul(never, *t),
+        lambda a, b: a @ b,
+        lambda g, a, b: (g @ b.T, np.einsum("bsi,bso->io", a, g)),
+        ((2, 5, 3), (3, 4)),
+    ),
+    "multiply": (
+        lambda *t: multiply(never, *t),
+        lambda a, b: a * b,
+        lambda g, a, b: (g * b, (g * a).sum((0, 1))),
+        ((2, 5, 3), (3,)),
+    ),
+    "rotate_half": (
+        lambda t: rotate_half(never, t),
+        lambda a: np.concatenate((-a[..., 2:], a[..., :2]), -1),
+        lambda g, a: (np.concatenate((g[..., 2:], -g[..., :2]), -1),),
+        ((2, 5, 4),),
+    ),
     "divide": (lambda t: divide(never, t, 3), lambda a: a / 3, lambda g, a: (g / 3,), ((2, 5, 3),)),
 }
 

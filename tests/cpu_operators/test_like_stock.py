@@ -6,16 +6,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
+from mindnlp.transformers.models.deberta_v2.modeling_deberta_v2 import XSoftmax
 from scipy.special import erf
 
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
-from mindnlp_dp_plugin.cpu_operators.softmax import softmax
+from mindnlp_dp_plugin.cpu_operators.multiply import multiply
+from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -89,6 +93,27 @@ def test_matmul(stock, batch, sizes, of_left, of_right):
     )
 
 
+@few
+@given(
+    rows=array_shapes(min_dims=1, max_dims=3, max_side=5),
+    sizes=st.tuples(*[st.integers(2, 40)] * 2),
+    of_input=layouts,
+    of_matrix=layouts,
+)
+@example(rows=(70,), sizes=(600, 600), of_input="as it is", of_matrix="as it is")  # cut into pieces
+def test_rows_by_a_matrix(stock, rows, sizes, of_input, of_matrix):
+    chance = np.random.default_rng(sum(rows))
+    input, view = leaf_and_view(chance, (*rows, sizes[0]), of_input)
+    matrix, view_matrix = leaf_and_view(chance, sizes, of_matrix)
+    assert_like_stock(
+        lambda _, *t: matmul(never, view(t[0]), view_matrix(t[1])),
+        lambda *t: stock["matmul"](view(t[0]), view_matrix(t[1])),
+        input,
+        matrix,
+        atol=5e-6,
+    )
+
+
 def test_products_of_what_attention_transposes(stock):
     chance = np.random.default_rng(0)
     queries, keys, weights = (tensor(chance, *shape) for shape in ((2, 7, 3, 4), (2, 7, 3, 4), (2, 3, 7, 7)))
@@ -147,6 +172,31 @@ def test_sums_of_shapes_that_differ(stock, shapes, layout, numbers):
         )
 
 
+@few
+@given(shapes=mutually_broadcastable_shapes(num_shapes=2, min_dims=1, max_dims=4, max_side=4), layout=layouts)
+def test_products_of_shapes_that_differ(stock, shapes, layout):
+    chance = np.random.default_rng(0)
+    left, right = shapes.input_shapes
+    leaf, view = leaf_and_view(chance, left, layout)
+    other = tensor(chance, *right)
+    product = multiply(stock["__mul__"], view(leaf), other)
+    np.testing.assert_array_equal(product.asnumpy(), view(leaf).asnumpy() * other.asnumpy())
+    assert_like_stock(
+        lambda stock, a, b: multiply(stock, view(a), b), lambda a, b: stock["__mul__"](view(a), b), leaf, other
+    )
+
+
+@few
+@given(rows=array_shapes(min_dims=1, max_dims=3, max_side=5), half=st.integers(1, 20), layout=layouts)
+def test_rotate_half(stock, rows, half, layout):
+    leaf, view = leaf_and_view(np.random.default_rng(0), (*rows, 2 * half), layout)
+    assert_like_stock(
+        lambda _, t: rotate_half(never, view(t)),
+        lambda t: mindspore.ops.cat((-view(t)[..., half:], view(t)[..., :half]), -1),
+        leaf,
+    )
+
+
 def test_sums_of_shapes_that_do_not_fit(stock):
     summands = [tensor(np.random.default_rng(0), *shape) for shape in ((2, 3), (2, 4))]
     with pytest.raises(ValueError, match="broadcast"):
@@ -154,13 +204,15 @@ def test_sums_of_shapes_that_do_not_fit(stock):
 
 
 @few
-@given(shape=array_shapes(max_dims=4, max_side=9), layout=layouts, numbers=edges)
-@example(shape=(300, 257), layout="as it is", numbers=[])  # more than a block holds
-def test_gelu(stock, shape, layout, numbers):
+@given(
+    shape=array_shapes(max_dims=4, max_side=9), layout=layouts, numbers=edges, form=st.sampled_from(["none", "tanh"])
+)
+@example(shape=(300, 257), layout="as it is", numbers=[], form="none")  # more than a block holds
+def test_gelu(stock, shape, layout, numbers, form):
     leaf, view = leaf_and_view(np.random.default_rng(0), shape, layout)
     assert_like_stock(
-        lambda stock, t: gelu(never, view(t)),
-        lambda t: stock["gelu"](view(t)),
+        lambda stock, t: gelu(never, view(t), form),
+        lambda t: stock["gelu"](view(t), form),
         # MindSpore's slopes are nan beyond 1e19, whose square is inf
         with_edges(leaf, [number for number in numbers if abs(number) < 1e19]),
     )
@@ -196,6 +248,40 @@ def test_softmax_of_edges(rows):
     np.testing.assert_allclose(values.asnumpy(), exact, atol=1e-6)
     weighted = exact * np.cos(np.arange(exact.size)).reshape(exact.shape)
     np.testing.assert_allclose(gradient.asnumpy(), weighted - exact * weighted.sum(-1, keepdims=True), atol=1e-6)
+
+
+@few
+@given(rows=st.tuples(*[st.integers(1, 4)] * 3), length=st.integers(8, 40), layout=layouts, mask_axes=st.integers(0, 3))
+def test_softmax_of_deberta(stock, rows, length, layout, mask_axes):
+    chance = np.random.default_rng(length)
+    leaf, view = leaf_and_view(chance, (*rows, length), layout)
+    shape = [1 if axis < mask_axes else size for axis, size in enumerate(rows)]
+    mask = chance.integers(0, 2, (*shape, length))
+    mask[..., :1, :] = 0  # nothing is left of the first row
+    layer = XSoftmax(-1)
+    assert_like_stock(
+        lambda _, t: masked_softmax(never, layer, view(t), mindspore.Tensor(mask)),
+        lambda t: layer(view(t), mindspore.Tensor(mask)),
+        leaf,
+    )
+
+
+@few
+@given(
+    rows=array_shapes(min_dims=1, max_dims=3, max_side=5),
+    sizes=st.tuples(st.integers(2, 20), st.integers(1, 20)),
+    layout=layouts,
+    is_repeated=st.booleans(),
+)
+def test_gather(stock, rows, sizes, layout, is_repeated):
+    chance = np.random.default_rng(sum(rows))
+    length, num_places = sizes
+    leaf, view = leaf_and_view(chance, (*rows, length), layout)
+    places = mindspore.Tensor(chance.integers(0, length, (1 if is_repeated else rows[0], *rows[1:], num_places)))
+    places = places.broadcast_to((*rows, num_places))
+    assert_like_stock(
+        lambda _, t: gather(never, view(t), -1, places), lambda t: stock["gather"](view(t), -1, places), leaf
+    )
 
 
 def test_softmax_of_one_number_first():

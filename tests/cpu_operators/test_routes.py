@@ -1,19 +1,26 @@
 """Which tensors and forms the operators take, and that all others go MindNLP's way."""
 
+import importlib
+
 import mindspore
 import numpy as np
 import pytest
 
+import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
-from mindnlp_dp_plugin.cpu_operators.routes import route, routes
+from mindnlp_dp_plugin.cpu_operators.multiply import multiply
+from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.routes import ROTARY, route, routes
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
 from mindnlp_dp_plugin.patching import Replacements
+from tests.cpu_operators.compared import never, tensor
 
 HALF, INT = np.float16, np.int32
 
@@ -34,12 +41,13 @@ OTHERS = [
     (linear, ones((3, 4)), ones((5, 3))),
     (gelu, ones((3, 4), HALF)),
     (gelu, ones((3, 4), np.float64)),
-    (gelu, ones((2, 3)), "tanh"),
+    (gelu, ones((2, 3)), "sigmoid"),
     (gelu, ones(())),
     (gelu, ones((0, 3))),
     (matmul, ones((2, 3, 4), HALF), ones((2, 4, 5), HALF)),
-    (matmul, ones((2, 3)), ones((3, 2))),
-    (matmul, ones((2, 4, 3)), ones((3, 2))),
+    (matmul, ones((3,)), ones((3, 2))),
+    (matmul, ones((2, 3)), ones((3,))),
+    (matmul, ones((2, 4, 3)), ones((4, 2))),
     (matmul, ones((2, 4, 3)), ones((1, 3, 2))),
     (matmul, ones((2, 4, 3)), ones((2, 4, 2))),
     (softmax, ones((3, 4), HALF)),
@@ -50,6 +58,11 @@ OTHERS = [
     (layer_norm, ones((2, 3)), (2, 3), ones((2, 3)), ones((2, 3))),
     (layer_norm, ones((0, 3)), (3,), ones(3), ones(3)),
     (divide, ones((2, 3)), ones((2, 3))),
+    (divide, ones((2, 3)), ones((), HALF)),
+    (gather, ones((2, 3), HALF), -1, ones((2, 1), INT)),
+    (gather, ones((2, 3)), 0, ones((1, 3), INT)),
+    (gather, ones((2, 3)), -1, ones((1, 2), INT)),
+    (gather, ones((2, 3)), -1, ones((2, 1), INT) * 3),
     (divide, ones((2, 3), HALF), 2.0),
     (divide, ones((2, 3), INT), 2),
     (divide, ones(()), 2.0),
@@ -58,6 +71,13 @@ OTHERS = [
     (add, ones((2, 3)), ones(())),
     (add, ones((2, 3)), ones((3,), HALF)),
     (add, ones((0, 3)), ones((3,))),
+    (multiply, ones((2, 3)), ones((2, 3))),
+    (multiply, ones((2, 3)), 1.0),
+    (multiply, ones((2, 3)), ones(())),
+    (multiply, ones((2, 3)), ones((4,))),
+    (multiply, ones((0, 3)), ones((3,))),
+    (rotate_half, ones((2, 4), HALF)),
+    (rotate_half, ones((2, 3))),
     (cross_entropy, ones((2, 3), HALF), ones((2,), INT)),
     (cross_entropy, ones((2, 3)), ones((2,), INT), ones((3,))),
     (cross_entropy, ones((2, 3)), ones((2,), INT), None, -100, "sum"),
@@ -77,11 +97,32 @@ def test_softmax_to_another_dtype_goes_the_way_it_went():
     assert softmax(its_own, ones((2, 3)), -1, dtype=mindspore.float16) == "stock"
 
 
+def test_places_from_the_end_go_the_way_they_went():
+    assert gather(its_own, ones((2, 3)), -1, mindspore.Tensor([[-1], [0]])) == "stock"
+
+
 def test_routed_and_taken_back(stock):
+    before = [getattr(owner, name) for owner, name, _ in routes()]
     replacements = Replacements()
-    route(replacements)
-    for owner, name, _ in routes():
-        assert getattr(owner, name).__wrapped__ is stock[name]
+    route(replacements, lambda *_: None)
+    for (owner, name, _), own in zip(routes(), before):
+        assert getattr(owner, name).__wrapped__ is own
     replacements.undo()
-    for owner, name, _ in routes():
-        assert getattr(owner, name) is stock[name]
+    assert before == [getattr(owner, name) for owner, name, _ in routes()]
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_each_family_turns_the_same_halves(stock, name):
+    module = importlib.import_module(f"mindnlp.transformers.models.{name}.modeling_{name}")
+    heads = tensor(np.random.default_rng(0), 2, 3, 8)
+    np.testing.assert_array_equal(rotate_half(never, heads).asnumpy(), module.rotate_half(heads).asnumpy())
+
+
+def test_models_are_routed():
+    from mindnlp.transformers.models.deberta_v2.modeling_deberta_v2 import XSoftmax
+    from mindnlp.transformers.models.llama import modeling_llama
+
+    dp.install()
+    assert modeling_llama.rotate_half.__wrapped__ and XSoftmax.__call__.__wrapped__
+    dp.uninstall()
+    assert not hasattr(modeling_llama.rotate_half, "__wrapped__") and "__call__" not in vars(XSoftmax)
