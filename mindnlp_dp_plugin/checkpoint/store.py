@@ -1,8 +1,9 @@
 """Checkpoint folders: written whole or not at all, and looked over before they are read.
 
-A checkpoint is written under ``incomplete-...`` beside its final name, brought to the disk, then renamed; it leaves by
-the same way. So whatever is called ``checkpoint-N`` is whole, whenever the job was killed. One that another of the same
-step replaces is called ``replaced-...`` until the other has its name.
+A checkpoint is written in the workspace, a folder beside the checkpoints that holds nothing but what the plugin is
+about to finish or to remove; it is brought to the disk, then renamed. It leaves by the same way. So whatever is called
+``checkpoint-N`` is whole, whenever the job was killed. One that another of the same step replaces waits in the
+workspace until the other has its name. No other file of the folder is ever touched.
 """
 
 import json
@@ -10,54 +11,95 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
+from mindnlp_dp_plugin.checkpoint import owner
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_status import note_save
 
 RECORD = "data_parallel.json"
 STATE = "trainer_state.json"
 FORMAT = 2
-INCOMPLETE = "incomplete-"
+WORKSPACE = ".mindnlp_dp_plugin"
+INCOMPLETE, REPLACED, LEAVING = "incomplete", "replaced", "leaving"
 PRIVATE = 0o700
-REPLACED = "replaced-"
+CHUNK = 2**20
+
+
+def workspace(home: str | Path) -> Path:
+    """The folder in ``home`` that is the plugin's own."""
+    return Path(home, WORKSPACE)
 
 
 def scratch_folder(home: str | Path) -> Path:
     """Where the next checkpoint of the folder ``home`` is written."""
-    return Path(home, INCOMPLETE + "checkpoint")
+    return workspace(home) / INCOMPLETE
 
 
-def recover(home: str | Path) -> None:
-    """Give checkpoints their names back that were about to be replaced when the job was killed."""
-    for replaced in Path(home).glob(REPLACED + "*"):
-        target = replaced.with_name(replaced.name.removeprefix(REPLACED))
-        if target.exists():
-            remove(replaced)
-        else:
-            replaced.rename(target)
+def open_workspace(home: str | Path) -> str | None:
+    """Before training: claim ``home``, and put in order what a killed job left in it.
+
+    Returns:
+        Who claims it, if that may be a job on another node that still runs.
+
+    Raises:
+        DataParallelError: If another process, which runs, writes checkpoints there.
+    """
+    stranger = owner.claim(workspace(home))
+    clear_leftovers(home)
+    return stranger
+
+
+def close_workspace(home: str | Path) -> None:
+    """After training: leave nothing but checkpoints."""
+    if not owner.is_anothers(workspace(home)):
+        shutil.rmtree(workspace(home), ignore_errors=True)
 
 
 def clear_leftovers(home: str | Path) -> None:
-    """Remove what interrupted saves and removals left in ``home``."""
-    recover(home)
-    for leftover in Path(home).glob(INCOMPLETE + "*"):
-        shutil.rmtree(leftover)
+    """Remove what interrupted saves and removals left in ``home``, unless they belong to another job that runs.
+
+    Checkpoints that were about to be replaced get their names back.
+    """
+    folder = workspace(home)
+    if owner.is_anothers(folder) or not folder.is_dir():
+        return
+    for replaced in sorted((folder / REPLACED).glob("*")):
+        if not (target := Path(home, replaced.name)).exists():
+            replaced.rename(target)
+    for kind in (INCOMPLETE, REPLACED, LEAVING):
+        shutil.rmtree(folder / kind, ignore_errors=True)
+    if not owner.is_mine(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def nothing_by_halves(home: str | Path) -> Iterator[None]:
+def atomic_save(home: str | Path) -> Iterator[Path]:
     """While a checkpoint is written to ``home``: its scratch folder is private, and goes if writing fails."""
     clear_leftovers(home)
     note_save(Path(home))
     scratch_folder(home).mkdir(mode=PRIVATE, parents=True)
     try:
-        yield
-    except BaseException:
+        yield scratch_folder(home)
+    finally:
         clear_leftovers(home)
-        raise
+
+
+@contextmanager
+def dropped_save(home: str | Path, rank: int) -> Iterator[Path]:
+    """A folder for what this rank writes of a checkpoint that another rank writes; it is removed at once."""
+    folder = workspace(home) / f"rank-{rank}"
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others use it
+            folder.parent.rmdir()
 
 
 def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
@@ -70,15 +112,20 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
         record: What ``read_record`` is to return; what JSON can hold.
     """
     files = [path for path in sorted(written.rglob("*")) if path.is_file()]
-    sizes = {str(path.relative_to(written)): path.stat().st_size for path in files}
-    record_file = written / RECORD
-    record_file.write_text(json.dumps({"format": FORMAT, **record, "files": sizes}), encoding="utf-8")
+    names = [str(path.relative_to(written)) for path in files]
+    contents = {
+        "files": {name: path.stat().st_size for name, path in zip(names, files)},
+        "digests": {name: _digest(path) for name, path in zip(names, files)},
+    }
+    (written / RECORD).write_text(json.dumps({"format": FORMAT, **record, **contents}), encoding="utf-8")
     written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
         _bring_to_disk(path)
     target = Path(home, written.name)
     if target.exists():
-        target.rename(target.with_name(REPLACED + target.name))
+        replaced = workspace(home) / REPLACED / target.name
+        replaced.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        target.rename(replaced)
     written.rename(target)
     clear_leftovers(home)
     _bring_to_disk(target.parent)
@@ -87,9 +134,13 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
 def remove(folder: str | Path, ignore_errors: bool = False) -> None:
     """Remove a checkpoint so that at no time half of it stands under its name; otherwise as ``shutil.rmtree``."""
     folder = Path(folder)
-    leaving = folder.with_name(INCOMPLETE + folder.name)
+    leaving = workspace(folder.parent) / LEAVING / folder.name
+    leaving.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.rename(leaving)
     shutil.rmtree(leaving, ignore_errors)
+    with suppress(OSError):  # not empty
+        leaving.parent.rmdir()
+        leaving.parent.parent.rmdir()
 
 
 def read_record(folder: str | Path) -> dict[str, Any]:
@@ -102,12 +153,12 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     if problem := problem_of(folder):
         others = (other for other in _newest_first(folder.absolute().parent) if not problem_of(other))
         whole = next(others, None)
-        way_out = (
+        hint = (
             f"the newest whole checkpoint is {str(whole)!r}: resume from that one."
             if whole
             else "there is no whole checkpoint beside it: train from the start."
         )
-        raise DataParallelError(f"Cannot resume from {str(folder)!r}: {problem}; {way_out}")
+        raise DataParallelError(f"Cannot resume from {str(folder)!r}: {problem}; {hint}")
     return json.loads((folder / RECORD).read_text(encoding="utf-8"))
 
 
@@ -121,11 +172,18 @@ def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
 def at_epoch_ends(home: str | Path) -> list[Path]:
     """The whole checkpoints of a folder that stand at the end of an epoch, newest first."""
     whole = [folder for folder in _newest_first(Path(home)) if not problem_of(folder)]
-    return [folder for folder in whole if read_record(folder)["micro_steps_in_epoch"] == 0]
+    return [folder for folder in whole if read_record(folder).get("micro_steps_in_epoch") == 0]
 
 
 def problem_of(folder: Path) -> str | None:
     """What is wrong with a checkpoint; None if nothing is."""
+    try:
+        return _problem_of(folder)
+    except OSError as error:
+        return f"it cannot be read ({error})"
+
+
+def _problem_of(folder):
     if not folder.is_dir():
         return "there is no such folder"
     record, problem = _read_json(folder / RECORD)
@@ -133,11 +191,16 @@ def problem_of(folder: Path) -> str | None:
         return problem
     if record.get("format") != FORMAT:
         return f"{RECORD} has format {record.get('format')!r}, this version of the plugin reads {FORMAT}"
-    for name, size in record["files"].items():
+    files, digests = record.get("files"), record.get("digests", {})  # earlier versions noted none
+    if not isinstance(files, dict) or not isinstance(digests, dict):
+        return f"{RECORD} lists no files"
+    for name, size in files.items():
         if not (folder / name).is_file():
             return f"{name} is missing"
         if (found := (folder / name).stat().st_size) != size:
             return f"{name} has {found} bytes, {size} were written"
+        if name in digests and _digest(folder / name) != digests[name]:
+            return f"{name} has other contents than were written"
     return _read_json(folder / STATE)[1]
 
 
@@ -148,19 +211,29 @@ def _read_json(path):
     except FileNotFoundError:
         hint = " (training on several ranks writes it)" if path.name == RECORD else ""
         return None, f"{path.name} is missing{hint}"
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, f"{path.name} is not JSON"
     return (content, None) if isinstance(content, dict) else (None, f"{path.name} is not a JSON object")
 
 
+def _digest(path):
+    """128 bits of a file's contents, in hexadecimal digits."""
+    state = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            state.update(chunk)
+    return state.hexdigest()
+
+
 def _newest_first(home):
-    folders = [path for path in home.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
+    folders = [path for path in home.iterdir() if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
     return sorted(folders, key=lambda folder: int(folder.name.partition("-")[2]), reverse=True)
 
 
 def _bring_to_disk(path):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with suppress(OSError if path.is_dir() else ()):  # some network file systems bring no folder to the disk
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

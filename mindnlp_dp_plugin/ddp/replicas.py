@@ -1,14 +1,19 @@
 """Make the ranks' copies of a model equal before training, and check them on request."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
+import mindspore
 import numpy as np
 import xxhash
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 
+logger = logging.getLogger(__name__)
+
+NUM_NAMED = 4
 Named = Iterable[tuple[str, Any]]
 
 
@@ -34,13 +39,61 @@ def make_equal(tensors: Named, collective: Collective) -> None:
         collective: The ranks that hold copies.
 
     Raises:
-        DataParallelError: If names, shapes or dtypes differ between ranks; the message names the first difference.
+        DataParallelError: If names, shapes or dtypes differ between ranks; the message names the first difference. Or
+            if a tensor was never initialised.
     """
     tensors = list(tensors)
+    require_values(tensors)
     require_same_structure(tensors, collective, "Ranks hold different models", "Build the same model on every rank.")
     _give_memory_of_their_own([tensor for _, tensor in tensors])
     for _, tensor in tensors:
         collective.broadcast(tensor, src=0)
+
+
+def require_values(tensors: Named) -> None:
+    """Raise if a tensor was declared and never given numbers: reading it would crash, or give zeros.
+
+    Args:
+        tensors: Names and tensors.
+
+    Raises:
+        DataParallelError: Naming them.
+    """
+    if not _is_in_memory(mindspore.Tensor(np.ones(1, np.float32))):
+        return  # on this device the address tells nothing
+    empty = [name for name, tensor in tensors if tensor.size and not _is_in_memory(tensor)]
+    if empty:
+        more = f" and {len(empty) - NUM_NAMED} more" if len(empty) > NUM_NAMED else ""
+        raise DataParallelError(
+            f"Never initialised: {', '.join(empty[:NUM_NAMED])}{more}. They were made by "
+            "mindspore.common.initializer.initializer(...), which draws nothing until init_data() is called: "
+            "call it before the tensor is used."
+        )
+
+
+def check_buffers(model, collective: Collective) -> None:
+    """Look at the buffers before ``make_replicas``. To be called on all ranks.
+
+    Those that no state_dict holds stay as each rank made them, so they must be the same. Of the others rank 0's are
+    taken, as of the parameters; where they differ, that is logged.
+
+    Args:
+        model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
+        collective: The ranks that are to train it.
+
+    Raises:
+        DataParallelError: Naming the first of the former that differs from rank 0's.
+    """
+    persistent = _persistent_buffers(model)
+    others = [(name, buffer) for name, buffer in model.named_buffers() if name not in persistent]
+    hint = "Build the same model on every rank."
+    require_same_structure([*persistent.items(), *others], collective, "Ranks hold different models", hint)
+    require_values([*persistent.items(), *others])
+    if others:
+        _compare(others, collective, "Buffers differ before training")
+    if persistent and (found := _first_difference(list(persistent.items()), collective)) and collective.rank == 0:
+        name, ranks = found
+        logger.warning("Buffer %s on rank(s) %s is not what rank 0 holds: all ranks get rank 0's.", name, ranks)
 
 
 class SharedBuffers:
@@ -125,17 +178,25 @@ def require_same_structure(tensors: Named, collective: Collective, verdict: str,
 
 
 def _compare(state, collective, verdict):
+    if found := _first_difference(state, collective):
+        name, ranks = found
+        raise DataParallelError(
+            f"{verdict}: {name} on rank(s) {ranks} is not what rank 0 holds. Something changed it on some ranks only: "
+            "look for code that depends on the rank, or on unseeded randomness."
+        )
+
+
+def _first_difference(state, collective):
+    """The name of the first tensor that is not the same on all ranks, and on which it is not rank 0's."""
     digests = [digest(tensor) for _, tensor in state]
     if len(set(collective.all_gather_object(xxhash.xxh3_64_intdigest(np.array(digests, np.uint64))))) == 1:
-        return
+        return None
     everyone = collective.all_gather_object(digests)
     for (name, _), of_ranks in zip(state, zip(*everyone)):
         odd = [rank for rank, digest in enumerate(of_ranks) if digest != of_ranks[0]]
         if odd:
-            raise DataParallelError(
-                f"{verdict}: {name} on rank(s) {', '.join(map(str, odd))} is not what rank 0 holds. Something "
-                "changed it on some ranks only: look for code that depends on the rank, or on unseeded randomness."
-            )
+            return name, ", ".join(map(str, odd))
+    return None
 
 
 def digest(tensor) -> int:
@@ -150,6 +211,10 @@ def _give_memory_of_their_own(tensors):
         if not _is_whole(tensor) or tensor._data_ptr() in taken:
             tensor.assign_value(tensor.copy())
         taken.add(tensor._data_ptr())
+
+
+def _is_in_memory(tensor):
+    return tensor._data_ptr() != 0
 
 
 def _is_whole(tensor):

@@ -17,6 +17,6 @@ def hook(trainer_base, group, config, replacements) -> None:
 
         hook_trainer(trainer_base, group, config, replacements)
     else:
-        from mindnlp_dp_plugin.trainer.grouping import hook_lone_trainer
+        from mindnlp_dp_plugin.trainer.alone import hook_lone_trainer
 
         hook_lone_trainer(trainer_base, replacements)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from mindnlp_dp_plugin.collectives import Collective, current
+from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
 from mindnlp_dp_plugin.distributed.logging import get_logger
-from mindnlp_dp_plugin.patching import Replacements
 
 logger = get_logger(__name__)
 
@@ -37,25 +36,3 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
             lengths[0],
         )
     return shard(dataset, world_size, rank, args.seed, lengths)
-
-
-def _inner_training_loop(stock, self, *args, **kwargs):
-    """In one process: change only the order of the rows, and only if ``group_by_length`` is set."""
-    if not self.args.group_by_length:
-        return stock(self, *args, **kwargs)
-    dataset = shard_by_length(self.get_train_dataset(), self.args, current())
-    self.get_train_dataset = lambda: dataset
-    try:
-        return stock(self, *args, **kwargs)
-    finally:
-        del self.get_train_dataset
-
-
-def hook_lone_trainer(trainer_base, replacements: Replacements) -> None:
-    """Let MindNLP's Trainer group by length in one process, if its arguments say so; the rest is stock.
-
-    Args:
-        trainer_base: The module ``mindnlp.engine.trainer.base``.
-        replacements: Restores the Trainer.
-    """
-    replacements.stand_in(trainer_base.Trainer, _inner_training_loop)

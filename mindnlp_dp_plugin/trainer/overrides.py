@@ -4,7 +4,7 @@ docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
 import mindspore
@@ -18,7 +18,11 @@ from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.observe import throughput
 from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
-from mindnlp_dp_plugin.trainer.resume.file_systems import common_checkpoint, require_own_folders
+from mindnlp_dp_plugin.trainer.resume.file_systems import (
+    common_checkpoint,
+    open_workspaces,
+    require_own_folders,
+)
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, count_steps_in_whole_numbers
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
@@ -29,9 +33,15 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     current().barrier()  # the script may look for checkpoints, too: let all ranks do so before they change
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
-    if self.args.should_save:
-        store.recover(self.args.output_dir)
-    current().barrier()
+    try:
+        open_workspaces(self.args.output_dir, self.args.should_save, current())
+        return _train(stock, self, resume_from_checkpoint, *args, **kwargs)
+    finally:
+        if self.args.should_save:
+            store.close_workspace(self.args.output_dir)
+
+
+def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
     agreement.begin_train()
     resume_from_checkpoint = agreement.own_checkpoint(self.args.output_dir) or resume_from_checkpoint
     resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current())
@@ -101,8 +111,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
     session.check_replicas(self.state.global_step)
     record = session.progress.checkpoint_record()
     home, writes = self._get_output_dir(), self.args.should_save
-    scratch = store.scratch_folder(home)
-    with store.nothing_by_halves(home) if writes else nullcontext():
+    with store.atomic_save(home) if writes else store.dropped_save(home, current().rank) as scratch:
         self._get_output_dir = lambda: str(scratch)
         try:
             stock(self, model, metrics=metrics)

@@ -3,8 +3,9 @@
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset, shard
-from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_parameters, make_replicas
+from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, check_parameters, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.first_step import FirstStep
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
@@ -54,6 +55,7 @@ class TrainingSession:
         """Make the replicas equal and install the reducer. All ranks must call it, right before the loop."""
         trainer, collective, config = self._trainer, self._collective, self._config
         require_same_labels(trainer.model, collective)
+        check_buffers(trainer.model, collective)
         make_replicas(trainer.model, collective, self._outside())
         self._buffers = SharedBuffers(trainer.model, collective)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption)
@@ -64,6 +66,7 @@ class TrainingSession:
         self.meter = Meter(collective, self.averaging)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above
         steps.before.append(self.progress.note_update)
+        FirstStep(trainer, steps)
         steps.after.append(self._check_when_due)
         if tracer:
             tracer.install(trainer, self.progress, steps, self._replacements)

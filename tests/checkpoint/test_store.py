@@ -1,9 +1,18 @@
-"""A checkpoint folder holds whole checkpoints, whenever the one who writes it is killed."""
+"""A checkpoint folder holds whole checkpoints, whenever the one who writes it is killed, and other files are left."""
 
+import json
+import os
+import pickle
 import sys
+import time
+import zipfile
 
-from mindnlp_dp_plugin.checkpoint import store
-from tests.harness import PROGRAMS, run
+import numpy as np
+import pytest
+
+from mindnlp_dp_plugin import DataParallelError
+from mindnlp_dp_plugin.checkpoint import safe_unpickler, store
+from tests.harness import PROGRAMS, kill_tree, run, start
 
 
 def test_replaced_by_another_of_the_same_step_one_of_the_two_is_there_whenever_it_is_killed(tmp_path):
@@ -12,10 +21,143 @@ def test_replaced_by_another_of_the_same_step_one_of_the_two_is_there_whenever_i
     found = []
     for number in range(len(list(tmp_path.iterdir()))):
         home = tmp_path / str(number)
-        store.recover(home)
-        found.append(store.read_record(home / "checkpoint-7")["content"])
         store.clear_leftovers(home)
+        found.append(store.read_record(home / "checkpoint-7")["content"])
         assert [path.name for path in home.iterdir()] == ["checkpoint-7"]
     num_old = found.count("old")
     assert found == ["old"] * num_old + ["new"] * (len(found) - num_old)
     assert num_old > 10 and len(found) - num_old > 5
+
+
+OTHERS = {"incomplete-notes.txt", "incomplete-data", "replaced-by", ".hidden"}
+
+
+def write_checkpoint(home, name="checkpoint-1"):
+    with store.atomic_save(home) as scratch:
+        written = scratch / name
+        written.mkdir()
+        (written / "model.safetensors").write_text("weights")
+        (written / store.STATE).write_text("{}")
+        store.publish(written, home, {"content": "some"})
+    return home / name
+
+
+def test_files_of_the_user_are_never_touched(tmp_path):
+    for name in OTHERS:
+        (tmp_path / name).mkdir() if name == "incomplete-data" else (tmp_path / name).write_text("mine")
+    store.open_workspace(tmp_path)
+    checkpoint = write_checkpoint(tmp_path)
+    write_checkpoint(tmp_path)
+    with store.dropped_save(tmp_path, rank=1) as folder:
+        (folder / "checkpoint-1").mkdir()
+        write_checkpoint(tmp_path, "checkpoint-2")
+    store.remove(tmp_path / "checkpoint-2")
+    store.clear_leftovers(tmp_path)
+    store.close_workspace(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == OTHERS | {"checkpoint-1"}
+    assert store.read_record(checkpoint)["content"] == "some"
+
+
+CLAIMS = """
+import sys, time
+from mindnlp_dp_plugin.checkpoint import store
+store.open_workspace(sys.argv[1])
+store.scratch_folder(sys.argv[1]).mkdir()
+time.sleep(600)
+"""
+
+
+def test_a_second_job_in_the_same_folder_is_told_of_the_first(tmp_path):
+    scratch = store.scratch_folder(tmp_path)
+    other = start([sys.executable, "-c", CLAIMS, tmp_path], {**os.environ, "MINDNLP_DP_DEFERRED": "1"})
+    try:
+        while not scratch.exists():
+            assert other.poll() is None
+            time.sleep(0.02)
+        with pytest.raises(DataParallelError, match=f"process {other.pid} of this machine, running since .*output_dir"):
+            store.open_workspace(tmp_path)
+        store.clear_leftovers(tmp_path)
+        store.close_workspace(tmp_path)
+        assert scratch.exists()
+    finally:
+        kill_tree(other.pid)
+        other.communicate()
+    assert store.open_workspace(tmp_path) is None, "the other one is dead"
+    assert not scratch.exists()
+
+
+def test_a_folder_claimed_on_another_node_is_taken_over_and_said(tmp_path):
+    store.workspace(tmp_path).mkdir()
+    record = {"node": "elsewhere", "pid": 1, "since": 0.0}
+    (store.workspace(tmp_path) / "owner.json").write_text(json.dumps(record))
+    assert store.open_workspace(tmp_path) == "process 1 on elsewhere"
+
+
+@pytest.mark.parametrize(
+    "damage, problem",
+    [
+        (lambda folder: (folder / "model.safetensors").write_text("weighty"), "model.safetensors has other contents"),
+        (lambda folder: (folder / store.RECORD).write_text('{"format": 2}'), "data_parallel.json lists no files"),
+        (lambda folder: (folder / store.RECORD).write_text("[" * 10**5), "data_parallel.json is not JSON"),
+        (lambda folder: (folder / store.RECORD).write_bytes(b"\xff"), "data_parallel.json is not JSON"),
+    ],
+)
+def test_damaged_checkpoints_are_named_and_skipped(tmp_path, damage, problem):
+    whole, damaged = write_checkpoint(tmp_path), write_checkpoint(tmp_path, "checkpoint-2")
+    damage(damaged)
+    assert store.problem_of(damaged).startswith(problem)
+    assert store.newest(tmp_path, {"content": "some"}) == whole
+    with pytest.raises(DataParallelError, match=f"{problem}.*newest whole checkpoint is .*checkpoint-1"):
+        store.read_record(damaged)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_digests_and_is_read(tmp_path):
+    checkpoint = write_checkpoint(tmp_path)
+    record = json.loads((checkpoint / store.RECORD).read_text())
+    del record["digests"]
+    (checkpoint / store.RECORD).write_text(json.dumps(record))
+    assert store.read_record(checkpoint)["content"] == "some"
+
+
+def pickled(tmp_path, value):
+    path = tmp_path / "optimizer.ckpt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(value, protocol=2))
+    return path
+
+
+class WildDtype:
+    """A dtype of numbers whose layout the pickle changes."""
+
+    def __reduce__(self):
+        return np.dtype, ("f4", False, True), (3, "<", (np.dtype("O"), (1,)), None, None, -1, -1, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([OSError("any object")], dtype=object),
+        np.zeros(2, dtype=[("a", "f4")]),
+        np.dtype("V8"),
+        np.array(["text"]),
+        WildDtype(),
+        os.getpid,
+    ],
+)
+def test_pickles_of_anything_but_numbers_are_refused(tmp_path, value):
+    with pytest.raises(DataParallelError, match="could run any code"):
+        safe_unpickler.load(pickled(tmp_path, value))
+
+
+def test_numbers_are_read_as_they_were(tmp_path):
+    value = {
+        "matrix": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        "swapped": np.arange(3, dtype=">i8"),
+        "number": np.float64(0.1),
+        "list": [1, 2.5, None, "text"],
+    }
+    found = safe_unpickler.load(pickled(tmp_path, value))
+    for name in ("matrix", "swapped"):
+        np.testing.assert_array_equal(found[name], value[name])
+    assert found["matrix"].dtype == np.float32
+    assert found["number"] == value["number"] and found["list"] == value["list"]

@@ -5,10 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import decorated_functions, run_ranks_successfully
 
 NUM_RANKS = 2
 REFUSALS = {
+    "a_buffer_that_is_not_saved_and_differs": "Buffers differ before training: scale on rank(s) 1 is not what",
+    "never_initialised": "Never initialised: classifier.weight. They were made by",
     "new_on_one_rank": "Optimizers of ranks differ after step 2: bert.pooler.dense.weight is absent on rank 0",
     "new_too_late": "They are bert.pooler.dense.weight, bert.pooler.dense.bias. Give the optimizer",
     "loss_weight_on_one_rank": "optimizer.param_groups[0]['params'][",
@@ -39,6 +42,16 @@ def test_ranks_end_as_one_process(one_process, of_ranks, habit):
     for other in others:
         np.testing.assert_array_equal(other, first)
     np.testing.assert_allclose(first, expected, rtol=0, atol=2e-6)
+
+
+def test_save_model_on_every_rank_leaves_whole_checkpoints_alone(of_ranks):
+    assert {path.name for path in (of_ranks / "saved").iterdir()} == {
+        "checkpoint-4",
+        "checkpoint-6",
+        "incomplete-notes",
+    }
+    for step in (4, 6):
+        assert store.read_record(of_ranks / "saved" / f"checkpoint-{step}")["micro_steps"] == step
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

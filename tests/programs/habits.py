@@ -44,11 +44,11 @@ def without_dropout():
     return tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
-def trainer_of(trainer_type=Trainer, model=None, callbacks=None, **arguments):
+def trainer_of(trainer_type=Trainer, model=None, callbacks=None, output=OUTPUT / "trainer", **arguments):
     options = dict(adam_epsilon=1e-4, max_steps=6, logging_steps=6, **arguments)
     dataset = tiny_dataset(num_rows=8 * NUM_RANKS * 4, batch_size=BATCH_SIZE)
     model = model or without_dropout()
-    return tiny_trainer(OUTPUT / "trainer", model, dataset, trainer_type, callbacks, **options)
+    return tiny_trainer(output, model, dataset, trainer_type, callbacks, **options)
 
 
 class AtStep(TrainerCallback):
@@ -241,6 +241,48 @@ class AveragesNothing(Trainer):
 @habit
 def an_average_left_out():
     return trainer_of(AveragesNothing), []
+
+
+class SavesOnEveryRank(Trainer):
+    def save_model(self, output_dir=None, _internal_call=False):
+        self.model.save_pretrained(output_dir or self.args.output_dir)
+
+
+@habit
+def save_model_on_every_rank():
+    output = OUTPUT / "saved"
+    (output / "incomplete-notes").mkdir(parents=True, exist_ok=True)
+    return trainer_of(SavesOnEveryRank, output=output, save_strategy="steps", save_steps=2, save_total_limit=2), []
+
+
+class Scaled(nn.Module):
+    """A classifier whose loss is multiplied by a buffer."""
+
+    def __init__(self, scale, is_persistent):
+        super().__init__()
+        self.classifier = without_dropout()
+        self.register_buffer("scale", mindspore.Tensor([scale], mindspore.float32), persistent=is_persistent)
+
+    def forward(self, input_ids, labels):
+        return {"loss": (self.classifier(input_ids=input_ids, labels=labels).loss * self.scale).sum()}
+
+
+@habit
+def a_buffer_that_is_saved_and_differs():
+    return trainer_of(model=Scaled(1.0 + RANK, is_persistent=True)), []
+
+
+@refused
+def a_buffer_that_is_not_saved_and_differs():
+    return trainer_of(model=Scaled(1.0 + RANK, is_persistent=False))
+
+
+@refused
+def never_initialised():
+    model = without_dropout()
+    empty = mindspore.Tensor(shape=(3, 32), dtype=mindspore.float32, init=mindspore.common.initializer.Normal())
+    model.classifier.weight = nn.Parameter(empty)
+    return trainer_of(model=model)
 
 
 @refused

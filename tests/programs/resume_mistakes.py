@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.checkpoint import store
 from tests.programs.resume_scenarios import SCENARIOS, shuffled, shuffled_rows, train
 
 OUTPUT, WHOLE = Path(sys.argv[1]), Path(sys.argv[2])
@@ -41,7 +42,14 @@ def plant_code(folder):
         padding += size - path.stat().st_size
 
 
+def flip_a_bit(path):
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(contents)
+
+
 DAMAGES = {
+    "other_weights": lambda folder: flip_a_bit(folder / "model.safetensors"),
     "code": plant_code,
     "missing_weights": lambda folder: (folder / "model.safetensors").unlink(),
     "half_an_optimizer": lambda folder: cut_in_half(folder / "optimizer.ckpt"),
@@ -80,8 +88,8 @@ def about_to_be_replaced():
     """Killed when the only checkpoint had given up its name and the one to replace it had not yet got it."""
     folder = OUTPUT / "about_to_be_replaced"
     if dp.is_main_process():
-        shutil.copytree(WHOLE / "checkpoint-6", folder / "replaced-checkpoint-6")
-        shutil.copytree(WHOLE / "checkpoint-6", folder / "incomplete-checkpoint" / "checkpoint-6")
+        shutil.copytree(WHOLE / "checkpoint-6", store.workspace(folder) / "replaced" / "checkpoint-6")
+        shutil.copytree(WHOLE / "checkpoint-6", store.scratch_folder(folder) / "checkpoint-6")
     dp.barrier()
     return said_on(True, output=folder)
 

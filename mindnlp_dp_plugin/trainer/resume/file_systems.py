@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import socket
 import uuid
@@ -12,6 +13,8 @@ from mindnlp.engine.utils import get_last_checkpoint
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
+
+logger = logging.getLogger(__name__)
 
 
 def require_own_folders(home: str, writes: bool, collective: Collective) -> None:
@@ -25,19 +28,48 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
     Raises:
         DataParallelError: If two ranks would.
     """
-    mark = Path(home, store.INCOMPLETE + uuid.uuid4().hex)
+    mark = store.workspace(home) / uuid.uuid4().hex
     if writes:
         mark.mkdir(mode=store.PRIVATE, parents=True)
     marks = collective.all_gather_object(mark.name)
-    seen = [name for name in marks if writes and Path(home, name).exists()]
+    seen = [name for name in marks if writes and (store.workspace(home) / name).exists()]
     num_seen = collective.all_gather_object(len(seen))
     if writes:
         mark.rmdir()
+        store.close_workspace(home)
     if max(num_seen) > 1:
         raise DataParallelError(
             f"save_on_each_node=True, but several nodes would write to the same output_dir, {home!r}: it is for nodes "
             "with separate disks. Leave it out; rank 0 then writes for all."
         )
+
+
+def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
+    """Claim the folders of checkpoints, and put in order what a killed job left. To be called on all ranks.
+
+    Args:
+        home: This rank's ``output_dir``.
+        writes: Whether this rank writes there.
+        collective: The ranks that train together.
+
+    Raises:
+        DataParallelError: On all ranks, if another job of this node writes checkpoints to one of them.
+    """
+    problem = stranger = None
+    if writes:
+        try:
+            stranger = store.open_workspace(home)
+        except DataParallelError as error:
+            problem = str(error)
+    if stranger:
+        logger.warning(
+            "output_dir=%r is claimed by %s. If that job still runs, end it, or give each an output_dir of its own: "
+            "two jobs in one folder remove each other's checkpoints.",
+            home,
+            stranger,
+        )
+    if problem := next(filter(None, collective.all_gather_object(problem)), None):
+        raise DataParallelError(problem)
 
 
 def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collective: Collective) -> str | bool | None:
@@ -80,5 +112,5 @@ def _describe(folder):
     if problem := store.problem_of(Path(folder)):
         return f"{name} ({problem})"
     record = store.read_record(folder)
-    content = {what: record[what] for what in record if what not in ("files", "job")}  # each node's own
+    content = {what: record[what] for what in record if what not in ("files", "digests", "job")}  # each node's own
     return f"{name} (digest {hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]})"

@@ -29,6 +29,18 @@ class Position:
     micro_steps: int = 0
 
 
+RECORDED = (
+    *Position.__dataclass_fields__,
+    "epoch_end_is_done",
+    "host_random",
+    "patience",
+    "settings",
+    "stopped_early",
+    "total_loss",
+    "with_optimizer",
+)
+
+
 class Resumption:
     """A checkpoint, and how to let the Trainer resume from it.
 
@@ -43,6 +55,12 @@ class Resumption:
         self.folder = Path(folder)
         self.record = store.read_record(folder)
         self.state = json.loads((self.folder / store.STATE).read_text(encoding="utf-8"))
+        missing = [name for name in RECORDED if name not in self.record]
+        if missing:
+            raise DataParallelError(
+                f"Cannot resume from {folder!r}: {store.RECORD} says nothing of {', '.join(missing)}. Another program "
+                "has written it: take another checkpoint, or start from its weights with from_pretrained."
+            )
         self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
         if not self.record["with_optimizer"]:
             raise DataParallelError(

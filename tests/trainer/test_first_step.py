@@ -1,0 +1,53 @@
+"""In one process, too, a model that cannot train is named: weights without numbers, and a step that changes nothing."""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import logging
+
+import mindspore
+import pytest
+from mindnlp.core import nn
+from mindspore.common.initializer import Normal
+
+from tests.programs.tiny import tiny_model, tiny_trainer
+
+dp.install()
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if "first optimizer step" in record.getMessage()]
+
+
+def test_weights_without_numbers_are_named_before_training(tmp_path):
+    model = tiny_model()
+    empty = mindspore.Tensor(shape=(32, 32), dtype=mindspore.float32, init=Normal())
+    model.bert.pooler.dense.weight = nn.Parameter(empty)
+    with pytest.raises(dp.DataParallelError, match="Never initialised: bert.pooler.dense.weight. They were made by"):
+        tiny_trainer(tmp_path, model=model).train()
+
+
+class CutOff(nn.Module):
+    """A model whose loss does not depend on its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.classifier = tiny_model()
+
+    def forward(self, input_ids, labels):
+        loss = self.classifier(input_ids=input_ids, labels=labels).loss
+        return {"loss": mindspore.ops.stop_gradient(loss)}
+
+
+def test_a_first_step_that_changes_nothing_is_said_once(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        trainer = tiny_trainer(tmp_path, model=CutOff(), max_steps=2)
+        trainer.train()
+    assert len(warnings(caplog)) == 1 and "changed none of the 41 parameters that are trained" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"warmup_steps": 2, "lr_scheduler_type": "linear"}])
+def test_training_that_works_is_no_reason_for_a_warning(tmp_path, caplog, arguments):
+    with caplog.at_level(logging.WARNING):
+        trainer = tiny_trainer(tmp_path, max_steps=3, **arguments)
+        trainer.train()
+    assert warnings(caplog) == []
