@@ -51,11 +51,11 @@ def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
     """Train with this rank's share of the data, and end together."""
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
-    self.data_parallel_session = session = TrainingSession(self, current(), self.data_parallel_config, resumption)
+    session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
         with TemporaryDirectory() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
-        session.check_replicas(self.state.global_step)
+        session.check_replicas()
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -108,7 +108,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
 def _save_checkpoint(stock, self, model, metrics=None):
     """Rank 0 writes the checkpoint atomically and removes old ones; all ranks wait for it."""
     session = self.data_parallel_session
-    session.check_replicas(self.state.global_step)
+    session.check_replicas()
     record = session.progress.checkpoint_record()
     home, writes = self._get_output_dir(), self.args.should_save
     with store.atomic_save(home) if writes else store.dropped_save(home, current().rank) as scratch:
@@ -139,7 +139,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 
 def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
-    self.data_parallel_session.check_replicas(self.state.global_step)  # the last model is gone afterwards
+    self.data_parallel_session.check_replicas()  # the last model is gone afterwards
     if current().rank == 0:
         stock(self)
     make_replicas(self.model, current())

@@ -1,0 +1,46 @@
+"""Compares what the ranks have stepped to, while they train."""
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.replicas import check_parameters
+from mindnlp_dp_plugin.optim.parameters import parameters_outside
+from mindnlp_dp_plugin.optim.watched import WatchedSteps
+
+
+class ReplicaCheck:
+    """Compares the parameters of all ranks after the first step, after every so many, and whenever it is called.
+
+    Args:
+        trainer: It has the ``model``, the ``optimizer`` and the ``state``.
+        collective: The ranks that train together.
+        every: After how many steps, as ``DataParallelConfig.check_replicas_every``; 0 for never.
+        steps: What happens around the optimizer's steps.
+    """
+
+    def __init__(self, trainer, collective: Collective, every: int | None, steps: WatchedSteps):
+        self._trainer = trainer
+        self._collective = collective
+        self._every = every
+        self._checked_step = None
+        if every != 0:
+            steps.after.append(self._end_step)
+
+    def __call__(self) -> None:
+        """Raise if ranks hold different parameters, unless they were compared after this step, or never are to be.
+
+        To be called on all ranks.
+
+        Raises:
+            DataParallelError: Naming the first that differs.
+        """
+        self._check(self._trainer.state.global_step)
+
+    def _end_step(self):
+        step = self._trainer.state.global_step + 1  # the Trainer counts it later
+        if self._checked_step is None or (self._every and step % self._every == 0):
+            self._check(step)
+
+    def _check(self, step):
+        if self._every != 0 and step != self._checked_step:
+            outside = parameters_outside(self._trainer.model, self._trainer.optimizer)
+            check_parameters(self._trainer.model, self._collective, step, outside.items())
+            self._checked_step = step

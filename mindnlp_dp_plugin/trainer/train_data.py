@@ -1,0 +1,46 @@
+"""The training data of a rank: its share of what the Trainer would train on alone."""
+
+from mindnlp_dp_plugin.collectives import Collective, require_same
+from mindnlp_dp_plugin.data import ShardedDataset, shard
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.trainer.grouping import shard_by_length
+from mindnlp_dp_plugin.trainer.same_data import require_same_rows
+
+
+def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
+    """This rank's share of what ``get_train_dataset`` of the Trainer's class returns. To be called on all ranks.
+
+    Args:
+        trainer: The Trainer that is to train on it.
+        collective: The ranks that train together.
+
+    Raises:
+        DataParallelError: If the ranks hold different data sets (of different length, one would wait for ever), too
+            short a one for a single step, or one that cannot be grouped by length though it is to be.
+    """
+    args, rank, world_size = trainer.args, collective.rank, collective.world_size
+    whole = type(trainer).get_train_dataset(trainer)
+    dataset = shard(whole, world_size, rank, args.seed)
+    length = _describe_length(dataset)
+    require_same(
+        "train_dataset",
+        length,
+        collective,
+        "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the "
+        "shards equally long.",
+    )
+    require_same_rows("train_dataset", whole, collective)
+    if args.group_by_length:
+        dataset = shard_by_length(whole, args, collective)
+    if dataset.num_steps == 0:
+        raise DataParallelError(
+            f"train_dataset has {length}: too few rows for one batch of {dataset.get_batch_size()} on "
+            f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
+        )
+    return dataset
+
+
+def _describe_length(dataset):
+    rows = "an unknown number of rows" if dataset.num_rows is None else f"{dataset.num_rows} rows"
+    steps = dataset.num_steps
+    return rows if steps is None else f"{rows} in {steps} steps"
