@@ -72,7 +72,7 @@ def require_values(tensors: Named) -> None:
 
 
 def check_buffers(model, collective: Collective) -> None:
-    """Look at the buffers before ``make_replicas``. To be called on all ranks.
+    """Look at the buffers before ``make_replicas``. All ranks must call it.
 
     Those that no state_dict holds stay as each rank made them, so they must be the same. Of the others rank 0's are
     taken, as of the parameters; where they differ, that is logged.

@@ -27,7 +27,7 @@ class ReplicaCheck:
     def __call__(self) -> None:
         """Raise if ranks hold different parameters, unless they were compared after this step, or never are to be.
 
-        To be called on all ranks.
+        All ranks must call it.
 
         Raises:
             DataParallelError: Naming the first that differs.

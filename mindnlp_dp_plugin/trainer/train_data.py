@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.trainer.same_data import require_same_rows
 
 
 def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
-    """This rank's share of what ``get_train_dataset`` of the Trainer's class returns. To be called on all ranks.
+    """This rank's share of what ``get_train_dataset`` of the Trainer's class returns. All ranks must call it.
 
     Args:
         trainer: The Trainer that is to train on it.

@@ -45,7 +45,7 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
 
 
 def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
-    """Claim the folders of checkpoints, and put in order what a killed job left. To be called on all ranks.
+    """Claim the folders of checkpoints, and put in order what a killed job left. All ranks must call it.
 
     Args:
         home: This rank's ``output_dir``.
