@@ -73,7 +73,7 @@ STAND_INS = {
 }
 
 
-class PlainUnpickler(pickle.Unpickler):
+class SafeUnpickler(pickle.Unpickler):
     """Makes what is plain, and refuses the rest."""
 
     def find_class(self, module_name: str, name: str) -> Any:
@@ -97,7 +97,7 @@ def load(path: str) -> Any:
     with zipfile.ZipFile(path) as archive:
         name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
         with archive.open(name) as pickled:
-            return PlainUnpickler(pickled).load()
+            return SafeUnpickler(pickled).load()
 
 
 def _refusal(what):

@@ -1,6 +1,8 @@
 """The only room that knows MindNLP's Trainer; other rooms get from here what they need of it."""
 
-MODULE = "mindnlp.engine.trainer.base"
+from mindnlp_dp_plugin.trainer.patches import MODULE  # importing it enters its patches into compat's list
+
+__all__ = ["MODULE", "hook"]
 
 
 def hook(trainer_base, group, config, replacements) -> None:

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.observe import throughput
 from mindnlp_dp_plugin.trainer.precision import refuse_mixed_precision
@@ -112,11 +113,12 @@ def _save_checkpoint(stock, self, model, metrics=None):
     record = session.progress.checkpoint_record()
     home, writes = self._get_output_dir(), self.args.should_save
     with store.atomic_save(home) if writes else store.dropped_save(home, current().rank) as scratch:
-        self._get_output_dir = lambda: str(scratch)
+        replacements = Replacements()
+        replacements.replace(self, "_get_output_dir", lambda: str(scratch))
         try:
             stock(self, model, metrics=metrics)
         finally:
-            del self._get_output_dir
+            replacements.undo()
         written = scratch / f"checkpoint-{self.state.global_step}"
         if self.state.best_model_checkpoint == str(written):
             self.state.best_model_checkpoint = os.path.join(home, written.name)

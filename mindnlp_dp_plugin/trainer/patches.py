@@ -1,0 +1,49 @@
+"""The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/patches.py has them for the rest."""
+
+from pathlib import Path
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+MODULE = "mindnlp.engine.trainer.base"
+
+
+@patch(
+    module=MODULE,
+    bridges="include_inputs_for_metrics: evaluation calls Trainer._prepare_input, which is not there",
+    needed_from="2.7",
+    obsolete_when="mindnlp.engine.Trainer defines _prepare_input",
+)
+def inputs_for_metrics(trainer_base):
+    trainer_base.Trainer._prepare_input = lambda self, data: data
+
+
+@patch(
+    module=MODULE,
+    bridges="resuming from an adapter: the Trainer looks for adapter_model.bin, mindnlp.peft writes adapter_model.ckpt",
+    needed_from="2.7",
+    obsolete_when="mindnlp.engine.Trainer loads what PeftModel.save_pretrained wrote",
+)
+def adapters_in_checkpoints(trainer_base):
+    from mindnlp.peft import PeftModel
+    from mindnlp.peft.utils import WEIGHTS_NAME
+
+    trainer = trainer_base.Trainer
+    stock_load, stock_load_best = trainer._load_from_checkpoint, trainer._load_best_model
+
+    def load_adapters(model, folder):
+        """Whether there were any."""
+        if not (isinstance(model, PeftModel) and any(Path(folder).rglob(WEIGHTS_NAME))):
+            return False
+        for name in model.peft_config:
+            model.load_adapter(str(folder if name == "default" else Path(folder, name)), name, is_trainable=True)
+        return True
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        if not load_adapters(self.model if model is None else model, resume_from_checkpoint):
+            stock_load(self, resume_from_checkpoint, model)
+
+    def _load_best_model(self):
+        if not load_adapters(self.model, self.state.best_model_checkpoint):
+            stock_load_best(self)
+
+    trainer._load_from_checkpoint, trainer._load_best_model = _load_from_checkpoint, _load_best_model
