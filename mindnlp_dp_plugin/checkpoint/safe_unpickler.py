@@ -15,7 +15,7 @@ import numpy as np
 from mindnlp_dp_plugin.errors import DataParallelError
 
 NUMERIC = re.compile(r"[<>|=]?[biufc]\d{1,2}")
-PLAIN = {("_codecs", "encode"), ("collections", "OrderedDict")}
+PLAIN = {("_codecs", "encode"), ("collections", "OrderedDict"), ("mindspore.common.tensor", "Tensor")}
 
 
 class PlainDtype:
@@ -57,15 +57,7 @@ def make_scalar(plain, values):
     return np.frombuffer(values, plain.dtype, count=1)[0]
 
 
-def make_tensor(values, *args, **kwargs):
-    """Stands where the pickle names MindSpore's ``Tensor``."""
-    import mindspore
-
-    return mindspore.Tensor(values.view(np.ndarray) if isinstance(values, PlainArray) else values, *args, **kwargs)
-
-
 STAND_INS = {
-    ("mindspore.common.tensor", "Tensor"): make_tensor,
     ("numpy", "dtype"): PlainDtype,
     ("numpy", "ndarray"): PlainArray,
     ("numpy.core.multiarray", "_reconstruct"): make_array,

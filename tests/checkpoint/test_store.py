@@ -7,6 +7,7 @@ import sys
 import time
 import zipfile
 
+import mindspore
 import numpy as np
 import pytest
 
@@ -153,6 +154,7 @@ def test_numbers_are_read_as_they_were(tmp_path):
     value = {
         "matrix": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
         "swapped": np.arange(3, dtype=">i8"),
+        "tensor": mindspore.Tensor(np.arange(4, dtype=np.float16)),
         "number": np.float64(0.1),
         "list": [1, 2.5, None, "text"],
     }
@@ -160,4 +162,6 @@ def test_numbers_are_read_as_they_were(tmp_path):
     for name in ("matrix", "swapped"):
         np.testing.assert_array_equal(found[name], value[name])
     assert found["matrix"].dtype == np.float32
+    assert type(found["tensor"]) is mindspore.Tensor and found["tensor"].dtype == mindspore.float16
+    assert found["tensor"].asnumpy().tolist() == [0, 1, 2, 3]
     assert found["number"] == value["number"] and found["list"] == value["list"]
