@@ -152,7 +152,7 @@ def newest_step(folder):
 
 def unusable(folder):
     """What is wrong with the checkpoints of a folder."""
-    problems = [f"left {path.name}" for path in folder.glob("incomplete-*")]
+    problems = [f"left {path.name}" for path in folder.glob(".mindnlp_dp_plugin*")]
     for checkpoint in folder.glob("checkpoint-*"):
         try:
             store.read_record(checkpoint)
