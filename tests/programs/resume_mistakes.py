@@ -40,6 +40,9 @@ def plant_code(folder):
             archive.writestr("archive/data.pkl", pickle.dumps(Evil(), protocol=2))
             archive.writestr("archive/padding", bytes(padding))
         padding += size - path.stat().st_size
+    record = json.loads((folder / store.RECORD).read_text())
+    del record["digests"]  # one who plants code can write any digest
+    (folder / store.RECORD).write_text(json.dumps(record))
 
 
 def flip_a_bit(path):
