@@ -6,7 +6,6 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
-import functools
 import math
 import time
 from collections.abc import Callable
@@ -74,7 +73,9 @@ class GradientReducer:
         for index, parameter in enumerate(self._parameters):
             if id(parameter) in known:
                 known.pop(id(parameter)).remove()
-            self._hooks[id(parameter)] = parameter.register_hook(functools.partial(self._on_gradient, index))
+            # MindSpore 2.7 takes functions alone for hooks, no partial.
+            hook = parameter.register_hook(lambda gradient, index=index: self._on_gradient(index, gradient))
+            self._hooks[id(parameter)] = hook
         for hook in known.values():
             hook.remove()
         self.release()
