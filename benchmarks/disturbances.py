@@ -62,7 +62,7 @@ class Job:
     def end(self, exit_code, words=""):
         """What is wrong with how it ended."""
         try:
-            status = self.launcher.wait(END_S if words or exit_code else READY_S)
+            status = self.launcher.wait(END_S if exit_code else READY_S)
         except subprocess.TimeoutExpired:
             self.launcher.kill()
             status = "never"

@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.launch.deadlines import Deadlines
 from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, report
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
-from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, start
+from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import View, say
@@ -54,7 +54,7 @@ class Monitor:
         self._deadlines = Deadlines(job.scratch_dir, job.local_ranks, DataParallelConfig.from_env().timeout)
         self._next_deadline = 0.0
         self._has_told_of_output = False
-        self._lost_since: dict[int, float] = {}
+        self._lost: dict[int, tuple[float, int]] = {}  # since when, and how they ended as far as is known
         self._next_look = 0.0
         self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
 
@@ -110,11 +110,11 @@ class Monitor:
         lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
         if is_over and len(lost) == self._job.nproc and not self._records():
             return []  # they all left by os._exit(0), and nobody needed anybody
-        self._lost_since = {rank: self._lost_since.get(rank, now) for rank in lost}
+        self._lost = {rank: self._lost.get(rank) or (now, self._how_it_ended(rank)) for rank in lost}
         delay = 0 if is_over else NOTICE_S
         return [
-            Death(f"rank {rank}", rank, 0, rank_log(self._job.log_dir, rank))
-            for rank, since in self._lost_since.items()
+            Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))
+            for rank, (since, returncode) in self._lost.items()
             if now - since >= delay
         ]
 
@@ -134,6 +134,10 @@ class Monitor:
     def _is_lost(self, rank: int) -> bool:
         status = read_status(self._job.scratch_dir, rank)
         return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
+
+    def _how_it_ended(self, rank: int) -> int:
+        """As ``subprocess`` gives it; 0 if that is not known any more."""
+        return returncode_of_zombie(read_status(self._job.scratch_dir, rank).pid) or 0
 
     def _are_over(self) -> bool:
         """Whether all have ended. The scheduler ends five seconds after the ranks, and other nodes may need it."""

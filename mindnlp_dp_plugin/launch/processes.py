@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -18,6 +19,7 @@ PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 1.0
 KILL_GRACE_S = 1.5
 POLL_S = 0.03
+EXIT_CODE_FIELD = 48  # of /proc/<pid>/stat, after the state
 
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
 
@@ -84,6 +86,15 @@ def is_running(pid: int) -> bool:
         return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
+
+
+def returncode_of_zombie(pid: int) -> int | None:
+    """How a process ended whose parent has not asked yet, as ``subprocess`` gives it; None if it is none."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return os.waitstatus_to_exitcode(int(fields[EXIT_CODE_FIELD])) if state == "Z" else None
 
 
 def _is_alive(process: psutil.Process) -> bool:
