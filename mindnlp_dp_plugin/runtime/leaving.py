@@ -1,43 +1,48 @@
-"""Let ranks of other launchers leave MindSpore's cluster together.
+"""Let ranks of other launchers leave MindSpore's cluster together, or end at once if they fail.
 
-A rank that leaves early, even just after a collective, may drop data that a peer has yet to receive. ``mindnlp-dp run``
-and MPI take care of this themselves.
+A rank that leaves early, even just after a collective, may drop data that a peer has yet to receive. A rank that fails
+would wait in MindSpore's clean-up for peers that wait for it. ``mindnlp-dp run`` and MPI take care of both themselves.
 """
 
 import atexit
+import os
 import sys
 import time
+from contextlib import suppress
 
 from mindnlp_dp_plugin import collectives
 
 FLUSH_S = 1  # for MindSpore's threads to send the rest of the last barrier
 
-_has_failed = False
+_status = 0
 
 
 def leave_together() -> None:
-    """Let this process wait at its end for all ranks, unless it fails."""
+    """Let this process wait at its end for all ranks, or end at once if it fails."""
     hook, leave = sys.excepthook, sys.exit
 
     def note_exception(*args):
-        _note_failure()
+        _note(1)
         hook(*args)
 
     def note_status(status=None, /):
-        if status not in (None, 0):
-            _note_failure()
+        _note(0 if status is None else status & 0xFF if isinstance(status, int) else 1)
         leave(status)
 
     sys.excepthook, sys.exit = note_exception, note_status
-    atexit.register(_wait_for_all)
+    atexit.register(_leave)
 
 
-def _note_failure():
-    global _has_failed
-    _has_failed = True
+def _note(status):
+    global _status
+    _status = status
 
 
-def _wait_for_all():
-    if not _has_failed:
-        collectives.shutdown()
-        time.sleep(FLUSH_S)
+def _leave():
+    if _status:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(_status)
+    collectives.shutdown()
+    time.sleep(FLUSH_S)

@@ -22,6 +22,8 @@ print(dp.all_gather_object((dp.get_rank(), dp.get_world_size(), dp.get_local_ran
 if sys.argv[1] == "is killed" and dp.get_rank() == 0:
     print(*(child.pid for child in psutil.Process().children()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[1] == "is killed":
+    sys.exit(7)
 """
 
 
@@ -55,10 +57,11 @@ def test_they_join_over_mccl_each_on_its_cores_and_leave_nothing_behind(ranks):
         assert (stdout, returncode) == (f"[(0, 2, 0), (1, 2, 1)] {share}\n", 0), stderr
 
 
-def test_the_scheduler_does_not_outlive_rank_0(ranks):
-    first, _ = ranks("is killed")
+def test_the_scheduler_does_not_outlive_rank_0_and_a_rank_that_fails_ends_at_once(ranks):
+    first, second = ranks("is killed")
     stdout, _ = first.communicate(timeout=120)
     assert first.returncode == -signal.SIGKILL
+    assert second.wait(timeout=60) == 7
     deadline = time.monotonic() + 5
     (scheduler,) = stdout.splitlines()[1].split()
     while psutil.pid_exists(int(scheduler)) and psutil.Process(int(scheduler)).status() != psutil.STATUS_ZOMBIE:
