@@ -1,4 +1,4 @@
-"""A sum of shapes that differ, as of scores and a mask: MindSpore takes 20 times as long as for equal shapes."""
+"""Sums of different shapes, such as scores and a mask: MindSpore takes 20 times as long as for equal shapes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
 def add(stock, self, other):
-    """``self + other``, to the same last bit."""
+    """``self + other``, equal to MindSpore's to the last bit."""
     if not (are_float32(self, other) and self.shape != other.shape and can_be_repeated(self.shape, other.shape)):
         return stock(self, other)
     return _Sum.of(self, other)
@@ -21,7 +21,7 @@ class _Sum(Operator):
     def gradients(self, gradient):
         if self.is_differentiated_again():
             return tuple(summed_to(shape, gradient) for shape in self.shapes)
-        # Arrays of their own, and no views: what a parameter gets as its gradient is written to in place.
+        # New arrays, not views: a parameter's gradient is written to in place.
         g = array_of(gradient)
         return tuple(
             tensor_of(np.array(summed_to(shape, g), order="C")) if self.needs_gradient(index) else None

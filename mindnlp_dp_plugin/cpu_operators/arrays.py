@@ -1,15 +1,15 @@
-"""Tensors on the CPU as NumPy arrays and back, in the memory layout they have."""
+"""Convert CPU tensors to NumPy arrays and back, in their memory layout."""
 
 from collections.abc import Iterator
 
 import mindspore
 import numpy as np
 
-BLOCK = 2**15  # numbers: a few arrays of them fit into a core's second-level cache
+BLOCK = 2**15  # numbers; a few such arrays fit into a core's second-level cache
 
 
 def are_float32(*values) -> bool:
-    """Whether all of them are tensors of float32 with an axis and an element; others go MindNLP's way."""
+    """Whether all are float32 tensors with an axis and an element; others use MindNLP's operators."""
     return all(
         isinstance(value, mindspore.Tensor) and value.dtype == mindspore.float32 and value.ndim and value.size
         for value in values
@@ -17,9 +17,9 @@ def are_float32(*values) -> bool:
 
 
 def array_of(tensor) -> np.ndarray:
-    """The numbers of a tensor, shared; those of a transposed one are copied, but not put into another order.
+    """A tensor's memory as an array, shared; a transposed tensor is copied without reordering.
 
-    MindSpore orders the numbers of a transposed tensor one by one, 20 times as slow as a copy.
+    MindSpore reorders a transposed tensor one number at a time, 20 times as slow as a copy.
     """
     if tensor.is_contiguous():
         return tensor.asnumpy()
@@ -28,19 +28,19 @@ def array_of(tensor) -> np.ndarray:
 
 
 def rows_of(tensor) -> np.ndarray:
-    """Its numbers as rows of the length of its last axis, one after the other in memory."""
+    """A tensor as contiguous rows along its last axis."""
     return np.ascontiguousarray(array_of(tensor)).reshape(-1, tensor.shape[-1])
 
 
 def tensor_of(array):
-    """A tensor in the memory of an array, which may be transposed."""
+    """A tensor that shares an array's memory; the array may be transposed."""
     order = _outermost_first(array.strides)
     tensor = mindspore.Tensor.from_numpy(np.asarray(array.transpose(order), order="C"))
     return tensor if order == sorted(order) else tensor.permute(*map(int, np.argsort(order)))
 
 
 def tensor_like(values, like):
-    """A tensor in the memory of an array, in another tensor's shape."""
+    """A tensor that shares an array's memory, in another tensor's shape."""
     return tensor_of(values.reshape(like.shape))
 
 
@@ -58,7 +58,7 @@ def summed_to(shape, values):
 
 
 def blocks_of(rows) -> Iterator[slice]:
-    """Slices of an array that stay in the cache, for a few operations to be done to each before the next."""
+    """Slices of an array that fit into the cache, for several operations on each before the next."""
     step = max(1, BLOCK // rows[0].size)
     return (slice(begin, begin + step) for begin in range(0, len(rows), step))
 

@@ -23,7 +23,7 @@ def matmul(stock, input, other):
 
 class _RowsByMatrix(Operator):
     def compute(self, input, matrix):
-        self.save_for_backward(input, matrix)  # MindSpore raises if one of them is written to before backward
+        self.save_for_backward(input, matrix)  # so that MindSpore raises if one is written to before backward
         self.rows, self.matrix = rows_of(input), array_of(matrix)
         return tensor_of(blas.product(self.rows, self.matrix).reshape(*input.shape[:-1], matrix.shape[1]))
 
@@ -41,9 +41,9 @@ class _RowsByMatrix(Operator):
 
 class _BatchedProduct(Operator):
     def compute(self, left, right):
-        self.save_for_backward(left, right)  # MindSpore raises if one of them is written to before backward
+        self.save_for_backward(left, right)  # so that MindSpore raises if one is written to before backward
         self.left, self.right = left, right = array_of(left), array_of(right)
-        # Attention's values have rows in one piece, and its heads, if they are laid out alike, need no transposing.
+        # Attention's values have contiguous rows; heads in the same layout need no transposing.
         order = "K" if right.strides[-1] == right.itemsize else "C"
         product = np.empty_like(right, order=order, shape=(*left.shape[:-1], right.shape[-1]))
         return tensor_of(blas.batched_product(left, right, out=product))

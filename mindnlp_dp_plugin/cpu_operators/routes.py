@@ -1,4 +1,4 @@
-"""Which of MindNLP's operators are stood in for, and by what."""
+"""Which of MindNLP's operators are replaced, and by what."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ DEBERTAS = [f"mindnlp.transformers.models.{family}.modeling_{family}" for family
 
 
 def routes() -> list[tuple[Any, str, Callable]]:
-    """Who has an operator, under which name, and what is called in its place, with the operator as first argument."""
+    """The owner and name of each operator, and its replacement, which gets the operator as first argument."""
     from mindnlp.core import ops
     from mindnlp.core.nn import functional, utils
     from mindnlp.core.nn.modules import normalization
@@ -60,10 +60,10 @@ def routes() -> list[tuple[Any, str, Callable]]:
 
 
 def route(replacements: Replacements, when_imported: Callable[[str, Callable], None]) -> None:
-    """Let MindNLP's models compute through the operators of this room, if they compute on the CPU.
+    """Let MindNLP's models use the operators of this room, if they compute on the CPU.
 
     Args:
-        replacements: What takes it back.
+        replacements: Restores MindNLP's operators.
         when_imported: Calls a function with the module of a name as soon as that is imported, which may be now.
     """
     if mindspore.get_context("device_target") != "CPU":
