@@ -29,7 +29,7 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
         assert said in finished.stderr
     for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
         log = (again / f"logs/restart_{start}/rank_0.log").read_text()
-        assert f"Restart {start}: training goes on from {again}/trainer/{came_from}" in log
+        assert f"Restart {start}: training continues from {again}/trainer/{came_from}" in log
 
     expected = [json.loads((never / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
     assert [json.loads((again / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
