@@ -94,6 +94,9 @@ class DataParallelConfig:
             the number of micro-steps, as the Hugging Face Trainer does; equals one process with N times the batch times
             the accumulation, and no accumulation. ``"samples"``, ``"tokens"``: each micro-step is weighted by its
             number of rows, or of labels that are not -100; equals the same process also if batches are uneven.
+        fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
+        fp16_growth_interval: After this many optimizer steps without overflow the factor doubles. An overflow skips the
+            step and halves the factor.
 
     Raises:
         DataParallelError: If a field does not accept a value; the message names field, value and choices.
@@ -132,6 +135,12 @@ class DataParallelConfig:
         ),
     )
     average_over: str = _option("ranks", _one_of(AVERAGES))
+    fp16_initial_scale: float = _option(
+        2.0**16, _number(lambda scale: 0 < scale < 2**64, "is not a factor for the loss: give a number above 0.")
+    )
+    fp16_growth_interval: int = _option(
+        2000, _whole_number(lambda steps: steps > 0, "is not a number of optimizer steps: give 1 or more.")
+    )
 
     def __post_init__(self):
         for option in fields(self):

@@ -82,7 +82,7 @@ class HostBucket:
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
         if self._dtype not in (mindspore.float32, mindspore.float64):
-            _scale_each(gradients, factor)
+            scale_each(gradients, factor)
         elif (number := factor.item()) != 1:
             np.multiply(self._buffer, self._sums_as(number), out=self._buffer)
 
@@ -140,7 +140,7 @@ class DeviceBucket:
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
-        _scale_each(gradients, factor)
+        scale_each(gradients, factor)
 
 
 def _squares_on_host(values):
@@ -149,7 +149,8 @@ def _squares_on_host(values):
     return [float(np.dot(run, run)) for run in runs]
 
 
-def _scale_each(gradients, factor):
+def scale_each(gradients: list, factor) -> None:
+    """Multiply gradients by a scalar tensor, in place."""
     for gradient in gradients:
         wide = mindspore.float64 if gradient.dtype == mindspore.float64 else mindspore.float32
         gradient.assign_value((gradient.astype(wide) * factor.astype(wide)).astype(gradient.dtype))

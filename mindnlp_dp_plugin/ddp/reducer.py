@@ -13,7 +13,7 @@ from collections.abc import Callable
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
+from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, scale_each
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -50,6 +50,7 @@ class GradientReducer:
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._comm_dtype = comm_dtype
         self._averaged = []  # for each bucket, the gradients that finish() set; empty once they are clipped
+        self._norm = None  # of them, once unscale() has computed it
         self._handed_out = {}  # the same by parameter, until release()
         self._seen = []
         self._live = False
@@ -111,7 +112,7 @@ class GradientReducer:
                 if self._missing[bucket_index] and not self._filled[index]:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
-        self._averaged = []
+        self._averaged, self._norm = [], None
         for bucket, indices in zip(self._buckets, self._plan):
             began = time.perf_counter()
             gradients = bucket.gradients()
@@ -138,6 +139,24 @@ class GradientReducer:
         averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
         return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
 
+    def unscale(self, scale: float) -> bool:
+        """Divide what ``finish`` left, and what replaced it, by the factor that the loss was multiplied by.
+
+        Args:
+            scale: The factor.
+
+        Returns:
+            Whether all gradients are finite: the same on all ranks, as their averages are.
+        """
+        replaced = [gradient for gradient in self.replaced_gradients() if gradient is not None]
+        self._norm = self._norm_of_buckets() / scale
+        norms = [self._norm, *(gradient.astype(mindspore.float32).norm() for gradient in replaced)]
+        factor = mindspore.tensor(1 / scale, mindspore.float32)
+        for bucket, gradients in self._averaged:
+            bucket.scale(gradients, factor)
+        scale_each(replaced, factor)
+        return all(math.isfinite(norm.item()) for norm in norms)
+
     def clip_grad_norm(self, max_norm: float) -> mindspore.Tensor:
         """Scale the averaged gradients so that their Euclidean norm is at most ``max_norm``.
 
@@ -147,14 +166,17 @@ class GradientReducer:
         Returns:
             The norm before clipping.
         """
-        squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
-        on_host = isinstance(squares[0], float)
-        norm = mindspore.tensor(math.fsum(squares) ** 0.5) if on_host else sum(squares) ** 0.5
+        norm = self._norm_of_buckets() if self._norm is None else self._norm
         factor = mindspore.ops.clamp(max_norm / (norm + 1e-6), max=1.0)
         for bucket, gradients in self._averaged:
             bucket.scale(gradients, factor)
         self._averaged = []
         return norm
+
+    def _norm_of_buckets(self):
+        squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
+        on_host = isinstance(squares[0], float)
+        return mindspore.tensor(math.fsum(squares) ** 0.5) if on_host else sum(squares) ** 0.5
 
     def close(self) -> None:
         """Remove the hooks from the parameters."""

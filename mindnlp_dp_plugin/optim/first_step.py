@@ -19,6 +19,7 @@ class FirstStep:
 
     def __init__(self, trainer, steps: WatchedSteps):
         self._trainer = trainer
+        self._steps = steps
         self._is_over = False
         self._before = None
         steps.before.append(self._begin)
@@ -26,7 +27,7 @@ class FirstStep:
 
     def _begin(self):
         rates = [float(group.get("lr", 1)) for group in self._trainer.optimizer.param_groups]
-        if not self._is_over and any(rates):
+        if not self._is_over and any(rates) and not self._steps.skips():
             self._before = self._digests()
 
     def _end(self):

@@ -16,11 +16,13 @@ class WatchedSteps:
     Attributes:
         before: Functions without arguments, called in order before each step; if one raises, the step is not made.
         after: Functions without arguments, called in order after each step.
+        skips: Tells whether a step is to be skipped: then only ``before`` and ``after`` are called.
     """
 
     def __init__(self, replacements: Replacements):
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
+        self.skips: Callable[[], bool] = lambda: False
         self._replacements = replacements
         self._watched = None
 
@@ -35,7 +37,7 @@ class WatchedSteps:
         def step(_, *args, **kwargs):
             for function in self.before:
                 function()
-            result = stock(*args, **kwargs)
+            result = None if self.skips() else stock(*args, **kwargs)
             for function in self.after:
                 function()
             return result

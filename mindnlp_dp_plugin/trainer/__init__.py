@@ -6,7 +6,7 @@ __all__ = ["MODULE", "hook"]
 
 
 def hook(trainer_base, group, config, replacements) -> None:
-    """Let the Trainer train data-parallel; in one process, let it group rows by length if its arguments say so.
+    """Let the Trainer train data-parallel; in one process, let it do what its arguments ask for and stock ignores.
 
     Args:
         trainer_base: The module ``MODULE``.
@@ -14,11 +14,13 @@ def hook(trainer_base, group, config, replacements) -> None:
         config: The ``DataParallelConfig`` to train by.
         replacements: Restores the Trainer.
     """
-    if group.world_size > 1 or config.average_over != "ranks":
-        from mindnlp_dp_plugin.trainer.install import hook_trainer
+    from mindnlp_dp_plugin.trainer.alone import hook_lone_trainer
+    from mindnlp_dp_plugin.trainer.install import hook_trainer
 
+    def hook_ranks_trainer():
         hook_trainer(trainer_base, group, config, replacements)
-    else:
-        from mindnlp_dp_plugin.trainer.alone import hook_lone_trainer
 
-        hook_lone_trainer(trainer_base, replacements)
+    if group.world_size > 1 or config.average_over != "ranks":
+        hook_ranks_trainer()
+    else:
+        hook_lone_trainer(trainer_base, replacements, hook_ranks_trainer)

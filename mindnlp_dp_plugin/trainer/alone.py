@@ -1,4 +1,6 @@
-"""What the plugin adds to MindNLP's Trainer in one process: rows grouped by length, and a look at what is trained."""
+"""What the plugin adds to MindNLP's Trainer in one process."""
+
+from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.ddp.replicas import require_values
@@ -7,6 +9,36 @@ from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.grouping import shard_by_length
+from mindnlp_dp_plugin.trainer.mixed_precision import dtype_of_training
+
+
+def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_trainer: Callable[[], None]) -> None:
+    """Let MindNLP's Trainer group by length and use mixed precision, if its arguments say so; check what it trains.
+
+    Mixed precision needs what the Trainer of ranks has, averaged gradients and checkpoints with a record. So the first
+    Trainer that asks for it is hooked as the only rank of a job.
+
+    Args:
+        trainer_base: The module ``mindnlp.engine.trainer.base``.
+        replacements: Restores the Trainer.
+        hook_ranks_trainer: Hooks the Trainer as on ranks.
+    """
+    alone = Replacements()
+    replacements.include(alone)
+
+    def as_rank(name):
+        def method(stock, self, *args, **kwargs):
+            if dtype_of_training(self.args) is None:
+                return stock(self, *args, **kwargs)
+            alone.undo()
+            hook_ranks_trainer()
+            return getattr(self, name)(*args, **kwargs)
+
+        method.__name__ = name
+        return method
+
+    for stand_in in (_inner_training_loop, as_rank("train"), as_rank("evaluation_loop")):
+        alone.stand_in(trainer_base.Trainer, stand_in)
 
 
 def _inner_training_loop(stock, self, *args, **kwargs):
@@ -29,13 +61,3 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         return stock(self, *args, **kwargs)
     finally:
         replacements.undo()
-
-
-def hook_lone_trainer(trainer_base, replacements: Replacements) -> None:
-    """Let MindNLP's Trainer group by length in one process, if its arguments say so, and look at what it trains.
-
-    Args:
-        trainer_base: The module ``mindnlp.engine.trainer.base``.
-        replacements: What takes the hook out again.
-    """
-    replacements.stand_in(trainer_base.Trainer, _inner_training_loop)

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_paramet
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
+from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 
 HINT = "Give the optimizer the same parameters on every rank, at the same step."
@@ -35,6 +36,7 @@ class Averaging:
         carrier: The same ranks, for gradients.
         config: The settings.
         progress: Counts where training stands.
+        precision: What forward computes in, and the scale of the loss.
         steps: Calls the checks around the optimizer's steps.
         replacements: Restores the Trainer.
 
@@ -51,12 +53,14 @@ class Averaging:
         carrier: Collective,
         config: DataParallelConfig,
         progress: Progress,
+        precision: MixedPrecision,
         steps: WatchedSteps,
         replacements: Replacements,
     ):
         self._trainer = trainer
         self._collective = collective
         self._progress = progress
+        self._precision = precision
         self._steps = steps
         self.parameters = self._common_parameters()
         parameters = list(self.parameters.values())
@@ -87,8 +91,11 @@ class Averaging:
         """A micro-step ends; the optimizer step or the next batch follows. All ranks must call it."""
         if self.average:
             self.average.require_counted()
+        else:
+            self._precision.require_scaled()
         if self._progress.optimizer_steps_next:
             self._average_what_is_left()
+            self._precision.unscale(self.reducer)
             self._steps.watch(self._trainer.optimizer)
 
     def trainers_own_step(self, stock, model, inputs):
@@ -103,7 +110,7 @@ class Averaging:
                 return self.average.record_nothing()
         self._is_in_trainers_step = True
         try:
-            loss = stock(self._trainer, model, inputs)
+            loss = self._precision.unscaled(stock(self._trainer, model, inputs))
         finally:
             self._is_in_trainers_step = False
         return self.average.record(loss) if self.average else loss
@@ -113,9 +120,10 @@ class Averaging:
         if not self._is_in_trainers_step:
             return stock(*args, **kwargs)  # evaluation, or a call by the user's code
         self._is_in_trainers_step = False  # losses that it computes inside are not the Trainer's
-        result = stock(*args, **kwargs)
+        with self._precision.running():
+            loss = stock(*args, **kwargs)
         self._expect_backward()
-        return result * self.average.weight if self.average else result
+        return self._precision.scaled(loss * self.average.weight if self.average else loss)
 
     def end_backward(self) -> None:
         """Average the gradients, if they are due. All ranks must call it."""

@@ -10,7 +10,7 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
-from mindnlp_dp_plugin.trainer.precision import dtype_of_evaluation
+from mindnlp_dp_plugin.trainer.mixed_precision import computing_as_in_training, dtype_of_evaluation
 from mindnlp_dp_plugin.trainer.same_data import require_same_rows
 
 _compared = WeakSet()  # data sets found to be the same on all ranks
@@ -46,8 +46,8 @@ def evaluate_together(
     if dataset not in _compared:
         require_same_rows("The data set to evaluate", dataset, collective, share.num_rows)
         _compared.add(dataset)
-    with no_grad():
-        mine = _score(trainer, share, prediction_loss_only, ignore_keys)
+    with no_grad(), computing_as_in_training(trainer.args) as in_float32:
+        mine = _score(trainer, share, prediction_loss_only, ignore_keys, in_float32)
     batches = share.in_order(collective.all_gather_object(mine))
     predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
 
@@ -65,7 +65,7 @@ def evaluate_together(
     return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))
 
 
-def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -> list[ScoredBatch]:
+def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys, in_float32) -> list[ScoredBatch]:
     """Score this rank's batches; the results are on the host."""
     args, model = trainer.args, trainer.model
     dtype = None if trainer.is_in_train else dtype_of_evaluation(args)
@@ -78,6 +78,7 @@ def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys) -
     for step, inputs in enumerate(share.create_dict_iterator(), start=1):
         num_rows = find_batch_size(inputs)
         loss, logits, labels = trainer.prediction_step(model, inputs, prediction_loss_only, ignore_keys=ignore_keys)
+        logits = in_float32(logits)
         if logits is not None and trainer.preprocess_logits_for_metrics is not None:
             logits = trainer.preprocess_logits_for_metrics(logits, labels)
         main_input = getattr(trainer.model, "main_input_name", "input_ids")

@@ -10,6 +10,7 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
+from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
@@ -58,11 +59,14 @@ class TrainingSession:
         check_buffers(trainer.model, collective)
         make_replicas(trainer.model, collective, parameters_outside(trainer.model, trainer.optimizer).items())
         self._buffers = SharedBuffers(trainer.model, collective)
-        self.progress = Progress(trainer, self._dataset, collective, self.resumption)
         steps = WatchedSteps(self._replacements)
+        precision = MixedPrecision(trainer, config, steps, self._replacements)
+        self.progress = Progress(trainer, self._dataset, collective, self.resumption, precision.scaler)
         tracer = StepTracer(collective, config.trace) if config.trace else None
         carrier = tracer.collective if tracer else collective
-        self.averaging = Averaging(trainer, collective, carrier, config, self.progress, steps, self._replacements)
+        self.averaging = Averaging(
+            trainer, collective, carrier, config, self.progress, precision, steps, self._replacements
+        )
         self.meter = Meter(collective, self.averaging)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above
         steps.before.append(self.progress.note_update)

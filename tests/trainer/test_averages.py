@@ -148,15 +148,24 @@ def test_a_training_step_that_hides_its_batch_is_named(tmp_path, average_over):
         tiny_trainer(tmp_path, trainer_type=OwnStep).train()
 
 
-@pytest.mark.parametrize("argument, dtype", [("fp16", "float16"), ("bf16", "bfloat16")])
-def test_arguments_that_mindnlp_ignores_are_refused_before_training(tmp_path, average_over, argument, dtype):
+def test_training_in_bfloat16_is_refused_before_it_begins_where_there_is_none(tmp_path):
     class Began(TrainerCallback):
         def on_train_begin(self, args, state, control, **kwargs):
             pytest.fail("training began")
 
-    average_over("samples")
-    with pytest.raises(dp.DataParallelError, match=f"{argument}=True is ignored.*ms_dtype=mindspore.{dtype}"):
-        tiny_trainer(tmp_path, callbacks=[Began()], **{argument: True}).train()
+    with pytest.raises(dp.DataParallelError, match="bf16=True: MindSpore has no operators for bfloat16 on CPU"):
+        tiny_trainer(tmp_path, callbacks=[Began()], bf16=True).train()
+
+
+def test_a_training_step_that_scales_no_loss_is_refused(tmp_path):
+    class OwnStep(Trainer):
+        def training_step(self, model, inputs):
+            loss = model(**inputs).loss
+            self.update_gradient_by_distributed_type(model)
+            return loss
+
+    with pytest.raises(dp.DataParallelError, match=r"fp16=True has to scale each loss.*super\(\).training_step"):
+        tiny_trainer(tmp_path, trainer_type=OwnStep, fp16=True).train()
 
 
 def test_evaluation_in_bfloat16_is_refused_where_there_is_none(tmp_path, average_over):

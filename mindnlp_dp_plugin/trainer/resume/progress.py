@@ -7,6 +7,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.mixed_precision import LossScaler
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
 from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, settings_of
 
@@ -21,17 +22,26 @@ class Progress(TrainerCallback):
         dataset: This rank's share of its data.
         collective: The ranks that train together.
         resumption: The checkpoint to resume from, if any.
+        scaler: The scale of the loss, if any; it resumes with the rest.
 
     Attributes:
         pending_loss: The Trainer's tensor that sums losses since the last log.
         begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
     """
 
-    def __init__(self, trainer, dataset: ShardedDataset, collective: Collective, resumption: Resumption | None):
+    def __init__(
+        self,
+        trainer,
+        dataset: ShardedDataset,
+        collective: Collective,
+        resumption: Resumption | None,
+        scaler: LossScaler | None = None,
+    ):
         self._trainer = trainer
         self._dataset = dataset
         self._collective = collective
         self._resumption = resumption
+        self._scaler = scaler
         self._before = self._at_last_update = resumption.position if resumption else Position()
         self._epoch, self._micro_steps_in_epoch = self._before.epoch, self._before.micro_steps_in_epoch
         self._micro_steps = 0  # of this run
@@ -91,6 +101,7 @@ class Progress(TrainerCallback):
             "with_optimizer": not trainer.args.save_only_model,
             "settings": settings_of(self._dataset, trainer.args),
             "host_random": host_random,
+            "loss_scaling": self._scaler and vars(self._scaler),
         }
 
     def repeats_end_of_epoch(self) -> bool:
@@ -107,6 +118,8 @@ class Progress(TrainerCallback):
         trainer._total_loss_scalar = record["total_loss"]
         for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
             callback.early_stopping_patience_counter = patience
+        if self._scaler and record.get("loss_scaling"):
+            vars(self._scaler).update(record["loss_scaling"])
         if record["settings"]["world_size"] == self._collective.world_size:
             self._host_random = record["host_random"][self._collective.rank]
 

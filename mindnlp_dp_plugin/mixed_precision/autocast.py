@@ -1,0 +1,104 @@
+"""Let the operators that MindNLP's models call compute in the precision of their list."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import mindspore
+from mindnlp.core import nn
+from mindnlp.core import ops as core_ops
+from mindnlp.core.nn import functional
+from mindnlp.core.nn.modules import normalization
+from mindspore.common.api import _pynative_executor
+
+from mindnlp_dp_plugin.mixed_precision.lists import FLOAT32, HALF, WIDEST
+from mindnlp_dp_plugin.patching import Replacements
+
+# Where models find their operators. Some modules have names of their own for them.
+OWNERS = (functional, core_ops, normalization, mindspore.Tensor)
+HALVES = (mindspore.float16, mindspore.bfloat16)
+
+
+class Autocast:
+    """Casts what operators are given while it runs, as ``torch.autocast`` does.
+
+    A parameter is cast once in a forward pass, however often it is used.
+
+    Args:
+        dtype: ``mindspore.float16`` or ``mindspore.bfloat16``: what products compute in.
+        replacements: What takes the casts out of MindNLP's operators again.
+    """
+
+    def __init__(self, dtype: mindspore.Type, replacements: Replacements):
+        self._dtype = dtype
+        self._runs = False
+        self._cast_parameters = {}
+        casts = (HALF, self._to_half), (FLOAT32, self.to_float32), (WIDEST, self._to_widest)
+        for names, cast in casts:
+            for owner in OWNERS:
+                for name in names:
+                    if hasattr(owner, name):
+                        replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
+        replacements.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Cast until the end of the block. Blocks may be nested."""
+        outermost, self._runs = not self._runs, True
+        try:
+            yield
+        finally:
+            if outermost:
+                self._runs = False
+                self._cast_parameters.clear()
+
+    def _casting(self, stock: Callable, cast: Callable) -> Callable:
+        @functools.wraps(stock)
+        def operator(*args, **kwargs):
+            if not self._runs:
+                return stock(*args, **kwargs)
+            args, kwargs = cast((args, kwargs))
+            return stock(*args, **kwargs)
+
+        return operator
+
+    def _forgetting(self, stock):
+        """A backward pass frees what it went through: the next forward pass casts anew."""
+
+        @functools.wraps(stock)
+        def grad(*args, **kwargs):
+            try:
+                return stock(*args, **kwargs)
+            finally:
+                self._cast_parameters.clear()
+
+        return grad
+
+    def _to_half(self, inputs):
+        return _map_tensors(lambda t: self._half_of(t) if t.dtype == mindspore.float32 else t, inputs)
+
+    def _half_of(self, tensor):
+        if not isinstance(tensor, nn.Parameter):
+            return tensor.astype(self._dtype)
+        if id(tensor) not in self._cast_parameters:
+            self._cast_parameters[id(tensor)] = tensor, tensor.astype(self._dtype)
+        return self._cast_parameters[id(tensor)][1]
+
+    def to_float32(self, inputs):
+        """Tensors of half precision as float32, also within tuples, lists and dictionaries; the rest unchanged."""
+        return _map_tensors(lambda t: t.astype(mindspore.float32) if t.dtype in HALVES else t, inputs)
+
+    def _to_widest(self, inputs):
+        found = set()
+        _map_tensors(lambda t: found.add(t.dtype), inputs)
+        return self.to_float32(inputs) if mindspore.float32 in found else inputs
+
+
+def _map_tensors(function, value):
+    if isinstance(value, mindspore.Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _map_tensors(function, inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_map_tensors(function, inner) for inner in value)
+    return value
