@@ -64,6 +64,7 @@ def tiny_config(folder, config_class, head):
         if RANDOM.search(name) and type(parameter.default) in (int, float)
     }
     values |= {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+    values["classifier_dropout"] = 0.0  # decoders take 0.1 where it is missing
     values["num_labels"] = {"regression": 1, "question_answering": 2}.get(head, NUM_LABELS)  # a start and an end
     if head in PROBLEM_TYPES:
         values["problem_type"] = PROBLEM_TYPES[head]
