@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from mindnlp_dp_plugin import trainer
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -31,7 +32,7 @@ IMPORTS = "imports"
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
 IMPORT = f"""
-import mindnlp_dp_plugin, mindspore, mindnlp.engine, evaluate
+import mindnlp_dp_plugin, mindspore, {trainer.MODULE}, evaluate
 print("{ANSWER}" + mindspore.get_context("device_target"))
 """
 
@@ -122,9 +123,9 @@ def imports() -> Finding:
     try:
         ended = subprocess.run(child, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
     except subprocess.TimeoutExpired:
-        found = f"importing mindspore and mindnlp.engine takes longer than {IMPORT_LIMIT_S} s"
+        found = f"importing mindspore and MindNLP's Trainer takes longer than {IMPORT_LIMIT_S} s"
         return failure(
-            IMPORTS, found, "find where it hangs: python -X importtime -c 'import mindspore, mindnlp.engine'"
+            IMPORTS, found, f"find where it hangs: python -X importtime -c 'import mindspore, {trainer.MODULE}'"
         )
     if ended.returncode:
         return failure(IMPORTS, _last_words(ended), "fix this error; a fresh virtual environment is often quickest")
@@ -132,11 +133,11 @@ def imports() -> Finding:
     if has_ascend() and device != "Ascend":
         hint = "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting"
         return warning(IMPORTS, f"there are Ascend cards, but MindSpore runs on {device}", hint)
-    return ok(IMPORTS, f"mindspore and mindnlp.engine import; MindSpore runs on {device}", device_target=device)
+    return ok(IMPORTS, f"mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device_target=device)
 
 
 def _last_words(ended) -> str:
     if ended.returncode < 0:
-        return f"importing mindspore and mindnlp.engine: killed by {signal.Signals(-ended.returncode).name}"
+        return f"importing mindspore and MindNLP's Trainer: killed by {signal.Signals(-ended.returncode).name}"
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    return f"importing mindspore and mindnlp.engine: {lines[-1] if lines else f'exit status {ended.returncode}'}"
+    return f"importing mindspore and MindNLP's Trainer: {lines[-1] if lines else f'exit status {ended.returncode}'}"

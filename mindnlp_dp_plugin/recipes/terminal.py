@@ -2,8 +2,9 @@
 
 import sys
 
-from mindnlp.engine import TrainerCallback
 from tqdm import tqdm
+
+from mindnlp_dp_plugin.trainer.mindnlp import TrainerCallback
 
 SHOWN = {"accuracy": "accuracy", "macro_f1": "macro F1", "f1": "F1", "loss": "loss"}
 

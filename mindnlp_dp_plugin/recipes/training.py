@@ -3,10 +3,6 @@
 import shutil
 import time
 
-from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
-from mindnlp.engine.callbacks import ProgressCallback
-from mindnlp.engine.utils import set_seed
-
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
@@ -14,6 +10,13 @@ from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import Terminal
+from mindnlp_dp_plugin.trainer.mindnlp import (
+    EarlyStoppingCallback,
+    ProgressCallback,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
 DEV = "dev"
 
