@@ -47,10 +47,6 @@ class Replacements:
             found = os.environ.pop(name)
             self._undo.append(lambda: os.environ.setdefault(name, found))
 
-    def include(self, others: "Replacements") -> None:
-        """Undo ``others``, too, when these are undone."""
-        self._undo.append(others.undo)
-
     def undo(self) -> None:
         """Leave every owner as it was found."""
         while self._undo:

@@ -24,7 +24,7 @@ def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_train
         hook_ranks_trainer: Hooks the Trainer as on ranks.
     """
     alone = Replacements()
-    replacements.include(alone)
+    replacements.on_undo(alone.undo)
 
     def as_rank(name):
         def method(stock, self, *args, **kwargs):
