@@ -5,8 +5,10 @@ import ctypes
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
@@ -33,6 +35,7 @@ def form(rank_info: RankInfo, timeout: float) -> None:
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
     if rank_info.rank == 0:
         _start_scheduler({**os.environ, **shared, **scheduler_variables()})
+    _await_scheduler(address, port, timeout)
     os.environ.update({**shared, **worker_variables(rank_info)})
 
 
@@ -46,6 +49,15 @@ def _start_scheduler(environ):
         preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
     )
     atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
+
+
+def _await_scheduler(address, port, timeout):
+    """A worker that finds no scheduler tries again only after many seconds, so none looks before it listens."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((address, port), timeout=1):
+            return
+        time.sleep(0.1)
 
 
 def _wait_for(scheduler):
