@@ -31,7 +31,8 @@ class PlainDtype:
         _, order, *layout = state
         if order not in ("<", ">", "|", "=") or tuple(layout) != (None, None, None, -1, -1, 0):
             raise _refusal(f"a dtype with {state!r}")
-        self.dtype = self.dtype.newbyteorder(order)
+        # By its text it becomes NumPy's own native dtype, the only one that tensors of MindSpore 2.7 are made of.
+        self.dtype = np.dtype(self.dtype.newbyteorder(order).str)
 
 
 class PlainArray(np.ndarray):
