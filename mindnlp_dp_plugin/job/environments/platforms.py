@@ -46,22 +46,37 @@ class AscendJob(NodeEnvironment):
         return self.node_info(environ) and environ["MS_WORKER_NUM"] == "1"
 
 
-class ModelArts(NodeEnvironment):
+class ListedNodes(NodeEnvironment):
+    """A node whose platform numbers it, counts the nodes and lists all of them.
+
+    Attributes:
+        number_variable: Holds the node's number.
+        count_variable: Holds how many there are.
+        hosts_variable: Lists their names or addresses.
+    """
+
+    number_variable: str
+    count_variable: str
+    hosts_variable: str
+
+    def node_info(self, environ):
+        hint = f"{self.name} sets it"
+        num_nodes = count(environ, self.count_variable, hint)
+        if num_nodes == 1:
+            return NodeInfo(system=self.name)
+        node_rank = number_below(environ, self.number_variable, num_nodes, self.count_variable, hint)
+        master = first_host(environ.get(self.hosts_variable, ""), self.hosts_variable, num_nodes, hint)
+        return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
+
+
+class ModelArts(ListedNodes):
     """A node of a ModelArts training job. On a single node ``VC_TASK_INDEX`` means nothing."""
 
     name = "ModelArts"
+    number_variable, count_variable, hosts_variable = "VC_TASK_INDEX", "MA_NUM_HOSTS", "VC_WORKER_HOSTS"
 
     def is_present(self, environ):
         return "MA_NUM_HOSTS" in environ
-
-    def node_info(self, environ):
-        hint = "ModelArts sets it"
-        num_nodes = count(environ, "MA_NUM_HOSTS", hint)
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
-        node_rank = number_below(environ, "VC_TASK_INDEX", num_nodes, "MA_NUM_HOSTS", hint)
-        master = first_host(environ.get("VC_WORKER_HOSTS", ""), "VC_WORKER_HOSTS", num_nodes, hint)
-        return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
 
 
 class Volcano(NodeEnvironment):
@@ -91,22 +106,15 @@ class Volcano(NodeEnvironment):
         return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
 
 
-class SkyPilot(NodeEnvironment):
+class SkyPilot(ListedNodes):
     """A node of a SkyPilot task."""
 
     name = "SkyPilot"
+    number_variable, count_variable = "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"
+    hosts_variable = "SKYPILOT_NODE_IPS"
 
     def is_present(self, environ):
         return "SKYPILOT_NODE_RANK" in environ
-
-    def node_info(self, environ):
-        hint = "SkyPilot sets it"
-        num_nodes = count(environ, "SKYPILOT_NUM_NODES", hint)
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
-        node_rank = number_below(environ, "SKYPILOT_NODE_RANK", num_nodes, "SKYPILOT_NUM_NODES", hint)
-        master = first_host(environ.get("SKYPILOT_NODE_IPS", ""), "SKYPILOT_NODE_IPS", num_nodes, hint)
-        return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
 
 
 def _tasks(environ):
