@@ -5,9 +5,7 @@ import math
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import array_of, tensor_of
-
-RUN = 2**13  # numbers that float32 sums well
+from mindnlp_dp_plugin.cpu_operators.arrays import array_of, sums_of_squares, tensor_of
 
 
 def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -18,15 +16,10 @@ def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfini
     if not (gradients and are_float32) or norm_type != 2 or error_if_nonfinite:
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
     with np.errstate(all="ignore"):
-        norm = np.float32(math.fsum(square for gradient in gradients for square in _squares(gradient)) ** 0.5)
+        squares = (square for gradient in gradients for square in sums_of_squares(array_of(gradient)))
+        norm = np.float32(math.fsum(squares) ** 0.5)
         factor = np.fmin(np.float32(max_norm) / (norm + np.float32(1e-6)), np.float32(1))
         if factor != 1:
             for gradient in gradients:
                 gradient.assign_value(tensor_of(np.asarray(array_of(gradient) * factor)))
     return mindspore.Tensor(norm)
-
-
-def _squares(gradient):
-    values = array_of(gradient).reshape(-1)
-    runs = (values[begin : begin + RUN] for begin in range(0, values.size, RUN))
-    return [float(np.dot(run, run)) for run in runs]

@@ -11,8 +11,7 @@ import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
-
-RUN = 2**13  # few enough for a float32 sum, and for BLAS not to use threads
+from mindnlp_dp_plugin.cpu_operators.arrays import sums_of_squares
 
 
 class HostBucket:
@@ -77,7 +76,7 @@ class HostBucket:
 
     def squares(self) -> list[float]:
         """Sums of squares of the averaged gradients; their sum is the square of the norm."""
-        return [square for slot in self._slots for square in _squares_on_host(slot.reshape(-1))]
+        return [square for slot in self._slots for square in sums_of_squares(slot)]
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
@@ -136,17 +135,11 @@ class DeviceBucket:
             return [(values * values).sum()]
         ends = np.cumsum([parameter.size for parameter in self._parameters])
         slots = np.split(values.asnumpy(), ends[:-1])
-        return [square for slot in slots for square in _squares_on_host(slot)]
+        return [square for slot in slots for square in sums_of_squares(slot)]
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
         scale_each(gradients, factor)
-
-
-def _squares_on_host(values):
-    """Sum by parameter and by run, so that neither buckets nor threads nor the engine change the norm's last bit."""
-    runs = (values[begin : begin + RUN] for begin in range(0, values.size, RUN))
-    return [float(np.dot(run, run)) for run in runs]
 
 
 def scale_each(gradients: list, factor) -> None:
