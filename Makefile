@@ -43,6 +43,7 @@ bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP a
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
 	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py
+	$(BIN)/python benchmarks/products.py
 
 $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 	$(PYTHON) -m venv $(VENV)-torch

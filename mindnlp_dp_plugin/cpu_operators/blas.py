@@ -76,22 +76,35 @@ def pieces_of(rows: int, inner: int, columns: int) -> int:
 def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:
     """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all.
 
-    NumPy's warnings are set per thread: here they are silenced.
+    Each thread takes the next piece that is left. NumPy's warnings are set per thread: here they are silenced.
     """
     ends = [length * piece // num_pieces for piece in range(num_pieces + 1)]
-    parts = [slice(*pair) for pair in zip(ends, ends[1:])]
-    compute = np.errstate(all="ignore")(compute)
+    parts = iter([slice(*pair) for pair in zip(ends, ends[1:])])
+
+    def compute_what_is_left():
+        with np.errstate(all="ignore"):
+            for part in parts:
+                compute(part)
+
     if num_pieces == 1 or _num_threads == 1:
-        list(map(compute, parts))
-    else:
-        list(_threads().map(compute, parts))
+        return compute_what_is_left()
+    for thread in [_threads().submit(compute_what_is_left) for _ in range(min(_num_threads, num_pieces))]:
+        thread.result()
 
 
 def _threads():
     global _pool
     if _pool is None or _pool[0] != _num_threads:
-        _pool = _num_threads, ThreadPoolExecutor(_num_threads, "products")
+        cores = iter(sorted(os.sched_getaffinity(0)))
+        _pool = _num_threads, ThreadPoolExecutor(_num_threads, "products", _stay_on_next, (cores,))
     return _pool[1]
+
+
+def _stay_on_next(cores):
+    """Linux may leave two threads that wake together on one core for as long as a product takes."""
+    core = next(cores, None)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
 
 
 def _forget_threads():
