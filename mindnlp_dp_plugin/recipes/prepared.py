@@ -1,6 +1,7 @@
 """Tokenized data on disk: written once, on rank 0, and read by every rank."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -10,7 +11,7 @@ from mindspore.dataset import GeneratorDataset
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.languages import report_language
-from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
+from mindnlp_dp_plugin.recipes.models import ModelSource, choose_model, find_model
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -25,7 +26,8 @@ class PreparedData:
         task: What is learnt.
         model: Where the model is.
         tokenizer: The model's.
-        facts: What the task must know of the data, and ``baselines``, ``cut_texts``, ``remarks`` and ``language``.
+        facts: What the task must know of the data, and ``baselines``, ``cut_texts``, ``remarks``, ``language``,
+            ``chosen_model`` (as ``--model`` names it), and ``why`` it was chosen if the user named none.
         splits: Names of the splits there are: ``train``, ``dev`` (not with folds) and perhaps ``test``.
     """
 
@@ -109,7 +111,10 @@ def prepare(options: ClassificationOptions, folder: Path, task: str = "classific
         data = learnt.read(options)
         facts = {"task": task, "max_length": options.max_length, "remarks": data.remarks}
         facts |= learnt.facts(data, options)
-        tokenise(data.splits, facts, options, folder)
+        facts["chosen_model"], facts["why"] = options.model, None
+        if options.model is None:
+            facts["chosen_model"], facts["why"] = choose_model(data.splits["train"]["text"])
+        tokenise(data.splits, facts, replace(options, model=facts["chosen_model"]), folder)
         facts["language"] = report_language(data.splits["train"]["text"])
         facts["baselines"] = learnt.baselines(data, options)
         (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -118,7 +123,7 @@ def prepare(options: ClassificationOptions, folder: Path, task: str = "classific
 
 
 def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: ClassificationOptions, folder: Path) -> None:
-    """Save each split as texts and as rows of tokens, and with them the small model if none is named.
+    """Save each split as texts and as rows of tokens, and with them the model if it begins from nothing.
 
     Args:
         splits: Of texts and labels.
@@ -126,13 +131,12 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: Classifi
         options: Say which model, and how long texts may be.
         folder: Where to.
     """
-    if options.model is None:
-        source = ModelSource(str(folder / "model"), f"small {options.small_model}", pretrained=False)
+    source = find_model(options.model, options.mirror)
+    if options.is_from_nothing:
+        source = source._replace(path=str(folder / "model"))
         train = splits["train"]
         learnt_from = [text for name in train.column_names if name != "label" for text in train[name]]
-        SAVERS[options.small_model](source.path, learnt_from, len(facts["label_names"]), options.max_length)
-    else:
-        source = find_model(options.model, options.mirror)
+        SAVERS[options.model](source.path, learnt_from, len(facts["label_names"]), options.max_length)
     tokenizer = AutoTokenizer.from_pretrained(source.path, **source.how)
     facts |= {"model": source._asdict(), "cut_texts": {}}
     for name, rows in splits.items():
@@ -140,7 +144,7 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: Classifi
         tokens, facts["cut_texts"][name] = cut(tokenizer, texts, options.max_length)
         rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict({**tokens, "labels": rows["label"]}).save_to_disk(str(folder / name))
-        if name == "train" and options.model is None:
+        if name == "train" and options.is_from_nothing:
             begin_with_counts(Path(source.path), tokens["input_ids"], rows["label"], options.seed)
 
 

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.words import remark
 
 OUT_SUFFIXES = (".csv", ".jsonl", ".parquet")
 
@@ -20,7 +21,7 @@ class Request(NamedTuple):
         run: Folder of the run.
         texts: One text, or the two of a pair, for each row.
         labels: The true class of each row, or None where it is not known; None if it is known of no row.
-        remarks: What was assumed, a line each.
+        remarks: What was assumed.
         out: File for the predictions.
         batch_size: Rows at a time.
         all_probabilities: Whether that of each class is wanted.
@@ -106,7 +107,7 @@ def _from_file(run, path, results, columns, label, encoding, **how):
     (only,) = table.names if len(table.names) == 1 else ("",)
     if only and only.lower() not in (*TEXTS, *trained):
         table.columns = {"text": [only, *table.columns[only]]}
-        remarks.append("no header: the first line is taken as a text")
+        remarks.append(remark("no_header_of_texts"))
     for option, name in [*(("--text-column", name) for name in columns), ("--label-column", label)]:
         if name is not None and name not in table.columns:
             raise DataParallelError(f"{option} {name!r} is not there: the columns are {', '.join(table.names)}.")
@@ -120,7 +121,8 @@ def _from_file(run, path, results, columns, label, encoding, **how):
             f"{', '.join(table.names)}."
         )
     texts = [[as_text(cell) for cell in row] for row in zip(*(table.columns[name] for name in columns))]
-    remarks.append(f"text: {', '.join(columns)}" + (f"; label: {label}" if label else ""))
+    kind = "columns_found" if label else "text_columns_found"
+    remarks.append(remark(kind, texts=list(columns), label=label))
     labels = None
     if label is not None:
         found = table.columns[label]
@@ -128,7 +130,7 @@ def _from_file(run, path, results, columns, label, encoding, **how):
             found = [None if number is None or number < 0 else classes[number] for number in found]
         labels = [text if text in names else None for text in map(as_text, found)]
         if unknown := labels.count(None):
-            remarks.append(f"{unknown} rows have no label that the model knows, and are not scored")
+            remarks.append(remark("unknown_labels", rows=unknown))
     return Request(str(run), texts, labels, remarks, **how)
 
 

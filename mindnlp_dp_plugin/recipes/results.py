@@ -9,12 +9,12 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.models import MINILM, MINILM_PACKAGE, ModelSource, has_minilm, merge_lora
+from mindnlp_dp_plugin.recipes.models import ModelSource, merge_lora
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
 from mindnlp_dp_plugin.recipes.scores import shortened
-from mindnlp_dp_plugin.recipes.words import ENGLISH
+from mindnlp_dp_plugin.recipes.words import ENGLISH, say
 
 MOST_CLASSES_LISTED = 12
 
@@ -41,7 +41,8 @@ class Outcome(NamedTuple):
 
 def introduction(facts: dict, model: ModelSource) -> str:
     """The first lines of a run: the data, the model, and the baselines."""
-    lines = [*facts["remarks"]]
+    lines = [f"model: {model.name}, {_weights(model.origin)}" + (f" ({say(facts['why'])})" if facts["why"] else "")]
+    lines += map(say, facts["remarks"])
     for split, rows in facts["rows"].items():
         listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
         more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
@@ -49,16 +50,12 @@ def introduction(facts: dict, model: ModelSource) -> str:
     for split, count in facts["cut_texts"].items():
         if count:
             share = count / sum(facts["rows"][split].values())
-            lines.append(f"{split}: {count} texts ({share:.0%}) are longer than --max-length and were cut")
+            lines.append(f"{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})")
     lines += [
-        f"{split}: {count} rows have a text that is in train, too: they score better than new texts would"
+        f"{split}: rows with a text that is in train, too: {count}; they score better than new texts would"
         for split, count in facts["duplicates"].items()
         if count
     ]
-    origin = f"pretrained, from {model.origin}" if model.pretrained else "trained from nothing"
-    lines.append(f"model: {model.name}, {origin}")
-    if not model.pretrained and facts["language"] == "en" and has_minilm():
-        lines.append(f"{MINILM_PACKAGE} is installed: --model {MINILM} begins with pretrained weights")
     for name, scores in facts["baselines"].items():
         lines.append(f"to beat on {scores['split']}: {_in_words(scores)} by {ENGLISH[name]}")
     return "\n".join(lines)
@@ -94,7 +91,8 @@ def leave_results(
             "name": data.model.name,
             "parameters": sum(int(parameter.size) for parameter in model.parameters()),
             "pretrained": data.model.pretrained,
-            "origin": data.model.origin or None,
+            "origin": data.model.origin,
+            "why": facts["why"],
         },
         "data": {
             **{name: facts[name] for name in ("rows", "cut_texts", "duplicates", "text_columns", "label_column")},
@@ -123,8 +121,7 @@ def leave_results(
 def summary(results: dict, folder: RunFolder) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     model = results["model"]
-    origin = f"pretrained, from {model['origin']}" if model["pretrained"] else "trained from nothing"
-    lines = [f"{model['name']}, {model['parameters']:,} parameters, {origin}:"]
+    lines = [f"{model['name']}, {model['parameters']:,} parameters, {_weights(model['origin'])}:"]
     for split, scores in results["splits"].items():
         words = _in_words(scores)
         if results["positive_label"] is not None:
@@ -140,6 +137,10 @@ def summary(results: dict, folder: RunFolder) -> str:
     lines.append(f"model: {folder.model}    report: {folder.report}    logs for TensorBoard: {folder.tensorboard}")
     lines.append(f"predict: mindnlp-dp predict {folder.home} 'your text'")
     return "\n".join(lines)
+
+
+def _weights(origin):
+    return ENGLISH["from_nothing"] if origin is None else ENGLISH["pretrained"].format(origin=say(origin))
 
 
 def _in_words(scores):

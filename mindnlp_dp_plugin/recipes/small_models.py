@@ -133,4 +133,4 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     model.save_pretrained(str(folder))
 
 
-SAVERS = {"roberta": save_small_roberta, "bert": save_small_bert}
+SAVERS = {"small-roberta": save_small_roberta, "small-bert": save_small_bert}

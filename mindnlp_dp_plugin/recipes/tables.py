@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
 from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
+from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_SHOWN = 20
 
@@ -24,13 +25,13 @@ class LabelledTexts:
         splits: ``train`` and ``dev``, and ``test`` where there is one; columns ``text`` (str), for pairs ``text_pair``
             too, and ``label`` (the class's number).
         label_names: The classes; a class's number is its place here.
-        remarks: What was found, dropped and split off, a line each.
+        remarks: What was found, dropped and split off.
         columns: Where the texts and labels were found; None if they were generated.
     """
 
     splits: dict[str, datasets.Dataset]
     label_names: list[str]
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[dict] = field(default_factory=list)
     columns: Columns | None = None
 
     def with_dev_in_train(self) -> "LabelledTexts":
@@ -38,7 +39,7 @@ class LabelledTexts:
         train, dev, *others = self.splits.values()
         whole = datasets.concatenate_datasets([train, dev])
         splits = {"train": whole, **dict(zip(list(self.splits)[2:], others))}
-        remarks = [remark for remark in self.remarks if not remark.startswith("no dev split")]
+        remarks = [each for each in self.remarks if each["kind"] != "dev_split_off"]
         return replace(self, splits=splits, remarks=remarks)
 
 
@@ -51,7 +52,7 @@ def read_texts(options: ClassificationOptions) -> LabelledTexts:
     return LabelledTexts(
         {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
         ["bad", "good"],
-        ["generated film reviews: 4000 to train on, 500 in dev"],
+        [remark("generated_reviews", train=4000, dev=500)],
     )
 
 
@@ -79,13 +80,14 @@ def read_labelled_texts(
     """
     tables = read_splits(name, encoding)
     columns = find_columns(tables["train"], tuple(text_columns), label_column)
-    remarks = list(dict.fromkeys(remark for table in tables.values() for remark in table.remarks))
-    remarks.append(f"text: {', '.join(columns.texts)}; label: {columns.label}")
+    said = [each for table in tables.values() for each in table.remarks]
+    remarks = [each for place, each in enumerate(said) if each not in said[:place]]
+    remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
     splits = {split: plain_rows(table, columns, split) for split, table in tables.items()}
     for split, rows in list(splits.items()):
         kept = [row for row in rows if all(row)]
         if dropped := len(rows) - len(kept):
-            remarks.append(f"{split}: {dropped} of {len(rows)} rows are empty and were dropped")
+            remarks.append(remark("empty_rows", split=split, dropped=dropped, rows=len(rows)))
         splits[split] = kept
         if not kept and split != "train":  # test sets are often published without their labels
             del splits[split]
@@ -95,10 +97,9 @@ def read_labelled_texts(
     numbered = {split: _numbered(rows, numbers, split) for split, rows in splits.items()}
     if "dev" not in numbered:
         numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], seed)
-        remarks.append(f"no dev split: {len(numbered['dev'])} rows of train became one")
+        remarks.append(remark("dev_split_off", rows=len(numbered["dev"])))
         if singles:
-            listed = _listed([label_names[number] for number in singles])
-            remarks.append(f"classes with one text only stay in train, and cannot be scored: {listed}")
+            remarks.append(remark("single_texts", labels=_first([label_names[number] for number in singles])))
     ordered = {split: numbered[split] for split in SPLIT_WORDS if split in numbered}
     return LabelledTexts(ordered, label_names, remarks, columns)
 
@@ -152,14 +153,13 @@ def _is_list(value):
     )
 
 
-def _alike(label_names) -> list[str]:
-    """A line for labels that only case or blanks tell apart."""
+def _alike(label_names) -> list[dict]:
+    """A remark for labels that only case or blanks tell apart."""
     spellings = defaultdict(list)
     for label in label_names:
         spellings["".join(label.casefold().split())].append(label)
     return [
-        f"{' and '.join(map(repr, labels))} differ by case or blanks only, and are {len(labels)} classes: "
-        "write them alike if they mean the same"
+        remark("labels_alike", labels=list(map(repr, labels)), count=len(labels))
         for labels in spellings.values()
         if len(labels) > 1
     ]
@@ -170,12 +170,12 @@ def _numbered(rows, numbers, split):
         if row[-1] not in numbers:
             raise DataParallelError(
                 f"label {row[-1]!r} of the {split} split is unseen in training, whose labels are "
-                f"{_listed(numbers)}: correct the label, or add rows with it to the training data."
+                f"{', '.join(_first(numbers))}: correct the label, or add rows with it to the training data."
             )
     *texts, labels = zip(*rows)
     columns = dict(zip(("text", "text_pair"), map(list, texts)))
     return datasets.Dataset.from_dict({**columns, "label": [numbers[label] for label in labels]})
 
 
-def _listed(names):
-    return ", ".join(list(names)[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
+def _first(names):
+    return [*list(names)[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]

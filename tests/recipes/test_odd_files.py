@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+from mindnlp_dp_plugin.recipes.words import say
 
 ROWS = [(f"房间 {number} 很大，早餐不错", "好") for number in range(20)]
 ROWS += [(f"距离公路太近 {number}，吵", "差") for number in range(20)]
@@ -127,9 +128,9 @@ READ = {
     "spellings.csv": (
         as_csv([(text, ("Pos", "pos ", "P os", "neg")[n % 4]) for n, (text, _) in enumerate(SAME)]).encode(),
         [(text, ("Pos", "pos", "P os", "neg")[n % 4]) for n, (text, _) in enumerate(SAME)],
-        "'P os' and 'Pos' and 'pos' differ by case or blanks only, and are 3 classes",
+        "'P os', 'Pos', 'pos' differ by case or blanks only, and are 3 classes",
     ),
-    "short_rows.csv": (as_csv([*SAME, ("no label",)]).encode(), SAME, "1 rows have fewer than 2 fields"),
+    "short_rows.csv": (as_csv([*SAME, ("no label",)]).encode(), SAME, "rows with fewer than 2 fields: 1"),
 }
 
 
@@ -140,7 +141,7 @@ def test_read_as_meant(tmp_path, name):
     texts = read_labelled_texts(str(tmp_path / name))
     if rows is not None:
         assert contents(texts) == sorted(rows)
-    assert remark in "\n".join(texts.remarks)
+    assert remark in "\n".join(map(say, texts.remarks))
     if name.startswith("one_of"):
         assert "the only one" in texts.splits["train"]["text"]
 
@@ -198,7 +199,7 @@ def test_a_named_encoding_wins(tmp_path):
     (tmp_path / "data.csv").write_bytes(as_csv(LATIN).encode("latin-1"))
     (tmp_path / "greek.csv").write_bytes(as_csv(SAME + [("καλό", "a")]).encode("iso8859_7"))
     greek = read_labelled_texts(str(tmp_path / "greek.csv"), encoding="iso8859_7")
-    assert ("καλό", "a") in contents(greek) and not any("was read as" in remark for remark in greek.remarks)
+    assert ("καλό", "a") in contents(greek) and not any("was read as" in say(remark) for remark in greek.remarks)
     with pytest.raises(DataParallelError, match="is not utf-8 .line 2.: give another --encoding"):
         read_labelled_texts(str(tmp_path / "data.csv"), encoding="utf-8")
     with pytest.raises(DataParallelError, match="--encoding 'utf-9' is not known"):

@@ -1,5 +1,6 @@
 """The parts between a table and a report, in one process."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import by_class, score, worst_mistakes
-from mindnlp_dp_plugin.recipes.words import WORDS
+from mindnlp_dp_plugin.recipes.training import training_arguments
+from mindnlp_dp_plugin.recipes.words import WORDS, remark, say
 from tests.recipes.test_tables import write as write_table
 
 CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
@@ -33,6 +35,7 @@ CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
         text_column=st.sampled_from([(), ("x",), ("x", "--y")]),
         learning_rate=st.none() | st.floats(1e-8, 1, exclude_min=True),
         epochs=st.none() | st.floats(0.1, 9),
+        fp16=st.booleans(),
         lora=st.booleans(),
         output_dir=st.just(Path("out put")),
     )
@@ -40,7 +43,7 @@ CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
 def test_ranks_read_the_options_that_the_command_line_gave(options):
     words, sys.argv = sys.argv, ["recipe", *to_arguments(options)]
     try:
-        assert parse("", ClassificationOptions(small_model="bert", lora=options.lora)) == options
+        assert parse("", ClassificationOptions(fp16=options.fp16, lora=options.lora)) == options
     finally:
         sys.argv = words
 
@@ -121,10 +124,10 @@ def test_prepared_pairs(tmp_path):
     rows = [{"sentence1": "yes " * length, "sentence2": "no", "label": "ab"[n % 2]} for n, length in enumerate(lengths)]
     data = write_table(tmp_path / "train.jsonl", rows * 4)
     write_table(tmp_path / "dev.jsonl", rows)
-    options = ClassificationOptions(str(tmp_path), small_model="bert", max_length=40)
+    options = ClassificationOptions(str(tmp_path), model="small-bert", max_length=40)
     prepared = prepare(options, tmp_path / "prepared")
     assert prepared.splits == ["train", "dev"] and prepared.label_names == ["a", "b"] and data.exists()
-    assert prepared.facts["remarks"][0] == "text: sentence1, sentence2; label: label"
+    assert say(prepared.facts["remarks"][0]) == "text: sentence1, sentence2; label: label"
     assert prepared.facts["cut_texts"] == {"train": 4, "dev": 1} and prepared.facts["duplicates"] == {"dev": 6}
     assert prepared.texts("dev")[1] == ("yes " * 12 + "yes", "no")
     seen = [batch for batch in prepared.pipeline("dev", 1).create_dict_iterator(num_epochs=1, output_numpy=True)]
@@ -139,7 +142,7 @@ def test_prepared_pairs(tmp_path):
 
 
 def test_generated_reviews_when_no_data_set_is_named(tmp_path):
-    prepared = prepare(ClassificationOptions(), tmp_path)
+    prepared = prepare(ClassificationOptions(model="small-roberta"), tmp_path)
     rows = datasets.load_from_disk(str(tmp_path / "train"))
     assert len(rows) == 4000 and sum(rows["labels"]) == 2000 and prepared.label_names == ["bad", "good"]
 
@@ -156,7 +159,7 @@ def results_of(label_names, logits, labels, language="en", **others):
             "majority": {"accuracy": 0.3, "macro_f1": 0.1, "split": "dev"},
             "tfidf": {"accuracy": 0.9, "macro_f1": 0.8, "split": "dev"},
         },
-        "model": {"name": "small roberta", "parameters": 1234567, "pretrained": False, "origin": None},
+        "model": {"name": "small-roberta", "parameters": 1234567, "pretrained": False, "origin": None, "why": None},
         "data": {
             "rows": {"train": counts, "dev": counts},
             "cut_texts": {"train": 1, "dev": 0},
@@ -164,7 +167,7 @@ def results_of(label_names, logits, labels, language="en", **others):
             "text_columns": ["text"],
             "label_column": "label",
             "dataset": "<data>.csv",
-            "remarks": ["a < b"],
+            "remarks": [remark("separated", separator="tabs"), remark("columns_found", texts=["a < b"], label="c")],
         },
         "label_names": label_names,
         "positive_label": None,
@@ -205,13 +208,15 @@ def test_the_report_of_many_classes_and_odd_names(tmp_path):
     assert "70.0 points" not in page and "80.0 points of macro F1 below TF-IDF" in page
     report.write(folder, results_of(names[:3], np.eye(3), np.arange(3), "zh"))
     page = folder.report.read_text(encoding="utf-8")
+    assert "列以制表符分隔" in page and "文本列：a &lt; b" in page
     assert "混淆矩阵" in page and "高 20.0 个百分点" in page and 'lang="zh-CN"' in page
     assert 'class="matrix"' in page and "全部预测正确" in page
     assert not list(folder.home.glob("incomplete*"))
 
 
 def test_english_and_chinese_have_the_same_words():
-    assert WORDS["en"].keys() == WORDS["zh"].keys()
+    filled = [{key: set(re.findall(r"{(\w+)}", words)) for key, words in WORDS[each].items()} for each in ("en", "zh")]
+    assert filled[0] == filled[1]
 
 
 def test_advice():
@@ -236,8 +241,14 @@ def test_charts_of_any_points(points):
     assert bool(chart) == any(abs(y) < 1e15 for _, y in points)
 
 
+def test_half_precision_is_for_the_trainer(tmp_path):
+    for asked in (True, False):
+        options = ClassificationOptions(model="small-bert", fp16=asked)
+        assert training_arguments(options, RunFolder(tmp_path), 1.0).fp16 is asked
+
+
 def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
-    options = ClassificationOptions()
+    options = ClassificationOptions(model="small-bert")
     assert options.chosen_learning_rate == 5e-4
     assert replace(options, model="roberta-base").chosen_learning_rate == 2e-5
     assert replace(options, model="roberta-base", lora=True).chosen_learning_rate == 5e-4

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.reading.columns import find_columns
 from mindnlp_dp_plugin.recipes.reading.table import Table
 from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+from mindnlp_dp_plugin.recipes.words import say
 from tests.harness import REPOSITORY
 
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
@@ -114,13 +115,13 @@ def test_class_labels_of_a_hub_data_set_keep_their_order(tmp_path):
         rows.to_parquet(str(tmp_path / f"{split}-00000-of-00001.parquet"))
     texts = read_labelled_texts(str(tmp_path))
     assert texts.label_names == ["pos", "neg"] and sorted(texts.splits) == ["dev", "train"]
-    assert "test: 4 of 4 rows are empty and were dropped" in texts.remarks
+    assert "test: empty rows dropped: 4 of 4" in list(map(say, texts.remarks))
 
 
 def test_empty_rows_are_counted_and_dropped(tmp_path):
     rows = [*reviews(40), {"text": "", "label": "bad"}, {"text": "  ", "label": "good"}, {"text": "x", "label": ""}]
     texts = read_labelled_texts(str(write(tmp_path / "data.csv", rows)))
-    assert "train: 3 of 43 rows are empty and were dropped" in texts.remarks
+    assert "train: empty rows dropped: 3 of 43" in list(map(say, texts.remarks))
     assert len(contents(texts)) == 40
 
 
@@ -183,7 +184,7 @@ def test_a_folder_with_its_splits(tmp_path):
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs ../shared/data, which is not part of the project")
 def test_real_data_sets():
     hotels = read_labelled_texts(str(SHARED_DATA / "chnsenticorp"))
-    assert "train: 1 of 7766 rows are empty and were dropped" in hotels.remarks
+    assert "train: empty rows dropped: 1 of 7766" in list(map(say, hotels.remarks))
     assert {name: len(rows) for name, rows in hotels.splits.items()} == {"train": 6989, "dev": 776}
     films = read_labelled_texts(str(SHARED_DATA / "sst2"))
     assert {name: len(rows) for name, rows in films.splits.items()} == {"train": 6920, "dev": 872, "test": 1821}

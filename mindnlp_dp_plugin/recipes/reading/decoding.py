@@ -7,6 +7,7 @@ from pathlib import Path
 from charset_normalizer import from_bytes
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.words import remark
 
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -22,8 +23,8 @@ ASCII = bytes(range(128))
 BINARY = re.compile("[\0-\x08\x0e-\x1a]")
 
 
-def decode(path: Path, encoding: str | None = None) -> tuple[str, list[str]]:
-    """The text of a file, and what was assumed about its encoding.
+def decode(path: Path, encoding: str | None = None) -> tuple[str, list[dict]]:
+    """The text of a file, and a remark if its encoding had to be assumed.
 
     Args:
         path: The file.
@@ -50,7 +51,7 @@ def decode(path: Path, encoding: str | None = None) -> tuple[str, list[str]]:
         raise DataParallelError(
             f"{str(path)!r} is no text in an encoding that is known: save it as UTF-8, or name its --encoding."
         )
-    return text, [f"{path.name} is not UTF-8 and was read as {found}: give --encoding if its texts look wrong"]
+    return text, [remark("encoding_assumed", file=path.name, encoding=found)]
 
 
 def _decode_as(raw, encoding, path):

@@ -16,9 +16,10 @@ from mindnlp_dp_plugin.recipes.reading import lines
 from mindnlp_dp_plugin.recipes.reading.columns import LABELS, PAIRS, TEXTS
 from mindnlp_dp_plugin.recipes.reading.decoding import decode
 from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, from_records, from_rows
+from mindnlp_dp_plugin.recipes.words import remark
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
-SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}  # with their names among the words
 KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 NOT_READ = {  # by how they begin
     b"\xd0\xcf\x11\xe0": "an Excel file of before 2007: save it as .xlsx or csv",
@@ -135,7 +136,7 @@ def _read_separated(text, separator, is_usual):
         raise BadFile(f"line {began}: {error}; a quote inside a quoted text is written twice") from None
     table = from_rows(rows, numbers)
     if not is_usual:
-        table.remarks.insert(0, f"columns are separated by {SEPARATORS[separator]}")
+        table.remarks.insert(0, remark("separated", separator=SEPARATORS[separator]))
     return table
 
 
@@ -220,8 +221,8 @@ def _read_xlsx(path):
         width = max(number for row in rows for number, cell in enumerate(row, 1) if as_text(cell))
         table = from_rows([row[:width] for row in rows], numbers)
         if len(sheets) > 1:
-            others = ", ".join(each for each in sheets if each != title)
-            table.remarks.insert(0, f"sheet {title!r} is read, and not {others}")
+            others = [each for each in sheets if each != title]
+            table.remarks.insert(0, remark("sheet_read", sheet=repr(title), others=others))
         return table
     return Table({})
 

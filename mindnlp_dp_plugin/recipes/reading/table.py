@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from mindnlp_dp_plugin.recipes.words import remark
+
 MOST_LABEL_CHARACTERS = 60
 SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
 
@@ -13,12 +15,12 @@ class Table:
 
     Attributes:
         columns: Values by column, all equally many.
-        remarks: What was assumed in order to read it, a line each.
+        remarks: What was assumed in order to read it.
         class_names: For columns that hold class numbers: the names of all classes.
     """
 
     columns: dict[str, list]
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[dict] = field(default_factory=list)
     class_names: dict[str, list[str]] = field(default_factory=dict)
 
     def __len__(self):
@@ -54,12 +56,12 @@ def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
                 f"line {line} has {len(row)} fields where the first has {width}: quote a text that holds the separator"
             )
     short = sum(len(row) < width for row in rows)
-    remarks = [f"{short} rows have fewer than {width} fields; the missing ones are taken as empty"] if short else []
+    remarks = [remark("short_rows", rows=short, width=width)] if short else []
     columns = [list(column) for column in zip(*(row + [None] * (width - len(row)) for row in rows))]
     if has_header(columns):
         return Table({name: column[1:] for name, column in zip(_unique(rows[0]), columns)}, remarks)
     names = [f"column_{number}" for number in range(1, width + 1)]
-    remarks.append(f"no header: the first line is taken as data, and the columns are called {', '.join(names)}")
+    remarks.append(remark("no_header", columns=names))
     return Table(dict(zip(names, columns)), remarks)
 
 

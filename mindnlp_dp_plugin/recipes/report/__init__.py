@@ -1,6 +1,7 @@
 """The report of a run: one self-contained HTML page, in English or Chinese, light or dark."""
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -8,7 +9,7 @@ import jinja2
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_text
-from mindnlp_dp_plugin.recipes.words import WORDS
+from mindnlp_dp_plugin.recipes.words import WORDS, say
 
 MOST_IN_MATRIX = 24
 MOST_IN_TABLE = 60
@@ -31,6 +32,7 @@ def write(folder: RunFolder, results: dict) -> None:
     page = environment.get_template("template.html").render(
         results=results,
         words=words,
+        say=partial(say, language=results["language"]),
         split=split,
         scores=results["splits"][split],
         num_rows=sum(each["rows"] for each in results["splits"][split]["per_class"]),
