@@ -163,7 +163,7 @@ def train_as_one_process(output, num_hosts, engine):
     )
     problems = [] if are_one else ["ranks differ"]
     try:
-        assert_equal_within_rounding(ranks[0], expected, SCENARIOS[SCENARIO])
+        assert_equal_within_rounding(ranks[0], expected, SCENARIOS[SCENARIO].tolerances)
     except AssertionError as error:
         problems.append(f"not as one process: {error}")
     difference = float(np.abs(ranks[0]["parameters"] - expected["parameters"]).max())

@@ -10,7 +10,7 @@ settings.load_profile("repeatable")
 def pytest_collection_modifyitems(items):
     """Marks what starts ranks, the launcher or another command: each does so through a function of tests/harness."""
     for item in items:
-        fixtures = {"runner", "clinic", "engine_outcomes"} & set(item.fixturenames)
+        fixtures = {"runner", "clinic", "output_of"} & set(item.fixturenames)
         if fixtures or any(
             getattr(value, "__module__", None) == "tests.harness" for value in vars(item.module).values()
         ):

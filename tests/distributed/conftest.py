@@ -1,3 +1,4 @@
+import functools
 import json
 
 import pytest
@@ -6,15 +7,28 @@ from tests.harness import run_ranks_successfully
 
 
 @pytest.fixture(scope="session")
-def engine_outcomes(tmp_path_factory):
+def output_of(tmp_path_factory):
+    """Runs a program of ``tests/programs`` on ranks, once for each way, and returns the folder it has written to.
+
+    The program's first argument is that folder.
+    """
+
+    @functools.cache
+    def run(program, *arguments, ranks=1, backend="auto", timeout=300):
+        output = tmp_path_factory.mktemp(f"{program.removesuffix('.py')}_{ranks}_{backend}")
+        job = dict(ranks=ranks, backend=backend, log_dir=output / "logs", timeout=timeout)
+        run_ranks_successfully(program, output, *arguments, **job)
+        return output
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def engine_outcomes(output_of):
     """What ``engines.py`` left on each rank, for (number of ranks, backend): one job for all tests that ask."""
-    known = {}
 
     def outcomes(ranks, backend):
-        if (ranks, backend) not in known:
-            output = tmp_path_factory.mktemp("engines")
-            run_ranks_successfully("engines.py", output, ranks=ranks, backend=backend, log_dir=output / "logs")
-            known[ranks, backend] = [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
-        return known[ranks, backend]
+        output = output_of("engines.py", ranks=ranks, backend=backend)
+        return [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
     return outcomes

@@ -6,7 +6,6 @@
 import pytest
 
 from tests.families.outcomes import difference_of_ranks, journal
-from tests.harness import run_ranks_successfully
 
 ON_MCCL_TOO = [
     "albert/masked_lm",
@@ -40,22 +39,17 @@ CASES = {
 }
 
 
-def train(output, ranks, backend, checks):
-    run_ranks_successfully(
-        "train_families.py", output, 2, checks, *CASES.get(backend, CASES["mpi"]),
-        ranks=ranks, backend=backend, log_dir=output / "logs",
-    )  # fmt: skip
-    return output
+@pytest.fixture(scope="module")
+def one_process(output_of):
+    return output_of("train_families.py", 2, "all", *CASES["mpi"])
 
 
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("one_process"), 1, "auto", "all")
-
-
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory):
-    return {backend: train(tmp_path_factory.mktemp(backend), 2, backend, "none") for backend in CASES}
+def two_ranks(output_of):
+    return {
+        backend: output_of("train_families.py", 2, "none", *CASES[backend], ranks=2, backend=backend)
+        for backend in CASES
+    }
 
 
 @pytest.mark.parametrize("case", CASES["mpi"])

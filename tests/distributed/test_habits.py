@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
-from tests.harness import decorated_functions, run_ranks_successfully
+from tests.harness import decorated_functions
 
 NUM_RANKS = 2
 REFUSALS = {
@@ -20,19 +20,14 @@ REFUSALS = {
 HABITS = [name for name in decorated_functions("habits.py") if name not in REFUSALS]
 
 
-def run_habits(output, ranks, backend):
-    run_ranks_successfully("habits.py", output, NUM_RANKS, ranks=ranks, backend=backend, log_dir=output / "logs")
-    return output
-
-
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
-    return run_habits(tmp_path_factory.mktemp("one_process"), 1, "auto")
+def one_process(output_of):
+    return output_of("habits.py", NUM_RANKS)
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def of_ranks(request, tmp_path_factory):
-    return run_habits(tmp_path_factory.mktemp(request.param), NUM_RANKS, request.param)
+def of_ranks(request, output_of):
+    return output_of("habits.py", NUM_RANKS, ranks=NUM_RANKS, backend=request.param)
 
 
 @pytest.mark.parametrize("habit", HABITS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.harness import decorated_functions, run_ranks_successfully
+from tests.harness import decorated_functions
 
 NUM_RANKS = 2
 CASES = [name for name in decorated_functions("mixed_precision.py") if name != "overflowing"]
@@ -11,21 +11,14 @@ CASES = [name for name in decorated_functions("mixed_precision.py") if name != "
 ROUNDING = 2.0**-9
 
 
-def run_cases(output, ranks, backend):
-    run_ranks_successfully(
-        "mixed_precision.py", output, NUM_RANKS, ranks=ranks, backend=backend, log_dir=output / "logs"
-    )
-    return output
-
-
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
-    return run_cases(tmp_path_factory.mktemp("one_process"), 1, "auto")
+def one_process(output_of):
+    return output_of("mixed_precision.py", NUM_RANKS)
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def of_ranks(request, tmp_path_factory):
-    return run_cases(tmp_path_factory.mktemp(request.param), NUM_RANKS, request.param)
+def of_ranks(request, output_of):
+    return output_of("mixed_precision.py", NUM_RANKS, ranks=NUM_RANKS, backend=request.param)
 
 
 def load(folder, case, rank=0):

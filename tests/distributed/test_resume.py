@@ -10,11 +10,9 @@ from tests.harness import run_ranks, run_ranks_successfully
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def stopped_and_resumed(request, tmp_path_factory):
+def stopped_and_resumed(request, output_of):
     """Every scenario without a stop and from each of its checkpoints."""
-    output = tmp_path_factory.mktemp(request.param)
-    run_ranks_successfully("resume_scenarios.py", output, ranks=2, backend=request.param, log_dir=output / "logs")
-    return output
+    return output_of("resume_scenarios.py", ranks=2, backend=request.param)
 
 
 @pytest.mark.parametrize(

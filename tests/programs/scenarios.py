@@ -1,91 +1,429 @@
-"""What the oracle trains: each scenario changes one thing about the first."""
+"""What the oracle trains. A scenario is a function that builds a model; its decorator holds what else is its own.
 
-from dataclasses import dataclass
+To add one, write one: ``train_scenarios.py`` trains it, and ``tests/distributed/test_oracle.py`` compares.
+"""
+
+import mindnlp_dp_plugin  # isort: skip
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import mindspore
+import numpy as np
+from mindnlp.core import nn, ops
+from mindnlp.core.optim import SGD
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
+from mindnlp.transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
+from mindspore.dataset import GeneratorDataset
+
+BATCH_SIZE = 8
+SEQUENCE_LENGTH = 12
+NUM_MISSING = 5  # rows of the last batch, where batches are uneven
+NUM_LABELS = 3
+SIZES = dict(
+    vocab_size=96,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=32,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    num_labels=NUM_LABELS,
+)
+# float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
+FLOAT16_ROUNDING, BFLOAT16_ROUNDING = 2.0**-11, 2.0**-8
+
+
+class Tolerances(NamedTuple):
+    """How far ranks may end from one process: gradients relative to the largest of the step, losses, parameters."""
+
+    gradients: float = 1e-6
+    losses: float = 1e-5
+    parameters: float = 2e-6
+
+
+def rows_of_words(num_rows, num_ranks):
+    chance = np.random.default_rng(7)
+    return [row_of_words(chance) for _ in range(num_rows)]
+
+
+def row_of_words(chance):
+    words = chance.integers(4, SIZES["vocab_size"], SEQUENCE_LENGTH).astype(np.int32)
+    return words, np.int32(chance.integers(NUM_LABELS))
+
+
+def batched(rows, batch_size):
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
 
 
 @dataclass
 class Scenario:
-    model: str = "bert"
+    """One training, on ranks and as one process.
+
+    Attributes:
+        build_model: Returns the model, given the number of ranks. It is called with seeds set, and on each rank.
+        optimizer: The argument ``optim``.
+        own_optimizer: A class that is used in place of the Trainer's.
+        num_steps: Optimizer steps.
+        num_batches: Batches in an epoch of each rank.
+        accumulation: Micro-steps in an optimizer step.
+        arguments: Further TrainingArguments.
+        config: Fields of the DataParallelConfig.
+        make_rows: Returns rows, given how many and the number of ranks.
+        make_dataset: Returns a data set of batches, given rows and the size of a batch.
+        takes_mean_of_ranks: Whether the one process is to take the mean of the losses that ranks would have.
+        runs_alone: Whether one process with this config can take the ranks' micro-steps one after the other.
+        tolerances: How far ranks may end from one process.
+    """
+
+    build_model: Callable
     optimizer: str = "adamw"
+    own_optimizer: type | None = None
     num_steps: int = 10
-    accumulation: int = 1
     num_batches: int = 10
-    change: str = ""
-    config: tuple = ()
-    label_smoothing: float = 0.0
+    accumulation: int = 1
+    arguments: dict = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+    make_rows: Callable = rows_of_words
+    make_dataset: Callable = batched
+    takes_mean_of_ranks: bool = False
+    runs_alone: bool = False
+    tolerances: Tolerances = Tolerances()
 
     @property
     def is_weighted(self):
         """Whether the reference is one process with all rows of an optimizer step in one batch."""
-        return "average_over" in dict(self.config)
+        return "average_over" in self.config
 
-    @property
-    def runs_alone(self):
-        """Whether one process can take the ranks' micro-steps one after the other and step at the same rows."""
-        return self.is_weighted and self.num_batches % self.accumulation == 0 and self.change != "float16"
+    def rows(self, num_ranks):
+        return self.make_rows(self.num_batches * BATCH_SIZE * num_ranks, num_ranks)
+
+    def dataset(self, num_ranks, batch_size):
+        return self.make_dataset(self.rows(num_ranks), batch_size)
 
 
-SCENARIOS = {
-    "bert_adamw": Scenario(num_steps=20),
-    "bert_sgd": Scenario(optimizer="sgd", num_steps=20),
-    "roberta_adamw": Scenario(model="roberta", num_steps=20),
-    "roberta_sgd": Scenario(model="roberta", optimizer="sgd", num_steps=20),
-    # 10 batches an epoch: the third step of an accumulation of 4 spans two epochs.
-    "accumulation_with_tail": Scenario(accumulation=4),
-    # 3 batches an epoch: stock steps at the end of each epoch, and whenever 4 micro-steps have come together.
-    "epoch_shorter_than_accumulation": Scenario(accumulation=4, num_batches=3, num_steps=8),
-    "frozen_embeddings": Scenario(change="frozen_embeddings"),
-    "unused_parameter": Scenario(change="unused_parameter"),
-    "used_by_one_rank": Scenario(change="used_by_one_rank"),
-    "used_by_one_rank_accumulated": Scenario(change="used_by_one_rank", accumulation=4),
-    "tied_weights": Scenario(change="tied_weights"),
-    "bucket_per_parameter": Scenario(config=(("bucket_cap_mb", 0),), num_steps=4),
-    "many_buckets": Scenario(config=(("bucket_cap_mb", 0.01),)),
-    "averaged_accumulation": Scenario(
-        optimizer="sgd", accumulation=4, num_batches=8, num_steps=4, config=(("average_over", "micro_steps"),)
-    ),
-    # Steps of 3, 1, 2, 2, 1 and 3 micro-steps.
-    "averaged_in_short_epochs": Scenario(
-        optimizer="sgd", accumulation=4, num_batches=3, num_steps=6, config=(("average_over", "micro_steps"),)
-    ),
-    # The last batch of an epoch has 3 rows instead of 8.
-    "averaged_over_samples": Scenario(
-        optimizer="sgd",
-        accumulation=2,
-        num_batches=4,
-        num_steps=4,
-        change="uneven_batches",
-        config=(("average_over", "samples"),),
-    ),
-    # Where -100 marks what does not count, ranks count differently, and one of rank 0's batches may not count at all.
-    "label_smoothing": Scenario(model="token_classifier", num_steps=4, label_smoothing=0.1),
-    "label_smoothing_over_tokens": Scenario(
-        model="token_classifier",
-        optimizer="sgd",
-        accumulation=2,
-        num_batches=4,
-        num_steps=4,
-        change="batch_without_tokens",
-        label_smoothing=0.1,
-        config=(("average_over", "tokens"),),
-    ),
-    "masked_words_over_tokens": Scenario(
-        model="masked_lm",
-        num_batches=3,
-        num_steps=4,
-        change="batch_without_tokens",
-        config=(("average_over", "tokens"),),
-    ),
-    "grouped_by_length": Scenario(change="grouped_by_length", num_batches=8, num_steps=16),
-    "lora": Scenario(change="lora", num_steps=4),
-    "float16": Scenario(change="float16", optimizer="sgd", num_steps=4),
-    "float16_accumulated": Scenario(
-        change="float16",
-        optimizer="sgd",
-        accumulation=2,
-        num_batches=4,
-        num_steps=4,
-        config=(("average_over", "micro_steps"),),
-    ),
-    "half_precision_weights": Scenario(change="half_precision_weights", optimizer="sgd", num_steps=4),
-}
+SCENARIOS = {}
+
+
+def scenario(**options):
+    """Name the decorated function's model and these options a scenario."""
+
+    def enter(build_model):
+        SCENARIOS[build_model.__name__] = Scenario(build_model, **options)
+        return build_model
+
+    return enter
+
+
+def bert():
+    return BertForSequenceClassification(BertConfig(**SIZES))
+
+
+def roberta():
+    return RobertaForSequenceClassification(RobertaConfig(pad_token_id=1, **SIZES))
+
+
+# Models and optimizers
+
+
+@scenario(num_steps=20)
+def bert_adamw(num_ranks):
+    return bert()
+
+
+@scenario(num_steps=20, optimizer="sgd")
+def bert_sgd(num_ranks):
+    return bert()
+
+
+@scenario(num_steps=20)
+def roberta_adamw(num_ranks):
+    return roberta()
+
+
+@scenario(num_steps=20, optimizer="sgd")
+def roberta_sgd(num_ranks):
+    return roberta()
+
+
+# Accumulation
+
+
+@scenario(accumulation=4)
+def accumulation_with_tail(num_ranks):
+    """10 batches an epoch: the third step of an accumulation of 4 spans two epochs."""
+    return bert()
+
+
+@scenario(accumulation=4, num_batches=3, num_steps=8)
+def epoch_shorter_than_accumulation(num_ranks):
+    """3 batches an epoch: stock steps at the end of each epoch, and whenever 4 micro-steps have come together."""
+    return bert()
+
+
+# Parameters that are not trained, not used, or used twice
+
+
+@scenario()
+def frozen_embeddings(num_ranks):
+    model = bert()
+    for parameter in model.bert.embeddings.parameters():
+        parameter.requires_grad = False
+    return model
+
+
+class WithExtraParameters(nn.Module):
+    """A classifier with one more parameter, and a linear layer that has two names."""
+
+    def __init__(self, num_ranks):
+        super().__init__()
+        self.classifier = bert()
+        self.extra = nn.Parameter(ops.zeros(NUM_LABELS))
+        self.mixer = nn.Linear(NUM_LABELS, NUM_LABELS)
+        self.mixer_again = self.mixer
+        self.num_ranks = num_ranks
+
+    def forward(self, input_ids, labels):
+        logits = self.change(self.classifier(input_ids=input_ids).logits)
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+    def change(self, logits):
+        return logits
+
+
+@scenario()
+def unused_parameter(num_ranks):
+    return WithExtraParameters(num_ranks)
+
+
+class OnlyRank1UsesExtra(WithExtraParameters):
+    def change(self, logits):
+        if mindnlp_dp_plugin.get_world_size() == 1:
+            belongs_to_rank_1 = np.arange(len(logits)) % self.num_ranks == 1
+            return logits + mindspore.Tensor(belongs_to_rank_1[:, None].astype(np.float32)) * self.extra
+        return logits + self.extra if mindnlp_dp_plugin.get_rank() == 1 else logits
+
+
+@scenario()
+def used_by_one_rank(num_ranks):
+    return OnlyRank1UsesExtra(num_ranks)
+
+
+@scenario(accumulation=4)
+def used_by_one_rank_accumulated(num_ranks):
+    return OnlyRank1UsesExtra(num_ranks)
+
+
+class UsesLayerTwice(WithExtraParameters):
+    def change(self, logits):
+        return logits + self.mixer_again(ops.tanh(self.mixer(logits)))
+
+
+@scenario()
+def tied_weights(num_ranks):
+    return UsesLayerTwice(num_ranks)
+
+
+@scenario(num_steps=4)
+def lora(num_ranks):
+    return get_peft_model(bert(), LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.0))
+
+
+# Buckets
+
+
+@scenario(config={"bucket_cap_mb": 0}, num_steps=4)
+def bucket_per_parameter(num_ranks):
+    return bert()
+
+
+@scenario(config={"bucket_cap_mb": 0.01})
+def many_buckets(num_ranks):
+    return bert()
+
+
+# Other averages
+
+
+@scenario(
+    config={"average_over": "micro_steps"},
+    optimizer="sgd", accumulation=4, num_batches=8, num_steps=4, runs_alone=True,
+)  # fmt: skip
+def averaged_accumulation(num_ranks):
+    return bert()
+
+
+@scenario(config={"average_over": "micro_steps"}, optimizer="sgd", accumulation=4, num_batches=3, num_steps=6)
+def averaged_in_short_epochs(num_ranks):
+    """Steps of 3, 1, 2, 2, 1 and 3 micro-steps."""
+    return bert()
+
+
+def rows_but_for_the_last(num_rows, num_ranks):
+    return rows_of_words(num_rows, num_ranks)[:-NUM_MISSING]
+
+
+def batched_without_a_size(rows, batch_size):
+    """Dealt out by batch, the last one as it is."""
+    dataset = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False)
+    return dataset.filter(lambda words: True, ["input_ids"]).batch(batch_size)
+
+
+@scenario(
+    config={"average_over": "samples"}, make_rows=rows_but_for_the_last, make_dataset=batched_without_a_size,
+    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, runs_alone=True,
+)  # fmt: skip
+def averaged_over_samples(num_ranks):
+    """The last batch of an epoch has 3 rows instead of 8."""
+    return bert()
+
+
+def rows_with_labels_of_words(num_rows, num_ranks):
+    """Rows of other ranks and other micro-steps have other numbers of labels; -100 marks what does not count."""
+    chance, rows = np.random.default_rng(7), []
+    for row in range(num_rows):
+        words, _ = row_of_words(chance)
+        rank, micro_step = row % num_ranks, row // (BATCH_SIZE * num_ranks)
+        labels = chance.integers(NUM_LABELS, size=SEQUENCE_LENGTH).astype(np.int32)
+        labels[1 + (rank + 2 * micro_step) % 5 :] = -100
+        rows.append((words, labels))
+    return rows
+
+
+def rows_with_a_batch_that_does_not_count(num_rows, num_ranks):
+    """No word of rank 0's first batch has a label."""
+    rows = rows_with_labels_of_words(num_rows, num_ranks)
+    for _, labels in rows[: BATCH_SIZE * num_ranks : num_ranks]:
+        labels[:] = -100
+    return rows
+
+
+@scenario(
+    arguments={"label_smoothing_factor": 0.1}, make_rows=rows_with_labels_of_words,
+    num_steps=4, takes_mean_of_ranks=True,
+)  # fmt: skip
+def label_smoothing(num_ranks):
+    return BertForTokenClassification(BertConfig(**SIZES))
+
+
+@scenario(
+    config={"average_over": "tokens"}, arguments={"label_smoothing_factor": 0.1},
+    make_rows=rows_with_a_batch_that_does_not_count,
+    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, runs_alone=True,
+)  # fmt: skip
+def label_smoothing_over_tokens(num_ranks):
+    return BertForTokenClassification(BertConfig(**SIZES))
+
+
+@scenario(
+    config={"average_over": "tokens"}, make_rows=rows_with_a_batch_that_does_not_count,
+    num_batches=3, num_steps=4, runs_alone=True,
+)  # fmt: skip
+def masked_words_over_tokens(num_ranks):
+    return BertForMaskedLM(BertConfig(**SIZES))
+
+
+# Grouping by length
+
+
+def rows_of_any_length(num_rows, num_ranks):
+    """A row's first two words are its number."""
+    chance, rows = np.random.default_rng(7), []
+    for row in range(num_rows):
+        words, label = row_of_words(chance)
+        words = words[: chance.integers(3, SEQUENCE_LENGTH + 1)]
+        words[:2] = 4 + np.array(divmod(row, 64))
+        rows.append((words, np.ones_like(words), label))
+    return rows
+
+
+def batched_and_padded(rows, batch_size):
+    dataset = GeneratorDataset(rows, ["input_ids", "attention_mask", "labels"])
+    padding = mindnlp_dp_plugin.DynamicPadding({"input_ids": 0, "attention_mask": 0}, pad_to_multiple_of=4)
+    return dataset.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
+
+
+@scenario(
+    arguments={"group_by_length": True}, make_rows=rows_of_any_length, make_dataset=batched_and_padded,
+    num_batches=8, num_steps=16,
+)  # fmt: skip
+def grouped_by_length(num_ranks):
+    return bert()
+
+
+# Half precision
+
+
+def bert_in_float16():
+    """In one process it computes in float32: with all rows it would lose a row's gradients to the smallest numbers."""
+    model = bert().to(dtype=mindspore.float16)
+    return model.to(dtype=mindspore.float32) if mindnlp_dp_plugin.get_world_size() == 1 else model
+
+
+# The one process computes in float32. Gradients are rounded by some ten operators on their way back, and where
+# LayerNorm sums them over rows and words. Parameters are at most 1 and rounded once in each of 4 steps.
+BESIDE_FLOAT32 = Tolerances(16 * FLOAT16_ROUNDING, 2 * FLOAT16_ROUNDING, 4 * FLOAT16_ROUNDING)
+
+
+@scenario(optimizer="sgd", num_steps=4, tolerances=BESIDE_FLOAT32)
+def float16(num_ranks):
+    return bert_in_float16()
+
+
+@scenario(
+    config={"average_over": "micro_steps"},
+    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, tolerances=BESIDE_FLOAT32,
+)  # fmt: skip
+def float16_accumulated(num_ranks):
+    return bert_in_float16()
+
+
+class WithHalfPrecisionWeights(nn.Module):
+    """A float32 classifier with LayerNorms in front of float16 and bfloat16 weights.
+
+    The bfloat16 ones are only stored so: MindSpore has no operators for bfloat16 on CPU.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.classifier = bert()
+        self.in_float16 = nn.Parameter(ops.randn(NUM_LABELS, NUM_LABELS).astype(mindspore.float16))
+        self.in_bfloat16 = nn.Parameter(ops.randn(NUM_LABELS, NUM_LABELS).astype(mindspore.bfloat16))
+
+    def forward(self, input_ids, labels):
+        logits = self.classifier(input_ids=input_ids).logits
+        logits = ops.tanh(ops.matmul(logits.astype(mindspore.float16), self.in_float16)).astype(mindspore.float32)
+        logits = ops.matmul(logits, self.in_bfloat16.astype(mindspore.float32))
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+class SGDThroughFloat32(SGD):
+    """MindNLP's SGD does not take bfloat16 on CPU."""
+
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                values = parameter.astype(mindspore.float32) - group["lr"] * parameter.grad.astype(mindspore.float32)
+                parameter.assign_value(values.astype(parameter.dtype))
+
+
+# Gradients are rounded to bfloat16 on each rank, and once more when they are averaged. A weight that is then rounded
+# to its other neighbour moves the logits by that part of themselves. Parameters are rounded once in each of 4 steps.
+ROUNDED_TO_BFLOAT16 = Tolerances(2 * BFLOAT16_ROUNDING, BFLOAT16_ROUNDING, 4 * BFLOAT16_ROUNDING)
+
+
+@scenario(
+    arguments={"max_grad_norm": 0.0},  # no norm of bfloat16 on CPU
+    optimizer="sgd", own_optimizer=SGDThroughFloat32, num_steps=4, tolerances=ROUNDED_TO_BFLOAT16,
+)  # fmt: skip
+def half_precision_weights(num_ranks):
+    return WithHalfPrecisionWeights()
