@@ -118,6 +118,33 @@ def weights_of_gptsan(modeling_gptsan_japanese):
 
 
 @patch(
+    module="mindnlp.core.nn",
+    bridges="TrainingArguments(recompute=True): the Trainer calls recompute_enable, which no model has",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel defines recompute_enable",
+)
+def recompute_of_the_trainer(nn):
+    from mindnlp_dp_plugin.recompute import enable_recompute
+
+    nn.Module.recompute_enable = lambda self, recompute_kwargs=None: enable_recompute(self)
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="gradient_checkpointing_enable: BERT, RoBERTa, GPT-2 and others never look at what it sets, the rest hand "
+    "a method to mindspore.recompute, which takes cells alone",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel.gradient_checkpointing_enable brings its own checkpoint function",
+)
+def gradient_checkpointing(modeling_utils):
+    from mindnlp_dp_plugin.recompute import disable_recompute, enable_recompute
+
+    model = modeling_utils.PreTrainedModel
+    model.gradient_checkpointing_enable = lambda self, gradient_checkpointing_kwargs=None: enable_recompute(self)
+    model.gradient_checkpointing_disable = disable_recompute
+
+
+@patch(
     module="mindnlp.core.nn.parameter",
     bridges="Parameter.grad: reading it raises AttributeError until a gradient was set",
     needed_from="2.7",

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import mindspore
 from mindnlp.core import nn
@@ -11,6 +11,7 @@ from mindnlp.core.nn import functional
 from mindnlp.core.nn.modules import normalization
 from mindspore.common.api import _pynative_executor
 
+from mindnlp_dp_plugin import recompute
 from mindnlp_dp_plugin.mixed_precision.lists import FLOAT32, HALF, WIDEST
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -40,6 +41,8 @@ class Autocast:
                     if hasattr(owner, name):
                         replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
         replacements.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
+        recompute.surroundings.append(self._as_now)
+        replacements.on_undo(lambda: recompute.surroundings.remove(self._as_now))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -51,6 +54,9 @@ class Autocast:
             if outermost:
                 self._runs = False
                 self._cast_parameters.clear()
+
+    def _as_now(self):
+        return self.running() if self._runs else nullcontext()
 
     def _casting(self, stock: Callable, cast: Callable) -> Callable:
         @functools.wraps(stock)

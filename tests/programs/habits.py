@@ -100,6 +100,11 @@ def gradual_unfreezing_with_accumulation():
 
 
 @habit
+def activations_computed_again():
+    return trainer_of(recompute=True), []
+
+
+@habit
 def an_optimizer_that_takes_the_place_of_another():
     def replace(trainer):
         for parameter in trainer.model.parameters():

@@ -1,0 +1,189 @@
+"""Keep the inputs of a model's layers in place of their activations, and compute these again in backward.
+
+A step takes about a third longer and needs far less memory: Chen et al., "Training Deep Nets with Sublinear Memory
+Cost", 2016; torch calls it activation checkpointing.
+"""
+
+import importlib
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import mindspore
+from mindspore.common._grad_function import _Function
+from mindspore.common.api import _pynative_executor
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+# Not reached as an attribute: mindspore.common.seed is a function, too.
+operator_seed = importlib.import_module("mindspore.common.seed")
+
+surroundings: list[Callable[[], AbstractContextManager]] = []
+"""Each is called in forward, and returns what a layer's second forward pass must run within."""
+
+FLOATS = (mindspore.float16, mindspore.float32, mindspore.float64, mindspore.bfloat16)
+
+
+def enable_recompute(model) -> None:
+    """Let each layer of a model compute its activations again in backward, while the model trains.
+
+    Layers are the members of the model's outermost ``ModuleList``s.
+
+    Args:
+        model: The model. ``use_cache`` of its config is set to False: a cache would grow in both passes.
+
+    Raises:
+        DataParallelError: If the model has no list of layers.
+    """
+    layers = list(_layers(model))
+    if not layers:
+        raise DataParallelError(
+            f"recompute=True: {type(model).__name__} has no nn.ModuleList, so no layers whose activations could be "
+            "computed again. Put its layers into one, or leave recompute out."
+        )
+    if getattr(getattr(model, "config", None), "use_cache", False):
+        model.config.use_cache = False
+    for layer in layers:
+        layer.forward = types.MethodType(_forward, layer)
+
+
+def disable_recompute(model) -> None:
+    """Let the layers of a model keep their activations again."""
+    for layer in _layers(model):
+        vars(layer).pop("forward", None)
+
+
+def _layers(module):
+    from mindnlp.core import nn  # MindNLP is given these functions while it is imported
+
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList) else _layers(child)
+
+
+def _forward(layer, *args, **kwargs):
+    if not (layer.training and _pynative_executor.requires_grad()):
+        return type(layer).forward(layer, *args, **kwargs)
+    return _Pass(layer, args, kwargs).result()
+
+
+class _Pass:
+    """A pass through a layer that can be made a second time."""
+
+    def __init__(self, layer, args, kwargs):
+        self._layer = layer
+        self._weights = [
+            (owned, name)
+            for module in layer.modules()
+            for owned in [module._parameters]
+            for name, parameter in owned.items()
+            if parameter is not None
+        ]
+        self._inputs, self._arguments = _without_tensors((args, kwargs))
+        self._random = _random_state()
+        self._surroundings = [capture() for capture in surroundings]
+
+    def result(self):
+        """What the layer returns."""
+        weights = [owned[name] for owned, name in self._weights]
+        outputs = _Recomputed.apply(self, *self._inputs, *weights)
+        return _with_tensors(self._form, outputs if isinstance(outputs, tuple) else (outputs,))
+
+    def run(self, *tensors):
+        """The tensors that the layer returns, given those it takes and its weights."""
+        inputs, weights = tensors[: len(self._inputs)], tensors[len(self._inputs) :]
+        args, kwargs = _with_tensors(self._arguments, inputs)
+        parameters = [owned[name] for owned, name in self._weights]
+        self._set(weights)
+        try:
+            outputs, self._form = _without_tensors(type(self._layer).forward(self._layer, *args, **kwargs))
+        finally:
+            self._set(parameters)
+        return tuple(outputs)
+
+    def run_again(self, *tensors):
+        """``run`` with the random numbers, and within the surroundings, of the first pass."""
+        with ExitStack() as stack:
+            for surrounding in self._surroundings:
+                stack.enter_context(surrounding)
+            stack.enter_context(_random_numbers_of(self._random))
+            return self.run(*tensors)
+
+    def _set(self, weights):
+        for (owned, name), weight in zip(self._weights, weights):
+            owned[name] = weight
+
+
+class _Recomputed(_Function):
+    @staticmethod
+    def forward(ctx, layer_pass, *tensors):
+        ctx.layer_pass = layer_pass
+        ctx.save_for_backward(*tensors)
+        with mindspore._no_grad():
+            return layer_pass.run(*map(mindspore.ops.stop_gradient, tensors))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        # The weights are inputs of the second pass, so their hooks see the gradient of the whole step alone.
+        tensors = [mindspore.ops.stop_gradient(tensor) for tensor in ctx.saved_tensors]
+        needed = [i for i, tensor in enumerate(tensors) if ctx.needs_input_grad[1 + i] and tensor.dtype in FLOATS]
+
+        def forward(*differentiated):
+            for i, tensor in zip(needed, differentiated):
+                tensors[i] = tensor
+            outputs = ctx.layer_pass.run_again(*tensors)
+            return tuple(output for output in outputs if output.dtype in FLOATS)
+
+        differentiate = mindspore.ops.GradOperation(get_all=True, sens_param=True)(forward)
+        found = differentiate(*[tensors[i] for i in needed], tuple(gradients))
+        results = [None] * (1 + len(tensors))
+        for i, gradient in zip(needed, found):
+            results[1 + i] = gradient
+        return tuple(results)
+
+
+class _Place:
+    """Where a tensor was."""
+
+
+def _without_tensors(value):
+    """The tensors in nested tuples, lists and dictionaries, and the same with a place for each."""
+    tensors = []
+
+    def take(tensor):
+        tensors.append(tensor)
+        return _Place()
+
+    return tensors, _map(lambda leaf: take(leaf) if isinstance(leaf, mindspore.Tensor) else leaf, value)
+
+
+def _with_tensors(value, tensors):
+    tensors = iter(tensors)
+    return _map(lambda leaf: next(tensors) if isinstance(leaf, _Place) else leaf, value)
+
+
+def _map(function, value):
+    if isinstance(value, dict):
+        return {key: _map(function, inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_map(function, inner) for inner in value)
+    return function(value)
+
+
+def _random_state():
+    return operator_seed._GLOBAL_SEED, dict(operator_seed._KERNEL_SEED), mindspore.get_rng_state()
+
+
+def _set_random_state(state):
+    operator_seed._GLOBAL_SEED, of_kernels, generator = state
+    operator_seed._KERNEL_SEED = dict(of_kernels)
+    mindspore.set_rng_state(generator)
+
+
+@contextmanager
+def _random_numbers_of(state):
+    later = _random_state()
+    _set_random_state(state)
+    try:
+        yield
+    finally:
+        _set_random_state(later)

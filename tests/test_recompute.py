@@ -1,0 +1,108 @@
+"""Layers compute their activations again in backward: the same gradients, with far less memory."""
+
+import mindnlp_dp_plugin  # noqa: F401  isort: skip
+
+import sys
+
+import mindspore
+import numpy as np
+import pytest
+from mindnlp.core import nn
+from mindnlp.transformers import PreTrainedModel
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.mixed_precision import Autocast
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.recompute import disable_recompute, enable_recompute
+from tests.families import catalogue
+from tests.families.configs import tiny_config
+from tests.families.rows import rows
+from tests.harness import PROGRAMS, run
+from tests.programs.tiny import seed_everything, tiny_model
+
+ROUNDING = 2e-7  # of the largest gradient: what layers share, as an encoder's output, is summed in another order
+FAMILIES = {
+    "albert/masked_lm": 0,
+    "bert/sequence_classification": 0,
+    "deberta_v2/token_classification": 0,
+    "gpt2/causal_lm": 0,
+    "llama/causal_lm": 0,
+    "xlnet/question_answering": 0,
+    "bart/seq2seq_lm": ROUNDING,
+    "t5/seq2seq_lm": ROUNDING,
+}
+
+
+def gradients(model, batch):
+    seed_everything(7)
+    _, gradients = mindspore.value_and_grad(lambda: model(**batch).loss, None, tuple(model.parameters()))()
+    return [gradient.asnumpy() for gradient in gradients]
+
+
+def batch_for(model, folder, head):
+    columns = rows(folder, model, head, 4)
+    return {name: mindspore.Tensor(np.stack([row[name] for row in columns])) for name in columns[0]}
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_gradients_are_the_same(case):
+    folder, head = case.split("/")
+    model_class = catalogue.cases(folder)[head]
+    model = model_class(tiny_config(folder, model_class.config_class, head)).set_train(True)
+    batch = batch_for(model, folder, head)
+    expected = gradients(model, batch)
+    model.recompute_enable(recompute_kwargs={})
+    largest = max(np.abs(gradient).max() for gradient in expected)
+    for gradient, value in zip(gradients(model, batch), expected):
+        np.testing.assert_allclose(gradient, value, rtol=0, atol=FAMILIES[case] * largest)
+
+
+@pytest.fixture
+def with_dropout():
+    model = tiny_model(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2).set_train(True)
+    return model, batch_for(model, "roberta", "sequence_classification")
+
+
+def test_dropout_drops_the_same_units_again(with_dropout):
+    expected = gradients(*with_dropout)
+    PreTrainedModel.gradient_checkpointing_enable(with_dropout[0])
+    np.testing.assert_equal(gradients(*with_dropout), expected)
+    PreTrainedModel.gradient_checkpointing_disable(with_dropout[0])
+    np.testing.assert_equal(gradients(*with_dropout), expected)
+
+
+def test_half_precision_is_that_of_forward(with_dropout):
+    model, batch = with_dropout
+    replacements = Replacements()
+    autocast = Autocast(mindspore.float16, replacements)
+
+    def loss():
+        with autocast.running():
+            return model(**batch).loss
+
+    def gradients():
+        seed_everything(7)
+        return [gradient.asnumpy() for gradient in mindspore.value_and_grad(loss, None, tuple(model.parameters()))()[1]]
+
+    try:
+        expected = gradients()
+        enable_recompute(model)
+        np.testing.assert_equal(gradients(), expected)
+    finally:
+        replacements.undo()
+        disable_recompute(model)
+
+
+def test_a_model_without_layers_is_named():
+    with pytest.raises(DataParallelError, match="Linear has no nn.ModuleList"):
+        enable_recompute(nn.Linear(2, 2))
+
+
+def test_activations_leave_memory():
+    """16 layers of 4 x 128 tokens: what one layer keeps is about a sixteenth of what all keep."""
+    peaks = {}
+    for way in ("kept", "recomputed"):
+        finished = run([sys.executable, PROGRAMS / "peak_memory.py", way])
+        assert finished.returncode == 0, finished.stderr
+        peaks[way] = float(finished.stdout.split()[-1])
+    assert peaks["recomputed"] < 0.4 * peaks["kept"], peaks
