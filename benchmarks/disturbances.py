@@ -119,11 +119,30 @@ def rank_is_stopped(folder, engine, chance):
 
 def launcher_is_told_to_stop(folder, engine, chance):
     """By one of the signals of batch systems, while nobody reads."""
-    number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    number = signal.Signals[chance.choice(names)]
     job = Job(folder, engine, ENDLESS)
     job.rank(0)
     job.launcher.send_signal(number)
-    return job.end(128 + number, number.name)
+    return job.end(-number if number == signal.SIGINT else 128 + number, number.name)
+
+
+def launcher_is_stopped(folder, engine, chance):
+    """And goes on later: nothing has happened."""
+    job = Job(folder, engine, SHORT, stdout=subprocess.DEVNULL)
+    time.sleep(chance.uniform(0, 3))
+    job.launcher.send_signal(signal.SIGSTOP)
+    time.sleep(chance.uniform(0, 6))
+    job.launcher.send_signal(signal.SIGCONT)
+    return job.end(0, "all ranks are done")
+
+
+def disk_of_the_logs_is_full(folder, engine, chance):
+    """A rank that can write no more is named, though its record cannot be written either."""
+    (folder / "logs").mkdir()
+    mount = f'mount -t tmpfs -o size=64k logs "{folder / "logs"}"; exec "$@"'
+    job = Job(folder, engine, ENDLESS, before=in_own_mounts(mount), stdout=subprocess.DEVNULL)
+    return job.end(1, "mindnlp-dp: rank ")
 
 
 def logs_are_removed(folder, engine, chance):
@@ -138,9 +157,13 @@ def logs_are_removed(folder, engine, chance):
 def shared_memory_is_small(folder, engine, chance):
     """Ranks find another way."""
     size = chance.choice(["4k", "1m", "16m"])
-    mount = f'mount -t tmpfs -o size={size} shm /dev/shm; exec "$@"'
-    before = ["unshare", "--map-root-user", "--mount", "sh", "-ec", mount, "sh"]
+    before = in_own_mounts(f'mount -t tmpfs -o size={size} shm /dev/shm; exec "$@"')
     return Job(folder, engine, SHORT, before=before, stdout=subprocess.DEVNULL).end(0, "all ranks are done")
+
+
+def in_own_mounts(script):
+    """What to put before a command that sees other mounts than the rest of this machine."""
+    return ["unshare", "--map-root-user", "--mount", "sh", "-ec", script, "sh"]
 
 
 def garbage_comes(folder, engine, chance):
@@ -158,8 +181,8 @@ def garbage_comes(folder, engine, chance):
 
 
 ALL = (
-    launcher_is_killed, reader_stalls, output_is_full, rank_is_stopped, launcher_is_told_to_stop, logs_are_removed,
-    shared_memory_is_small, garbage_comes,
+    launcher_is_killed, reader_stalls, output_is_full, rank_is_stopped, launcher_is_told_to_stop, launcher_is_stopped,
+    logs_are_removed, disk_of_the_logs_is_full, shared_memory_is_small, garbage_comes,
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Kill ranks and disturb jobs at random, and see what becomes of them: ``make faults``.
 
     python benchmarks/faults.py [--kills 100] [--disturbances 100] [--interruptions 20] [--seed 0]
+        [--limit 3] [--at-once 1] [--minutes M]
 
 Each of the ``kills`` is a job of two ranks that trains, evaluates and saves, and in which one rank dies at a random
 moment in a random way. It goes on from what the one before left, so that checkpoints that survive are loaded. Then jobs
@@ -8,8 +9,9 @@ are disturbed from outside (``disturbances.py``): launchers killed, readers stal
 garbage sent. Then jobs are interrupted four times each and started again by ``--max-restarts``; they must end as one
 never interrupted.
 
-Results are written to ``benchmarks/results/faults_<cpu>_<date>.json`` and ``.md``. Run it on an idle machine: times are
-part of what it checks.
+Each fault depends on its number and the seed alone. ``--at-once 2`` runs two jobs at a time, ``--minutes`` begins no
+fault after so many. Results are written to ``benchmarks/results/faults_<cpu>_<date>.json`` and ``.md``. Times are part
+of what it checks: on a machine that is not idle, give a ``--limit`` of more seconds.
 """
 
 import argparse
@@ -21,11 +23,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from rich.progress import track
 from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,7 +51,7 @@ MOMENTS = {
 }
 EXIT_CODES = {"SIGKILL": 137, "SIGSEGV": 139, "exception": 1}
 SIGNALS = ("SIGKILL", "SIGSEGV")
-LIMIT_S = 3
+TRACES_S = 5  # for what other jobs have just made, and are about to use
 STEPS_PER_JOB = 4
 INTERRUPTIONS_PER_JOB = 4
 HANG_S = 180
@@ -61,22 +63,65 @@ def main():
     parser.add_argument("--disturbances", type=int, default=100)
     parser.add_argument("--interruptions", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=3, help="seconds in which a job must end")
+    parser.add_argument("--at-once", type=int, default=1, help="jobs at a time")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no fault after so many")
     wanted = parser.parse_args()
-    chance = random.Random(wanted.seed)
     with tempfile.TemporaryDirectory(prefix="mindnlp-dp-faults-") as name:
-        home = Path(name)
-        kills = [
-            kill(home, number, chance) for number in track(range(wanted.kills), "kills", disable=wanted.kills == 0)
-        ]
-        numbers = track(range(wanted.disturbances), "disturbances", disable=wanted.disturbances == 0)
-        disturbed = [disturb(home, number, chance) for number in numbers]
-        interrupted = interrupt(home, wanted.interruptions // INTERRUPTIONS_PER_JOB, chance)
+        home, began = Path(name), time.monotonic()
+        todo = Todo(wanted.seed, wanted.at_once, began + wanted.minutes * 60)
+        # Each kill goes on from what the one before on the same engine left.
+        lanes = [range(first, wanted.kills, len(ENGINES)) for first in range(len(ENGINES))]
+        kills = todo.do("kill", lanes, lambda number, chance: kill(home, number, chance, wanted.limit))
+        lanes = [[number] for number in range(wanted.disturbances)]
+        disturbed = todo.do("disturbance", lanes, lambda number, chance: disturb(home, number, chance))
+        interrupted = interrupt(home, wanted.interruptions // INTERRUPTIONS_PER_JOB, random.Random(wanted.seed))
+        minutes = (time.monotonic() - began) / 60
+    num_clean = sum(not fault["problems"] for fault in kills + disturbed)
     write_results(
         "faults",
         {"seed": wanted.seed, "kills": kills, "disturbed": disturbed, "interrupted": interrupted},
-        "\n".join([summary(kills, interrupted), *summary_of(disturbed)]),
+        "\n".join(
+            [
+                f"{len(kills + disturbed)} of {wanted.kills + wanted.disturbances} faults in {minutes:.0f} minutes, "
+                f"{wanted.at_once} at a time: {num_clean} clean ends.\n",
+                *([summary(kills, interrupted)] if kills or interrupted else []),
+                *summary_of(disturbed),
+            ]
+        ),
     )
-    sys.exit(any(fault["problems"] for fault in kills + disturbed) or not all(job["same_end"] for job in interrupted))
+    sys.exit(num_clean < len(kills + disturbed) or not all(job["same_end"] for job in interrupted))
+
+
+class Todo:
+    """Does what there is to do, some of it at a time.
+
+    Args:
+        seed: What random choices depend on, beside a fault's number.
+        at_once: How much is done at a time.
+        deadline: When nothing more is begun.
+    """
+
+    def __init__(self, seed, at_once, deadline):
+        self._seed, self._at_once, self._deadline = seed, at_once, deadline
+
+    def do(self, kind, lanes, action):
+        """The results of an action for each number, in order; the numbers of a lane follow each other."""
+        found = {}
+
+        def drive(lane):
+            for number in lane:
+                if time.monotonic() > self._deadline:
+                    return
+                began = time.monotonic()
+                found[number] = action(number, random.Random(f"{self._seed} {kind} {number}"))
+                end = "; ".join(found[number]["problems"]) or "clean"
+                what = " ".join(str(found[number].get(key, "")) for key in ("engine", "fault", "disturbance"))
+                print(f"{kind} {number} ({time.monotonic() - began:.0f} s): {what}: {end}", flush=True)
+
+        with ThreadPoolExecutor(self._at_once) as pool:
+            list(pool.map(drive, lanes))
+        return [found[number] for number in sorted(found)]
 
 
 def summary_of(disturbed):
@@ -90,7 +135,7 @@ def summary_of(disturbed):
             yield f"- {fault['engine']} {fault['disturbance']}: {'; '.join(fault['problems'])}"
 
 
-def kill(home, number, chance):
+def kill(home, number, chance, limit):
     """One job, one death; what happened."""
     engine = ENGINES[number % len(ENGINES)]
     moment = list(MOMENTS)[number // len(ENGINES) % len(MOMENTS)]
@@ -119,11 +164,12 @@ def kill(home, number, chance):
     is_done = moment == "exit" and finished.returncode == 0 and newest_step(output / "trainer") == wanted
     if finished.returncode != EXIT_CODES[way] and not is_done:
         problems.append(f"exit code {finished.returncode}")
-    if seconds is None or seconds > LIMIT_S:
+    if seconds is None or seconds > limit:
         problems.append(f"took {seconds} s to end")
     if not finished.stderr.startswith(f"mindnlp-dp: rank {rank} on ") and not is_done:
         problems.append(f"says {finished.stderr.splitlines()[:1]}")
-    problems += [f"left {trace}" for trace in traces() - before] + [f"left process {pid}" for pid in processes_of(home)]
+    problems += [f"left {trace}" for trace in left_since(before)]
+    problems += [f"left process {pid}" for pid in processes_of(output)]
     problems += unusable(output / "trainer")
     if problems:
         shutil.copytree(output / "logs", Path("mindnlp_dp_logs", f"fault_{number}"), dirs_exist_ok=True)
@@ -170,6 +216,14 @@ def traces():
     return {path for path in found if not is_used(path)}
 
 
+def left_since(before):
+    """The traces that are there after some seconds, and were not before."""
+    deadline = time.monotonic() + TRACES_S
+    while (left := traces() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left
+
+
 def is_used(path):
     """Whether a process has it in memory, or made it and lives: other jobs on this machine are none of ours."""
     maker = path.rpartition(".")[2]
@@ -199,7 +253,7 @@ def interrupt(home, num_jobs, chance):
         assert finished.returncode == 0, finished.stderr
         ends[engine] = how_it_ended(never)
     jobs = []
-    for number in track(range(num_jobs), "interrupted jobs"):
+    for number in range(num_jobs):
         engine = ENGINES[number % len(ENGINES)]
         output = home / f"interrupted_{number}"
         output.mkdir()

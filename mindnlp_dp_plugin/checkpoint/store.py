@@ -118,7 +118,8 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
         "digests": {name: _digest(path) for name, path in zip(names, files)},
     }
     (written / RECORD).write_text(json.dumps({"format": FORMAT, **record, **contents}), encoding="utf-8")
-    written.chmod(PRIVATE)
+    with suppress(OSError):  # some network file systems know no modes; the folder around it is private, too
+        written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
         _bring_to_disk(path)
     target = Path(home, written.name)

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 
 import click
@@ -14,6 +15,7 @@ from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.launch.signals import Interrupted
 from mindnlp_dp_plugin.version import __version__
 
 BAD_INPUT = 2
@@ -38,6 +40,7 @@ commands.add_command(predict)
 
 def main() -> None:
     """Entry point. Invalid input is rejected with one line on standard error and status 2."""
+    open_standard_streams()
     os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
         sys.exit(commands.main(prog_name="mindnlp-dp", standalone_mode=False))
@@ -45,8 +48,24 @@ def main() -> None:
         refuse(error.format_message())
     except DataParallelError as error:
         refuse(str(error))
-    except click.Abort:  # Ctrl-C before anything was started
-        sys.exit(INTERRUPTED)
+    except (click.Abort, Interrupted):
+        die_of_interrupt()
+
+
+def open_standard_streams() -> None:
+    """Put /dev/null in the place of standard streams that are closed: a log would get their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+
+
+def die_of_interrupt() -> None:
+    """After Ctrl-C, end as programs do: by the signal, so that a loop of the shell ends, too. A shell shows 130."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+    sys.exit(INTERRUPTED)  # as process 1 of a container, which the signal does not end
 
 
 def refuse(message: str) -> None:

@@ -7,7 +7,7 @@ import click
 
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import require_packages
@@ -35,6 +35,7 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     Give texts (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. If the file has labels, it is
     scored. Predictions are the same on any number of ranks.
     """
+    require_single_node("mindnlp-dp predict")
     require_packages()
     from mindnlp_dp_plugin.recipes.request import make_request
 

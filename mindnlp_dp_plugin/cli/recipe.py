@@ -8,7 +8,7 @@ import click
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check
@@ -36,6 +36,7 @@ def add_recipe(
     @launching.backend
     @launching.log_dir
     def run(nproc, backend, log_dir, **values):
+        require_single_node("mindnlp-dp recipe")
         options = replace(defaults, **values)
         if options.dataset is None and not generates_data:
             raise click.UsageError("Missing option '--dataset'.")

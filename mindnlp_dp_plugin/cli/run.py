@@ -9,9 +9,10 @@ from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_node
+from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_master, require_script, require_secret
+from mindnlp_dp_plugin.launch.job import GRACE_S, Job, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
@@ -57,6 +58,13 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     show_default=True,
     help="How often all ranks start again from the newest checkpoint of this job after one has failed.",
 )
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=GRACE_S,
+    show_default=True,
+    help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent.",
+)
 @click.option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
 @click.option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module.")
@@ -77,6 +85,7 @@ def run(
     log_dir,
     tee,
     max_restarts,
+    grace,
     trace,
     dry_run,
     as_module,
@@ -101,11 +110,12 @@ def run(
             "again together. Start each node again by hand, with trainer.train(resume_from_checkpoint=True)."
         )
     nproc = _ranks_per_node(nproc, num_ranks, node.num_nodes)
+    bind_address = bind_address and resolve(bind_address, 0, "--bind-address")
     address, port = require_master(node, config.timeout, bind_address)
     secret = require_secret(node, address, secret_file, insecure)
     engine = backends.choose(backend, node.num_nodes)
     job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
-    job = replace(job, secret=secret, bind_address=bind_address)
+    job = replace(job, secret=secret, bind_address=bind_address, grace=grace)
     if dry_run:
         processes = plan(job)
         for process in processes:

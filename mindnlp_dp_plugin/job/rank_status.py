@@ -22,6 +22,8 @@ from mindnlp_dp_plugin.job.variables import STATUS_DIR
 JOINING = "joining the other ranks"
 CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
+THREAD = "thread "
+MAX_NAME = 31
 
 
 class Phase(IntEnum):
@@ -73,6 +75,11 @@ class Status:
         return f"{self.name}{elements} (number {self.number})" if self.number else self.name
 
     @property
+    def thread(self) -> str | None:
+        """The thread for which this rank waits at the end of its script."""
+        return self.name.removeprefix(THREAD) if self.name.startswith(THREAD) else None
+
+    @property
     def has_joined(self) -> bool:
         """Whether this rank has joined the others."""
         return bool(self.name) and not (self.name == JOINING and self.phase == Phase.WAITING)
@@ -80,6 +87,8 @@ class Status:
     def __str__(self):
         seconds = f"{time.monotonic() - self.since:.1f} s"
         stopped = " (stopped by a signal)" if _is_stopped(self.pid) else ""
+        if self.thread:
+            return f"for {seconds} at the end of its script, waiting for its thread {self.thread!r}"
         if self.phase == Phase.WAITING:
             return f"for {seconds} in {self.collective}{stopped}"
         if self.phase == Phase.DONE:
@@ -130,6 +139,11 @@ class RankStatus:
     def end(self) -> None:
         """Record that all ranks are done, so this one may leave."""
         self._record.phase = Phase.DONE
+
+    def wait_for_thread(self, name: str) -> None:
+        """Record that this rank has come to the end of its script, but must wait for a thread."""
+        self._record.name = f"{THREAD}{name}".encode()[:MAX_NAME]
+        self._record.since = time.monotonic()
 
     def read(self) -> Status:
         """The current status."""

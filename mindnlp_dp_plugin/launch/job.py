@@ -18,6 +18,8 @@ from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.job.secret import VARIABLE, read_secret, require_length
 from mindnlp_dp_plugin.launch import ports
 
+GRACE_S = 30  # as Slurm and Kubernetes give
+
 
 @dataclass(frozen=True)
 class Job:
@@ -36,6 +38,7 @@ class Job:
         shows_all: Whether the output of all ranks of this node is shown, not of rank 0 alone.
         secret: What launchers of several nodes prove to know, and sign with what ranks send; None if they do not.
         bind_address: Where node 0 listens, if that is not at its own address.
+        grace: Seconds for the ranks to end by themselves after a signal that asks for it.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
@@ -54,6 +57,7 @@ class Job:
     shows_all: bool = False
     secret: str | None = None
     bind_address: str | None = None
+    grace: float = GRACE_S
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     scratch_dir: Path | None = None
@@ -130,10 +134,11 @@ def require_master(node: NodeInfo, timeout: float, bind_address: str | None = No
     Args:
         node: Which of how many nodes this is, and where node 0 is.
         timeout: Seconds in which the name of node 0 may come up, if there are several nodes.
-        bind_address: Where node 0 listens, if that is not at its own address.
+        bind_address: The IP address where node 0 listens, if that is not at its own address.
 
     Raises:
-        DataParallelError: Several nodes without a meeting point, a node rank out of range, or a port that is taken.
+        DataParallelError: Several nodes without a meeting point, a node rank out of range, a port that is taken, or an
+            address to listen at that node 0 does not have.
     """
     num_nodes, node_rank, port = node.num_nodes, node.node_rank, node.master_port
     if node_rank >= num_nodes:
@@ -151,10 +156,10 @@ def require_master(node: NodeInfo, timeout: float, bind_address: str | None = No
         return address, ports.free_port()
     if num_nodes > 1 and port == ports.HIGHEST:
         raise DataParallelError(f"--master-port {port} leaves no port above it, where the launchers talk.")
-    if node_rank == 0 and not bind_address:
+    if node_rank == 0:
         needed = [port] if num_nodes == 1 else [port, ports.control_port(port)]
         for each in needed:
-            ports.require_free(address, each, port)
+            ports.require_free(bind_address or address, each, port, is_own_option=bind_address is not None)
     return address, port
 
 

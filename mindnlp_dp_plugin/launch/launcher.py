@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from mindnlp_dp_plugin.job.rank_status import noted_saves
 from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
+from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
@@ -23,7 +25,7 @@ from mindnlp_dp_plugin.launch.processes import ProcessTree
 from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
-from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
 from mindnlp_dp_plugin.launch.terminal import say
 
 MAX_BACKOFF_S = 30
@@ -80,13 +82,15 @@ def launch(job: Job, max_restarts: int = 0) -> int:
 
     Raises:
         DataParallelError: If the log directory cannot be used, or the nodes do not find each other.
+        Interrupted: When everything is done after a SIGINT.
     """
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
-    if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
-        say(f"mindnlp-dp: note: {job.nproc} ranks share {cores} cores, so they are no faster than {cores} would be\n")
-    with Signals() as signals, claim(job.log_dir, job.local_ranks):
-        ending = run_once(job, signals, homes)
+    with Guard(job.name) as guard, Signals() as signals, claim(job.log_dir, job.local_ranks):
+        if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
+            num = job.nproc
+            say(f"mindnlp-dp: note: {num} ranks share {cores} cores, so they are no faster than {cores} would be\n")
+        ending = run_once(job, signals, homes, guard)
         while ending.exit_code and not signals.stop and job.restart < max_restarts:
             say(ending.words)
             delay = backoff(job)
@@ -95,11 +99,13 @@ def launch(job: Job, max_restarts: int = 0) -> int:
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "")
                 break
-            ending = run_once(job, signals, homes)
+            ending = run_once(job, signals, homes, guard)
         if job.node_rank == 0:
             result_of(job, ending, signals, homes, time.monotonic() - began).write(job.first_log_dir)
         say(ending.words)
-        return ending.exit_code
+    if signals.stop == signal.SIGINT:
+        raise Interrupted
+    return ending.exit_code
 
 
 def result_of(job: Job, ending: Ending, signals: Signals, homes: set[Path], seconds: float) -> Result:
@@ -125,16 +131,18 @@ def newest_checkpoint(homes: set[Path]) -> str | None:
     return str(max(found, key=lambda path: path.stat().st_mtime)) if found else None
 
 
-def run_once(job: Job, signals: Signals, homes: set[Path]) -> Ending:
+def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Ending:
     """Start all ranks, and return when they and everything they started are gone.
 
     Args:
         job: The job.
         signals: The user's stop signals.
         homes: Receives the folders in which the ranks write checkpoints.
+        guard: Cleans up if this process is killed.
     """
     prepare(job.log_dir, job.local_ranks)
     with rendezvous(job, signals) as member, scratch_dir(job.nproc) as scratch:
+        guard.watch(scratch)
         tree = ProcessTree()
         try:
             job = replace(job, scratch_dir=scratch)
@@ -145,7 +153,7 @@ def run_once(job: Job, signals: Signals, homes: set[Path]) -> Ending:
                 )
             return Monitor(job, plan(job), signals, member).until_the_end()
         finally:
-            tree.end()
+            tree.end(signals)
             with suppress(Exception):  # nothing in cleaning up may change how the job ended
                 homes |= noted_saves(scratch)
                 for home in homes:

@@ -1,7 +1,10 @@
 """Watch the processes of a job on this node, and decide how it ends."""
 
+import os
+import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -20,7 +23,10 @@ from mindnlp_dp_plugin.launch.terminal import View, say
 POLL_S = 0.03
 LOOK_S = 0.25
 SHUTDOWN_S = 2  # for ranks to end after one of them has crashed in its shutdown; all have come to their end
+THREAD_S = 5  # for threads that a script leaves to end by themselves
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
+LAST_LOOK_S = 0.3  # for whoever reads the output, after a stop signal
+FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # by these, batch systems say that the end is near
 READER_S = 2  # for whoever reads the output, after a failure; logs have it all
 
 
@@ -54,17 +60,20 @@ class Monitor:
         self._deadlines = Deadlines(job.scratch_dir, job.local_ranks, DataParallelConfig.from_env().timeout)
         self._next_deadline = 0.0
         self._has_told_of_output = False
+        self._has_told_of_thread = False
         self._lost: dict[int, tuple[float, int]] = {}  # since when, and how they ended as far as is known
         self._next_look = 0.0
         self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
+        self._grace_ends: float | None = None
 
     def until_the_end(self) -> Ending:
         """Show rank 0 until all ranks are done, one fails on any node, or the launcher is told to stop."""
         while True:
-            if self._signals.stop:
-                return self._stopped()
             are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
-            if self._failure is None:
+            if self._signals.stop:
+                if not self._has_time(are_over):
+                    return self._stopped()
+            elif self._failure is None:
                 self._look_for_failure(are_over)
             self._member.exchange()
             if first := self._member.first_failure:
@@ -74,9 +83,30 @@ class Monitor:
                 self._member.finish()
                 self._member.exchange()
             if self._member.all_done:
-                self._view.show_all(self._view.sizes(), float("inf"), self._signals)
+                self._view.show_all(self._view.sizes(), float("inf"), unless=self._signals)
                 return Ending(0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n")
             self._signals.wait(POLL_S)
+
+    def _has_time(self, are_over: bool) -> bool:
+        """After a stop signal: whether the ranks are still to end by themselves. They are sent the signal first."""
+        now = time.monotonic()
+        if self._grace_ends is None:
+            is_asked = self._signals.stop in FORWARDED and self._forward(self._signals.stop)
+            self._grace_ends = now + (self._job.grace if is_asked else 0)
+        if now >= self._grace_ends or self._signals.is_urgent:
+            return False
+        ended = [popen.returncode for _, popen in self._running if popen.poll() is not None]
+        return not any(ended) if are_over else not any(returncode < 0 for returncode in ended)
+
+    def _forward(self, signum: signal.Signals) -> bool:
+        """Send a signal to each rank of this node, if all have begun."""
+        statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]
+        if not all(statuses):
+            return False
+        for status in statuses:
+            with suppress(ProcessLookupError):
+                os.kill(status.pid, signum)
+        return True
 
     def _look_for_failure(self, are_over: bool) -> None:
         if deaths := self._deaths():
@@ -86,6 +116,7 @@ class Monitor:
             return
         self._next_deadline = now + LOOK_S
         reap_orphans({popen.pid for _, popen in self._running})
+        self._tell_of_thread(now)
         if self._job.world_size > 1 and (missed := self._deadlines.missed(self._job.log_dir)):
             self._note(next(iter(self._records().values()), missed))
 
@@ -155,14 +186,27 @@ class Monitor:
             why = self._view.error.strerror
             say(f"mindnlp-dp: cannot show more ({why}); the job goes on; logs: {self._job.log_dir}\n")
 
+    def _tell_of_thread(self, now: float) -> None:
+        """Python waits for threads at the end of a script, as long as they run."""
+        for rank in () if self._has_told_of_thread else self._job.local_ranks:
+            status = read_status(self._job.scratch_dir, rank)
+            if status and status.thread and now - status.since > THREAD_S and is_running(status.pid):
+                self._has_told_of_thread = True
+                say(
+                    f"mindnlp-dp: rank {rank} is at the end of its script and waits for its thread {status.thread!r}: "
+                    "end it in the script, or make it a daemon\n"
+                )
+                return
+
     def _records(self) -> dict[int, ErrorRecord]:
         return read_records(self._job.log_dir, self._job.local_ranks)
 
     def _stopped(self) -> Ending:
-        exit_code, signal = 128 + self._signals.stop, self._signals.stop.name
-        words = f"stopped by {signal} on node {self._job.node_rank} ({socket.gethostname()})"
+        exit_code, name = 128 + self._signals.stop, self._signals.stop.name
+        words = f"stopped by {name} on node {self._job.node_rank} ({socket.gethostname()})"
         self._member.stop(Failure(self._job.node_rank, words, exit_code, Kind.STOPPED))
-        return Ending(exit_code, f"mindnlp-dp: stopped by {signal}, all ranks were ended; logs: {self._job.log_dir}\n")
+        self._view.show_all(self._view.sizes(), LAST_LOOK_S)
+        return Ending(exit_code, f"mindnlp-dp: stopped by {name}, all ranks were ended; logs: {self._job.log_dir}\n")
 
     def _note(self, failure: Death | ErrorRecord) -> None:
         """Record the first failure on this node, and report it to the other nodes."""
@@ -197,7 +241,7 @@ class Monitor:
         else:
             log = failure.log
             ends = {}
-        self._view.show_all(ends, READER_S, self._signals)
+        self._view.show_all(ends, READER_S, unless=self._signals)
         return Ending(failure.exit_code, report(failure, log), first)
 
     def _named(self, death: Death) -> Death:

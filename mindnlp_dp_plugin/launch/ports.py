@@ -22,13 +22,14 @@ def control_port(master_port: int) -> int:
     return master_port + 1
 
 
-def require_free(address: str, port: int, master_port: int) -> None:
+def require_free(address: str, port: int, master_port: int, is_own_option: bool = False) -> None:
     """Check that ``port`` can be listened on.
 
     Args:
         address: An address of this node.
         port: The port to check.
-        master_port: The port the user gave, if any.
+        master_port: The port the user gave.
+        is_own_option: Whether ``--bind-address`` gave the address, not ``--master-addr``.
 
     Raises:
         DataParallelError: If the port is taken, or the address belongs to another node.
@@ -40,9 +41,12 @@ def require_free(address: str, port: int, master_port: int) -> None:
             probe.bind((address, port))
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise DataParallelError(
-                    f"--master-addr {address} is no address of this node: node rank 0 must run on the master."
-                ) from None
+                where, hint = (
+                    ("--bind-address", "give one of its own, or 0.0.0.0 for all.")
+                    if is_own_option
+                    else ("--master-addr", "node rank 0 must run on the master, or listen at --bind-address.")
+                )
+                raise DataParallelError(f"{where} {address} is no address of this node: {hint}") from None
             other = "" if port == master_port else f": it takes {port}, too, which"
             raise DataParallelError(
                 f"--master-port {master_port}{other} cannot be used on {address} ({error.strerror}): "

@@ -13,6 +13,7 @@ import psutil
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch.job import Process
+from mindnlp_dp_plugin.launch.signals import Signals
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -59,20 +60,17 @@ class ProcessTree:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
         self._strangers = set(psutil.Process().children(recursive=True))
 
-    def end(self) -> None:
-        """End all: SIGTERM, then SIGKILL for those that remain after a second."""
+    def end(self, signals: Signals) -> None:
+        """End all: SIGTERM, then SIGKILL for those that remain after a second, or as soon as the user insists."""
         for member in self._living():
             _send(member, signal.SIGTERM)
-        self._wait(TERM_GRACE_S)
+        deadline = time.monotonic() + TERM_GRACE_S
+        while self._living() and time.monotonic() < deadline and not signals.is_urgent:
+            time.sleep(POLL_S)
         deadline = time.monotonic() + KILL_GRACE_S
         while (living := self._living()) and time.monotonic() < deadline:
             for member in living:
                 _send(member, signal.SIGKILL)
-            time.sleep(POLL_S)
-
-    def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self._living() and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
     def _living(self) -> list[psutil.Process]:

@@ -40,6 +40,6 @@ class Result:
         path = log_dir / NAME
         unfinished = path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
+            unfinished.touch(0o600)
             unfinished.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n", encoding="utf-8")
-            unfinished.chmod(0o600)
             unfinished.replace(path)

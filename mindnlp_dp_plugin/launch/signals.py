@@ -1,29 +1,39 @@
-"""Signals the launcher waits for: the end of a child, and stop signals."""
+"""Signals the launcher waits for: the end of a child, and stop signals, also those of batch systems."""
 
 import os
 import select
 import signal
 import time
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
+SAME_REQUEST_S = 0.5  # `timeout` and some shells send each signal twice
+
+
+class Interrupted(Exception):
+    """The user has pressed Ctrl-C, and everything has ended."""
 
 
 class Signals:
     """While entered, a stop signal is recorded instead of ending the launcher, and any signal wakes ``wait``.
 
+    A signal that is ignored, as by ``nohup`` or of a job in the background, stays ignored.
+
     Attributes:
-        stop: The stop signal received, or None.
+        stop: The first stop signal received, or None.
+        is_urgent: Whether another one has followed: the user does not want to wait.
     """
 
     def __enter__(self):
-        self.stop = None
+        self.stop: signal.Signals | None = None
+        self.is_urgent = False
+        self._stopped_at = 0.0
         self._wakeup, sender = os.pipe2(os.O_NONBLOCK)
         self._previous_sender = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         self._sender = sender
-        noted = {*STOPPING, signal.SIGCHLD}
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # started by nohup
-            noted.remove(signal.SIGHUP)
-        self._previous = {signum: signal.signal(signum, self._note) for signum in noted}
+        noted = [signum for signum in STOPPING if signal.getsignal(signum) is not signal.SIG_IGN]
+        self._previous = {signum: signal.signal(signum, self._note) for signum in (*noted, signal.SIGCHLD)}
         return self
 
     def __exit__(self, *_):
@@ -46,5 +56,9 @@ class Signals:
         return self.stop is None
 
     def _note(self, signum, _frame):
-        if signum in STOPPING and self.stop is None:
-            self.stop = signal.Signals(signum)
+        if signum not in STOPPING:
+            return
+        if self.stop is None:
+            self.stop, self._stopped_at = signal.Signals(signum), time.monotonic()
+        elif time.monotonic() - self._stopped_at > SAME_REQUEST_S:
+            self.is_urgent = True

@@ -138,10 +138,10 @@ class View:
         """Show each log up to a byte; never waits. Returns whether that was all."""
         return all([self._tails[rank].show(self._terminal, end) for rank, end in ends.items() if rank in self._tails])
 
-    def show_all(self, ends: dict[int, int], seconds: float, signals: Signals) -> None:
-        """The same, but wait while the reader takes something every few seconds, or until a signal."""
+    def show_all(self, ends: dict[int, int], seconds: float, unless: Signals | None = None) -> None:
+        """The same, but wait so many seconds for the reader, unless a stop signal comes."""
         deadline = time.monotonic() + seconds
-        while not signals.stop and self.error is None and time.monotonic() < deadline:
+        while self.error is None and time.monotonic() < deadline and not (unless and unless.stop):
             if self.show(ends) and self._terminal.is_idle():
                 return
             time.sleep(POLL_S)

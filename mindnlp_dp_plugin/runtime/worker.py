@@ -7,6 +7,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,11 +29,13 @@ def main(argv: list[str]) -> None:
     if rank_info.launcher == "mpirun" and LOG_DIR in os.environ:
         send_output_to(rank_log(Path(os.environ[LOG_DIR]), rank_info.rank))
     try:
-        show_status(rank_info.rank)
+        status = show_status(rank_info.rank)
         os.environ.update(variables_for_scripts(rank_info))
         install(rank_info)
         run_script(argv)
         wait_for_all()
+        if thread := thread_left():
+            status.wait_for_thread(thread.name)
     except BaseException as error:
         end_as_failed(rank_info.rank, error)
 
@@ -91,6 +94,12 @@ def wait_for_all() -> None:
     from mindnlp_dp_plugin import collectives
 
     collectives.shutdown()
+
+
+def thread_left() -> threading.Thread | None:
+    """A thread that keeps this process alive when the script is done."""
+    main = threading.main_thread()
+    return next((thread for thread in threading.enumerate() if thread is not main and not thread.daemon), None)
 
 
 def exit_code_of(error: BaseException) -> int:

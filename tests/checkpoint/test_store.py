@@ -1,5 +1,6 @@
 """A checkpoint folder holds whole checkpoints, whenever the one who writes it is killed, and other files are left."""
 
+import errno
 import json
 import os
 import pickle
@@ -57,6 +58,14 @@ def test_files_of_the_user_are_never_touched(tmp_path):
     store.close_workspace(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == OTHERS | {"checkpoint-1"}
     assert store.read_record(checkpoint)["content"] == "some"
+
+
+def test_a_file_system_without_modes_ends_no_training(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    assert store.read_record(write_checkpoint(tmp_path))["content"] == "some"
 
 
 CLAIMS = """

@@ -78,6 +78,26 @@ def test_several_hosts(runner, script):
     assert f"--master-port {above - 1}: it takes {above}, too, which cannot be used" in message
 
 
+def test_an_address_to_listen_at_that_node_0_does_not_have(runner, script):
+    several = ("--nproc", "1", "--nnodes", "2", "--backend", "mccl", "--master-addr", "127.0.0.1")
+    several = (*several, "--master-port", "18999")
+    message = refused(runner, *several, "--bind-address", "192.0.2.1", script)
+    assert "--bind-address 192.0.2.1 is no address of this node: give one of its own" in message
+    assert "--bind-address 'no.such.host.invalid' cannot be" in refused(
+        runner, *several, "--bind-address", "no.such.host.invalid", script
+    )
+    scheduler, worker = runner.run(*several, "--bind-address", "0.0.0.0", "--dry-run", script).stdout.splitlines()
+    assert " MS_SCHED_HOST=0.0.0.0 " in scheduler and " MS_SCHED_HOST=127.0.0.1 " in worker
+
+
+def test_a_command_for_one_node_on_several(runner):
+    runner.environ.update(SKYPILOT_NODE_RANK="1", SKYPILOT_NUM_NODES="2", SKYPILOT_NODE_IPS="192.0.2.1\n192.0.2.2")
+    for command in (("recipe", "roberta-imdb"), ("bench",)):
+        ended = mindnlp_dp(runner, *command, "--nproc", "1")
+        said = f"SkyPilot runs this on 2 nodes, but mindnlp-dp {command[0]} uses a single one"
+        assert ended.returncode == 2 and said in ended.stderr, ended.stderr
+
+
 def test_several_nodes_without_a_secret(runner, script):
     several = ("--nproc", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "192.0.2.1", "--master-port", "9")
     message = refused(runner, *several, script)

@@ -114,6 +114,23 @@ def test_a_node_that_never_comes_is_named_after_the_timeout(runner, nodes):
     (second,) = nodes.finish([nodes.start(1, script)])
     assert second.returncode == 2
     assert f"node 0 cannot be reached at port {control_port(nodes.port)} after 1 s" in second.stderr
+    assert "127.0.0.1 is each machine's own: give the address of node 0 in the network" in second.stderr
+
+
+@pytest.mark.parametrize("address, own", [("::1", None), ("127.0.0.1", "0.0.0.0")])
+def test_nodes_meet_over_ipv6_and_where_node_0_is_told_to_listen(runner, nodes, address, own):
+    place = ("--master-addr", address)
+    first = nodes.start(0, *place, *(("--bind-address", own) if own else ()), runner.script("print('trained')"))
+    deadline = time.monotonic() + 20
+    while True:  # it listens where no node looks for it
+        try:
+            socket.create_connection(("127.0.0.9" if own else address, control_port(nodes.port))).close()
+            break
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    outcomes = nodes.finish([first, nodes.start(1, *place, runner.script("print('trained')"))])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
 
 
 @pytest.mark.slow

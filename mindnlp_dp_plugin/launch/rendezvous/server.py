@@ -4,6 +4,7 @@ Node 0 listens on the port above the scheduler's until all nodes have joined; th
 side proves that it knows the job's secret before the other trusts it.
 """
 
+import ipaddress
 import secrets
 import socket
 import sys
@@ -128,7 +129,7 @@ class RendezvousServer:
                 self._refuse(
                     f"--nnodes {self._job.num_nodes}: after {deadline.seconds:g} s not here: {missing}. Give the "
                     f"command on each node, with its own --node-rank; ports {port} and {control_port(port)} of "
-                    f"{address} must be open to it."
+                    f"{address} must be open to it.{hint_for(address)}"
                 )
             deadline.tell(missing)
             self.look()
@@ -217,6 +218,12 @@ def what_was_asked_for(job: Job) -> dict[str, int | str]:
     return {"--nnodes": job.num_nodes, "--nproc": job.nproc, "--backend": job.backend, "version": __version__}
 
 
+def hint_for(address: str) -> str:
+    """A hint for an address that means another machine on each node."""
+    is_own = ipaddress.ip_address(address).is_loopback
+    return f" {address} is each machine's own: give the address of node 0 in the network." if is_own else ""
+
+
 def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | None:
     """Connect to node 0 until it answers or a stop signal comes.
 
@@ -232,7 +239,7 @@ def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | 
                 raise DataParallelError(
                     f"--master-addr {address[0]} --master-port {job.master_port}: node 0 cannot be reached at port "
                     f"{address[1]} after {deadline.seconds:g} s ({error.strerror or error}). Is mindnlp-dp run started "
-                    "there with --node-rank 0, and are both ports open?"
+                    f"there with --node-rank 0, and are both ports open?{hint_for(address[0])}"
                 ) from None
         deadline.tell(f"node 0 at {address[0]}:{address[1]}")
         signals.wait(POLL_S)
