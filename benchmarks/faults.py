@@ -210,7 +210,7 @@ def unusable(folder):
 
 def traces():
     """What jobs may leave in shared memory and in the folder for temporary files, and that nobody uses."""
-    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-*")
+    patterns = ("ompi.*", "prte.*", "pmix*", "mindnlp-dp-job-*")
     sessions = (Path(tempfile.gettempdir()).glob(pattern) for pattern in patterns)
     found = {str(path) for paths in (Path("/dev/shm").iterdir(), *sessions) for path in paths}
     return {path for path in found if not is_used(path)}
@@ -225,10 +225,13 @@ def left_since(before):
 
 
 def is_used(path):
-    """Whether a process has it in memory, or made it and lives: other jobs on this machine are none of ours."""
+    """Whether a process has it in memory or locked it, or made it and lives: other jobs here are none of ours."""
     maker = path.rpartition(".")[2]
     if maker.isdigit() and psutil.pid_exists(int(maker)):
         return True
+    with suppress(OSError):
+        if f":{os.stat(path).st_ino} " in Path("/proc/locks").read_text():
+            return True
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with suppress(OSError):
             if path in maps.read_text():

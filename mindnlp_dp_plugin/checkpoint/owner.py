@@ -61,7 +61,8 @@ def _read(folder):
 def _runs_here(record):
     """Whether the process runs on this node, and is not another that has got its number."""
     try:
-        since = psutil.Process(record["pid"]).create_time()
+        process = psutil.Process(record["pid"])
+        since, is_dead = process.create_time(), process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-    return record["node"] == socket.gethostname() and abs(since - record["since"]) < CLOCK_S
+    return record["node"] == socket.gethostname() and not is_dead and abs(since - record["since"]) < CLOCK_S

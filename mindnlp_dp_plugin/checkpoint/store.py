@@ -49,6 +49,7 @@ def open_workspace(home: str | Path) -> str | None:
     Raises:
         DataParallelError: If another process, which runs, writes checkpoints there.
     """
+    note_save(Path(home))
     stranger = owner.claim(workspace(home))
     clear_leftovers(home)
     return stranger

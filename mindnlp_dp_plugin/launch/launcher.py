@@ -116,18 +116,18 @@ def result_of(job: Job, ending: Ending, signals: Signals, homes: set[Path], seco
         exit_code=ending.exit_code,
         first_failure=failure and failure.as_result(),
         restarts=job.restart,
-        last_checkpoint=newest_checkpoint(homes),
+        last_checkpoint=newest_checkpoint(homes, job.name),
         seconds=round(seconds, 3),
         job=job.name,
         command=job.command,
     )
 
 
-def newest_checkpoint(homes: set[Path]) -> str | None:
-    """The newest complete checkpoint in any of the given folders."""
+def newest_checkpoint(homes: set[Path], job: str) -> str | None:
+    """The newest whole checkpoint that a job has written to any of the given folders."""
     found = []
     with suppress(Exception):  # whatever has become of the user's folders, the result is written
-        found = [path for home in homes if home.is_dir() and (path := store.newest(home, {}))]
+        found = [path for home in homes if home.is_dir() and (path := store.newest(home, {"job": job}))]
     return str(max(found, key=lambda path: path.stat().st_mtime)) if found else None
 
 

@@ -10,6 +10,7 @@ import zipfile
 
 import mindspore
 import numpy as np
+import psutil
 import pytest
 
 from mindnlp_dp_plugin import DataParallelError
@@ -94,6 +95,16 @@ def test_a_second_job_in_the_same_folder_is_told_of_the_first(tmp_path):
         other.communicate()
     assert store.open_workspace(tmp_path) is None, "the other one is dead"
     assert not scratch.exists()
+
+
+def test_a_dead_job_claims_nothing_even_if_nobody_has_asked_how_it_ended(tmp_path):
+    claim = "import sys; from mindnlp_dp_plugin.checkpoint import store; store.open_workspace(sys.argv[1])"
+    dead = start([sys.executable, "-c", claim, tmp_path], {**os.environ, "MINDNLP_DP_DEFERRED": "1"})
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    assert psutil.Process(dead.pid).status() == psutil.STATUS_ZOMBIE and list(tmp_path.iterdir())
+    store.clear_leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())
+    dead.communicate()
 
 
 def test_a_folder_claimed_on_another_node_is_taken_over_and_said(tmp_path):

@@ -190,3 +190,14 @@ def test_nodes_prove_that_they_share_a_secret(runner, nodes):
     secret.chmod(0o600)
     outcomes = nodes.finish([first, nodes.start(1, "--secret-file", str(secret), script)])
     assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
+
+
+def test_a_node_with_a_secret_trusts_no_node_0_without_one(runner, nodes):
+    script = runner.script("print('trained')")
+    first = nodes.start(0, script)
+    runner.environ["MINDNLP_DP_SECRET"] = "one secret of this job"
+    (second,) = nodes.finish([nodes.start(1, script)])
+    assert second.returncode == 2 and "node 0 does not know this job's secret" in second.stderr
+    del runner.environ["MINDNLP_DP_SECRET"]
+    outcomes = nodes.finish([first, nodes.start(1, script)])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], "it has waited for a node that trusts it"

@@ -77,7 +77,7 @@ def test_a_hundred_thousand_messages_of_strangers_change_nothing(server):
                     introduce(connection, other, message["challenge"], "theirs")
             assert time.monotonic() - began < 5, "the real node is received at once"
         server.wait(signals, Deadline(5))
-        with pytest.raises(DataParallelError, match="left before all nodes had come"):
+        with pytest.raises(DataParallelError, match="does not know this job's secret"):
             server.nodes[1].send(proof="of nothing")
             wait_for_welcome(connection, other, signals, Deadline(5))
     for each in idle:

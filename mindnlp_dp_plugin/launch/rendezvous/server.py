@@ -28,6 +28,7 @@ POLL_S = 0.1
 NOTICE_S = 5
 INTRODUCTION_S = 10  # in which a newcomer has to say who it is
 MAX_NEWCOMERS = 256
+SAME_SECRET = "give all nodes the same (MINDNLP_DP_SECRET or --secret-file)."
 
 
 @contextmanager
@@ -186,7 +187,10 @@ class RendezvousServer:
         if type(node_rank) is not int or not isinstance(name, str) or not isinstance(asked_for, dict):
             return False
         if self._job.secret and not is_proof(proof, self._job.secret, "participant", newcomer.challenge, said):
-            newcomer.connection.send(refused="it does not know this job's secret (MINDNLP_DP_SECRET, --secret-file).")
+            newcomer.connection.send(refused=f"this node does not know this job's secret: {SAME_SECRET}")
+            return False
+        if proof and not self._job.secret:
+            newcomer.connection.send(refused=f"node 0 does not know this job's secret: {SAME_SECRET}")
             return False
         name = printable(name)
         for what, value in what_was_asked_for(self._job).items():
@@ -262,7 +266,7 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             if "welcome" in message:
                 if is_proven:
                     return
-                connection.drop()
+                raise DataParallelError(f"node 0 ({connection.address}) does not know this job's secret: {SAME_SECRET}")
         if connection.lost:
             raise DataParallelError(
                 f"node 0 ({connection.address}) left before all nodes had come ({connection.lost}): see what it says."
