@@ -14,7 +14,7 @@ MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
 METRICS = ("macro_f1", "accuracy", "f1", "loss")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
-SMALL_MODEL_STEPS = 500
+SMALL_MODEL_STEPS = 1000
 SHARE = click.FloatRange(min=0, max=1)
 
 
@@ -48,14 +48,14 @@ class ClassificationOptions:
     )
     epochs: float | None = _option(
         None,
-        "Passes over the training rows. Default: 3; for a small model as many as make 500 steps, 3 to 30.",
+        "Passes over the training rows. Default: 3; for a small model as many as make 1000 steps, 3 to 30.",
         type=ABOVE_0,
     )
     batch_size: int = _option(16, "Rows per rank and step.", type=click.IntRange(min=1))
     accumulation: int = _option(1, "Batches per optimizer step.", type=click.IntRange(min=1))
     learning_rate: float | None = _option(
         None,
-        "Peak learning rate. Default: 2e-5; 5e-4 with LoRA or a small model.",
+        "Peak learning rate. Default: 2e-5; 5e-5 for minilm, 5e-4 with LoRA, 1e-3 for a small model.",
         type=ABOVE_0,
     )
     scheduler: str = _option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS))
@@ -95,7 +95,9 @@ class ClassificationOptions:
         """The learning rate; unless the user set it, by the kind of model."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return 5e-4 if self.is_from_nothing or self.lora else 2e-5
+        if self.is_from_nothing:
+            return 1e-3
+        return 5e-4 if self.lora else 5e-5 if self.model == MINILM else 2e-5
 
     def chosen_epochs(self, num_rows: int, num_ranks: int) -> float:
         """The number of epochs; unless the user set it, by the kind of model and the number of rows."""

@@ -7,9 +7,17 @@ from pathlib import Path
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = 8000
+EMBEDDINGS_STD = 0.02  # small: they are normalised next, and what is small is learnt faster
 COUNTS_SHARE = 0.3  # of an embedding of length 0.16: what a token says of the class outweighs what it is
 POSITIONS_SHARE = 0.3
-SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+SIZE = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    # 0.02 is for layers of 768: in those of 64 attention stays even, and never learns which words belong together.
+    "initializer_range": 0.1,
+}
 
 
 def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
@@ -126,10 +134,13 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     features = (tokens.T * strengths)[:, : words.shape[1] // 2]
     features /= np.sqrt((features**2).sum(axis=1).mean()) + 1e-12
     directions, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(words.shape[1],) * 2))
-    begun = words.asnumpy() + COUNTS_SHARE * features @ directions[: features.shape[1]]
+    smaller = EMBEDDINGS_STD / model.config.initializer_range
+    begun = smaller * words.asnumpy() + COUNTS_SHARE * features @ directions[: features.shape[1]]
     begun[model.config.pad_token_id] = 0
     words.assign_value(mindspore.Tensor(begun, words.dtype))
-    positions.assign_value(positions * POSITIONS_SHARE)
+    positions.assign_value(positions * (smaller * POSITIONS_SHARE))
+    kinds = embeddings.token_type_embeddings.weight
+    kinds.assign_value(kinds * smaller)
     model.save_pretrained(str(folder))
 
 

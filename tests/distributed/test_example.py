@@ -127,7 +127,7 @@ def test_settings_are_obeyed_written_down_and_repeated(trained):
     accuracies = [entry["eval_accuracy"] for entry in results["history"] if "eval_accuracy" in entry]
     assert results["splits"]["dev"]["accuracy"] == results["best"]["value"] == max(accuracies)
     rates = [entry["learning_rate"] for entry in results["history"] if "learning_rate" in entry]
-    assert rates[0] < max(rates) and max(rates) <= 5e-4 and max(entry["epoch"] for entry in results["history"]) <= 2
+    assert rates[0] < max(rates) and max(rates) <= 1e-3 and max(entry["epoch"] for entry in results["history"]) <= 2
     assert (
         results["data"]["cut_texts"]["train"] > 0 and "train: texts longer than --max-length, which were cut: " in words
     )

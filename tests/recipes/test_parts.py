@@ -21,6 +21,7 @@ from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import by_class, score, worst_mistakes
+from mindnlp_dp_plugin.recipes.small_models import begin_with_counts
 from mindnlp_dp_plugin.recipes.training import training_arguments
 from mindnlp_dp_plugin.recipes.words import WORDS, remark, say
 from tests.recipes.test_tables import write as write_table
@@ -86,6 +87,25 @@ def test_small_models_read_english_and_chinese(tmp_path, save):
         assert words.replace(" ", "").lower() == text.replace(" ", "").lower()
     model = AutoModelForSequenceClassification.from_pretrained(str(tmp_path))
     assert model.config.num_labels == 3 and model(mindspore.Tensor([tokens])).logits.shape == (1, 3)
+
+
+def test_small_models_begin_with_counts_and_attend_unevenly(tmp_path):
+    """With weights of 0.02, as large models begin, each token attends to all others alike, and stays there for long."""
+    from mindnlp.transformers import AutoModelForSequenceClassification
+
+    texts, labels = [f"{word} and {n % 7}" for n in range(40) for word in ("fine", "dull")], [0, 1] * 40
+    save_small_bert(tmp_path, texts, num_labels=2)
+    vocabulary = (tmp_path / "vocab.txt").read_text().split()
+    rows = [[2, *map(vocabulary.index, text.split()), 3] for text in texts]
+    begin_with_counts(tmp_path, rows, labels)
+    model = AutoModelForSequenceClassification.from_pretrained(str(tmp_path), attn_implementation="eager")
+    model.set_train(False)
+    answer = model(mindspore.Tensor(rows), output_attentions=True)
+    attention = answer.attentions[0].asnumpy() * len(rows[0])  # 1 on average
+    assert attention.std() > 0.2
+    words = model.bert.embeddings.word_embeddings.weight.asnumpy()
+    fine, dull, neither = (words[vocabulary.index(word)] for word in ("fine", "dull", "and"))
+    assert np.dot(fine, dull) < 0 < np.linalg.norm(neither) < 0.5 * np.linalg.norm(fine - dull)
 
 
 def test_merged_lora_is_a_plain_model_with_the_same_answers(tmp_path):
@@ -249,10 +269,11 @@ def test_half_precision_is_for_the_trainer(tmp_path):
 
 def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
     options = ClassificationOptions(model="small-bert")
-    assert options.chosen_learning_rate == 5e-4
+    assert options.chosen_learning_rate == 1e-3
+    assert replace(options, model="minilm").chosen_learning_rate == 5e-5
     assert replace(options, model="roberta-base").chosen_learning_rate == 2e-5
     assert replace(options, model="roberta-base", lora=True).chosen_learning_rate == 5e-4
     assert replace(options, learning_rate=0.1).chosen_learning_rate == 0.1
-    assert [options.chosen_epochs(rows, 2) for rows in (40, 3200, 10**6)] == [30, 5, 3]
+    assert [options.chosen_epochs(rows, 2) for rows in (40, 3200, 10**6)] == [30, 10, 3]
     assert replace(options, model="roberta-base").chosen_epochs(40, 2) == 3
     assert replace(options, epochs=0.5).chosen_epochs(40, 2) == 0.5
