@@ -40,7 +40,7 @@ def write(folder: RunFolder, results: dict) -> None:
         day=date.today(),
         verdict=_verdict(results["splits"][split], results["baselines"], words),
         advice=give_advice(results, results["language"]),
-        duration=_duration(results["seconds"]),
+        duration=_duration(results["seconds"], words),
         charts=_charts(results, words),
         confusions={name: _confusions(of, results["label_names"]) for name, of in results["splits"].items()},
         snippet=snippet(*results["sample"]),
@@ -76,10 +76,13 @@ def _verdict(scores, baselines, words):
     return words["above" if points > 0 else "below_tfidf"].format(points=abs(points)), "good" if points > 0 else "bad"
 
 
-def _duration(seconds):
+def _duration(seconds, words):
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    parts = [(hours, "hours"), (minutes, "minutes"), (seconds, "seconds")]
+    while len(parts) > 1 and not parts[0][0]:
+        del parts[0]
+    return " ".join(f"{count} {words[unit]}" for count, unit in parts[:2])
 
 
 def _charts(results, words):

@@ -5,7 +5,7 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 460, 240
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 34
 TICKS = 4
 MOST_DRAWN = 1e15
 
@@ -61,8 +61,8 @@ def line_chart(series: list[Series], x_name: str, marked_x: float | None = None,
     if marked_x is not None:
         x, _ = at(marked_x, 0)
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-        side, shift = ("end", -5) if x > WIDTH / 2 else ("start", 5)
-        parts.append(f'<text x="{x + shift:.1f}" y="{HEIGHT - BOTTOM - 6}" text-anchor="{side}">{escape(mark)}</text>')
+        side = "end" if x > WIDTH / 2 else "start"
+        parts.append(f'<text x="{x:.1f}" y="{TOP - 6}" text-anchor="{side}">{escape(mark)}</text>')
     for each in series:
         places = [at(*point) for point in each.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
