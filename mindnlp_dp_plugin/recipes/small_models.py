@@ -62,7 +62,7 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
         num_labels=num_labels,
         **SIZE,
     )
-    RobertaForSequenceClassification(config).save_pretrained(str(folder))
+    _save(RobertaForSequenceClassification(config), folder)
 
 
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
@@ -90,7 +90,20 @@ def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, m
         num_labels=num_labels,
         **SIZE,
     )
-    BertForSequenceClassification(config).save_pretrained(str(folder))
+    _save(BertForSequenceClassification(config), folder)
+
+
+def _save(model, folder):
+    """Save a new model with smaller embeddings."""
+    for weight in _embeddings(model):
+        weight.assign_value(weight * (EMBEDDINGS_STD / model.config.initializer_range))
+    model.save_pretrained(str(folder))
+
+
+def _embeddings(model):
+    """Those of words, positions and kinds of tokens."""
+    found = getattr(model, model.base_model_prefix).embeddings
+    return found.word_embeddings.weight, found.position_embeddings.weight, found.token_type_embeddings.weight
 
 
 def _word_pieces(texts):
@@ -123,8 +136,7 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     from mindnlp.transformers import AutoModelForSequenceClassification
 
     model = AutoModelForSequenceClassification.from_pretrained(str(folder))
-    embeddings = getattr(model, model.base_model_prefix).embeddings
-    words, positions = embeddings.word_embeddings.weight, embeddings.position_embeddings.weight
+    words, positions, _ = _embeddings(model)
     counts = np.ones((model.config.num_labels, words.shape[0]))
     for tokens, label in zip(rows, labels):
         counts[label, list(set(tokens))] += 1
@@ -134,13 +146,10 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     features = (tokens.T * strengths)[:, : words.shape[1] // 2]
     features /= np.sqrt((features**2).sum(axis=1).mean()) + 1e-12
     directions, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(words.shape[1],) * 2))
-    smaller = EMBEDDINGS_STD / model.config.initializer_range
-    begun = smaller * words.asnumpy() + COUNTS_SHARE * features @ directions[: features.shape[1]]
+    begun = words.asnumpy() + COUNTS_SHARE * features @ directions[: features.shape[1]]
     begun[model.config.pad_token_id] = 0
     words.assign_value(mindspore.Tensor(begun, words.dtype))
-    positions.assign_value(positions * (smaller * POSITIONS_SHARE))
-    kinds = embeddings.token_type_embeddings.weight
-    kinds.assign_value(kinds * smaller)
+    positions.assign_value(positions * POSITIONS_SHARE)
     model.save_pretrained(str(folder))
 
 
