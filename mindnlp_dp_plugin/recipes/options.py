@@ -14,7 +14,6 @@ MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
 METRICS = ("macro_f1", "accuracy", "f1", "loss")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
-SMALL_MODEL_STEPS = 1000
 SHARE = click.FloatRange(min=0, max=1)
 
 
@@ -48,7 +47,7 @@ class ClassificationOptions:
     )
     epochs: float | None = _option(
         None,
-        "Passes over the training rows. Default: 3; for a small model as many as make 1000 steps, 3 to 30.",
+        "Passes over the training rows. Default: as many as make 200 steps, 3 to 10; from nothing 1000 steps, 3 to 30.",
         type=ABOVE_0,
     )
     batch_size: int = _option(16, "Rows per rank and step.", type=click.IntRange(min=1))
@@ -104,7 +103,8 @@ class ClassificationOptions:
         if self.epochs is not None:
             return self.epochs
         steps = max(1, num_rows // (num_ranks * self.batch_size * self.accumulation))
-        return 3.0 if not self.is_from_nothing else float(min(30, max(3, -(-SMALL_MODEL_STEPS // steps))))
+        fewest_steps, most_epochs = (1000, 30) if self.is_from_nothing else (200, 10)
+        return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 
 
 def parameters(defaults: ClassificationOptions) -> list[click.Option]:

@@ -277,5 +277,6 @@ def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
     assert replace(options, model="roberta-base", lora=True).chosen_learning_rate == 5e-4
     assert replace(options, learning_rate=0.1).chosen_learning_rate == 0.1
     assert [options.chosen_epochs(rows, 2) for rows in (40, 3200, 10**6)] == [30, 10, 3]
-    assert replace(options, model="roberta-base").chosen_epochs(40, 2) == 3
+    pretrained = replace(options, model="roberta-base")
+    assert [pretrained.chosen_epochs(rows, 2) for rows in (40, 1600, 10**6)] == [10, 4, 3]
     assert replace(options, epochs=0.5).chosen_epochs(40, 2) == 0.5
