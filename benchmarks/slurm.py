@@ -155,6 +155,13 @@ def check(cluster):
     second.kill()
     holds = cluster.ended_state(job)[0] == "FAILED" and cluster.all_gone()
     yield "the launcher of one node is killed: the job fails, nobody is left", holds
+    job = cluster.submit(EXAMPLES / "slurm_requeue.sh", "requeued", "3", "wait", wait=False)
+    cluster.wait_for("requeued", "at_step_2_on_3")
+    slurm_cluster.run(["scancel", "--signal=USR1", job], cluster.environ)
+    (cluster.folder / "requeued" / "go_on").touch()
+    holds = cluster.ended_state(job) == ("COMPLETED", "0:0") and cluster.digests("requeued") == four
+    holds = holds and "stopped by SIGUSR1 after step 3, which " in cluster.said(job)
+    yield "scancel --signal=USR1: a checkpoint, the job is queued again and ends as if never stopped", holds
     job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "down", "3", "hang", wait=False)
     cluster.wait_for("down", "at_step_2_on_3")
     slurm_cluster.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], cluster.environ)

@@ -86,6 +86,8 @@ class DataParallelConfig:
             in one process. Results differ by rounding only.
         timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.
         trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
+        resume: Whether each ``train()`` goes on from the newest whole checkpoint in its ``output_dir``, if there is
+            one.
         check_replicas_every: When ranks compare a digest of what the optimizer steps; a difference ends the job. None:
             after the first optimizer step, before each checkpoint and at the end. A number: also every so many
             optimizer steps. 0: never.
@@ -124,6 +126,7 @@ class DataParallelConfig:
         ),
     )
     trace: str | None = _option(None, _or_none(_path("is not a file: give its path, or None for no trace.")))
+    resume: bool = _option(False, _switch())
     check_replicas_every: int | None = _option(
         None,
         _or_none(

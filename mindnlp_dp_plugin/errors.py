@@ -3,3 +3,19 @@
 
 class DataParallelError(RuntimeError):
     """Something the user can fix: the message names the thing, its value and a hint."""
+
+
+class Preempted(SystemExit):
+    """Training has stopped early, with a checkpoint, because a signal asked for it; the status is 128 + its number.
+
+    Args:
+        signum: The signal.
+        words: What was done, for the user.
+    """
+
+    def __init__(self, signum: int, words: str):
+        super().__init__(128 + signum)
+        self._words = words
+
+    def __str__(self):
+        return self._words

@@ -1,6 +1,6 @@
 """A short training for ``make slurm``: leaves a digest of its parameters, or fails in a given way on a given rank.
 
-python slurm_job.py OUTPUT [RANK WAY]   with WAY one of exit, exception, hang
+python slurm_job.py OUTPUT [RANK WAY]   with WAY one of exit, exception, hang, wait (until OUTPUT/go_on is there)
 """
 
 import mindnlp_dp_plugin as dp  # isort: split
@@ -28,7 +28,8 @@ class Fail(TrainerCallback):
                     sys.exit(7)
                 if sys.argv[3] == "exception":
                     raise ValueError("no such label")
-                time.sleep(600)
+                while sys.argv[3] == "hang" or not (OUTPUT / "go_on").exists():
+                    time.sleep(0.1)
 
 
 if __name__ == "__main__":

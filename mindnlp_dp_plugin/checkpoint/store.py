@@ -166,9 +166,18 @@ def read_record(folder: str | Path) -> dict[str, Any]:
 
 def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
     """The newest whole checkpoint of a folder that comes from ``origin``: whose record holds what that holds."""
-    folders = _newest_first(Path(home)) if Path(home).is_dir() else []
-    whole = (folder for folder in folders if not problem_of(folder))
-    return next((folder for folder in whole if origin.items() <= read_record(folder).items()), None)
+    return newest_of(home, origin)[0]
+
+
+def newest_of(home: str | Path, origin: dict[str, Any]) -> tuple[Path | None, list[str]]:
+    """The same, and what is wrong with newer ones."""
+    problems = []
+    for folder in _newest_first(Path(home)) if Path(home).is_dir() else []:
+        if problem := problem_of(folder):
+            problems.append(f"{folder}: {problem}")
+        elif origin.items() <= read_record(folder).items():
+            return folder, problems
+    return None, problems
 
 
 def at_epoch_ends(home: str | Path) -> list[Path]:

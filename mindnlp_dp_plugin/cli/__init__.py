@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
-from mindnlp_dp_plugin.launch.signals import Interrupted
+from mindnlp_dp_plugin.launch.signals import Interrupted, ignore_stop_signals
 from mindnlp_dp_plugin.version import __version__
 
 BAD_INPUT = 2
@@ -43,7 +43,9 @@ def main() -> None:
     open_standard_streams()
     os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
-        sys.exit(commands.main(prog_name="mindnlp-dp", standalone_mode=False))
+        status = commands.main(prog_name="mindnlp-dp", standalone_mode=False)
+        ignore_stop_signals()  # srun sends one when another node's launcher has ended: the status stays
+        sys.exit(status)
     except click.ClickException as error:
         refuse(error.format_message())
     except DataParallelError as error:

@@ -59,6 +59,11 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     help="How often all ranks start again from the newest checkpoint of this job after one has failed.",
 )
 @click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the newest whole checkpoint in each output_dir, if there is one: for jobs that are requeued.",
+)
+@click.option(
     "--grace",
     type=click.FloatRange(min=0),
     default=GRACE_S,
@@ -85,6 +90,7 @@ def run(
     log_dir,
     tee,
     max_restarts,
+    resume,
     grace,
     trace,
     dry_run,
@@ -115,7 +121,7 @@ def run(
     secret = require_secret(node, address, secret_file, insecure)
     engine = backends.choose(backend, node.num_nodes)
     job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
-    job = replace(job, secret=secret, bind_address=bind_address, grace=grace)
+    job = replace(job, secret=secret, bind_address=bind_address, grace=grace, resume=resume)
     if dry_run:
         processes = plan(job)
         for process in processes:

@@ -1,4 +1,6 @@
-"""Ask all ranks a yes-or-no question without waiting for the answer at once."""
+"""Ask all ranks yes-or-no questions without waiting for the answers at once."""
+
+from collections.abc import Sequence
 
 import mindspore
 import numpy as np
@@ -10,16 +12,16 @@ class Poll:
     """Counts the ranks that answer yes. All ranks must create it, in the same order of collectives.
 
     Args:
-        answer: This rank's answer.
+        answers: This rank's answers; as many on all ranks.
         collective: The ranks to ask.
     """
 
-    def __init__(self, answer: bool, collective: Collective):
-        answers = np.array([answer], np.float32)
+    def __init__(self, answers: Sequence[bool], collective: Collective):
+        answers = np.array(answers, np.float32)
         self._sum = answers if collective.uses_numpy else mindspore.Tensor(answers)
         self._work = collective.all_reduce(self._sum)
 
-    def count(self) -> int:
-        """Wait for all answers, and return how many ranks said yes."""
+    def count(self) -> list[int]:
+        """Wait for all answers, and return how many ranks said yes to each question."""
         self._work.wait()
-        return round(float(self._sum[0]))
+        return [round(float(number)) for number in np.asarray(self._sum)]

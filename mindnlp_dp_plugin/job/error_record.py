@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.errors import DataParallelError, Preempted
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
         exit_code=exit_code,
         kind=kind,
         message=message,
-        traceback=f"{kind}: {message}\n" if isinstance(error, DataParallelError) else format_error(error),
+        traceback=f"{kind}: {message}\n" if isinstance(error, (DataParallelError, Preempted)) else format_error(error),
         log_bytes=_length_of_log(),
     )
     path = record_path(log_dir, rank)

@@ -5,6 +5,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.error_record import ErrorRecord
 from mindnlp_dp_plugin.launch.logs import last_bytes
 
@@ -73,6 +74,11 @@ def report(failure: Death | ErrorRecord, log: Path) -> str:
     else:
         details = f"The last lines of its log:\n{_last_lines(log)}"
     return f"mindnlp-dp: {headline(failure)}\n{details}\nmindnlp-dp: all other ranks were ended; its log: {log}\n"
+
+
+def is_preemption(failure: Death | ErrorRecord) -> bool:
+    """Whether a rank has stopped in good order, because a signal asked for it."""
+    return isinstance(failure, ErrorRecord) and failure.kind == Preempted.__name__
 
 
 def exception_of(failure: Death | ErrorRecord) -> str | None:

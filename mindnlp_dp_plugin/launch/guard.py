@@ -8,7 +8,6 @@ The kernel ends the children of a killed launcher, but neither what those have s
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ class Guard:
 
     def __enter__(self):
         from mindnlp_dp_plugin.job.variables import DEFERRED
+        from mindnlp_dp_plugin.launch.signals import ignore_stop_signals
 
         self._process = subprocess.Popen(
             [sys.executable, __file__, self._job],
@@ -41,7 +41,7 @@ class Guard:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=ignore_stop_signals,
+            preexec_fn=ignore_stop_signals,  # a batch system may send them to all processes of a job
         )
         return self
 
@@ -59,14 +59,6 @@ class Guard:
         with suppress(OSError):  # somebody has ended it
             self._process.stdin.write(os.fsencode(f"{line}\n"))
             self._process.stdin.flush()
-
-
-def ignore_stop_signals() -> None:
-    """A batch system may send them to all processes of a job."""
-    from mindnlp_dp_plugin.launch.signals import STOPPING
-
-    for signum in STOPPING:
-        signal.signal(signum, signal.SIG_IGN)
 
 
 def serve(job: str) -> None:

@@ -39,6 +39,7 @@ class Job:
         secret: What launchers of several nodes prove to know, and sign with what ranks send; None if they do not.
         bind_address: Where node 0 listens, if that is not at its own address.
         grace: Seconds for the ranks to end by themselves after a signal that asks for it.
+        resume: Whether each training goes on from the newest checkpoint in its folder, whichever job wrote it.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
@@ -58,6 +59,7 @@ class Job:
     secret: str | None = None
     bind_address: str | None = None
     grace: float = GRACE_S
+    resume: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     scratch_dir: Path | None = None
@@ -95,6 +97,7 @@ class Process:
         environ: Variables added to the launcher's.
         log: The file for its standard output and error.
         on_launcher_death: The signal it gets if the launcher dies.
+        outlives_preemption: Whether the ranks need it to end in good order.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Process:
     environ: dict[str, str]
     log: Path
     on_launcher_death: signal.Signals = signal.SIGKILL
+    outlives_preemption: bool = False
 
 
 def worker_argv(command: list[str]) -> list[str]:

@@ -57,6 +57,8 @@ def plan(job: Job) -> list[Process]:
         common |= {LOG_DIR: str(job.log_dir.absolute()), STATUS_DIR: str(job.scratch_dir)}
     if job.secret:
         common[SECRET] = job.secret
+    if job.resume:
+        common["MINDNLP_DP_RESUME"] = "1"
     if job.trace:
         common["MINDNLP_DP_TRACE"] = str(job.log_dir.absolute() / "trace.json")
     return [replace(process, environ={**common, **process.environ}) for process in processes]
@@ -86,33 +88,33 @@ def launch(job: Job, max_restarts: int = 0) -> int:
     """
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
-    with Guard(job.name) as guard, Signals() as signals, claim(job.log_dir, job.local_ranks):
+    with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir, job.local_ranks):
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             num = job.nproc
             say(f"mindnlp-dp: note: {num} ranks share {cores} cores, so they are no faster than {cores} would be\n")
         ending = run_once(job, signals, homes, guard)
-        while ending.exit_code and not signals.stop and job.restart < max_restarts:
+        while ending.exit_code and not (signals.stop or ending.was_stopped) and job.restart < max_restarts:
             say(ending.words)
             delay = backoff(job)
             job = job.again()
             say(f"mindnlp-dp: restart {job.restart} of {max_restarts} in {delay} s; logs: {job.log_dir}\n")
             if not signals.sleep(delay):
-                ending = Ending(128 + signals.stop, "")
+                ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
             ending = run_once(job, signals, homes, guard)
         if job.node_rank == 0:
-            result_of(job, ending, signals, homes, time.monotonic() - began).write(job.first_log_dir)
+            result_of(job, ending, homes, time.monotonic() - began).write(job.first_log_dir)
         say(ending.words)
-    if signals.stop == signal.SIGINT:
+    if ending.was_stopped and signals.stop == signal.SIGINT:
         raise Interrupted
     return ending.exit_code
 
 
-def result_of(job: Job, ending: Ending, signals: Signals, homes: set[Path], seconds: float) -> Result:
+def result_of(job: Job, ending: Ending, homes: set[Path], seconds: float) -> Result:
     """The contents of ``result.json`` for a job that has ended."""
     failure = ending.failure
     return Result(
-        status="succeeded" if ending.exit_code == 0 else "stopped" if signals.stop else "failed",
+        status="succeeded" if ending.exit_code == 0 else "stopped" if ending.was_stopped else "failed",
         exit_code=ending.exit_code,
         first_failure=failure and failure.as_result(),
         restarts=job.restart,

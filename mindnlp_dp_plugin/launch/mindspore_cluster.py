@@ -22,7 +22,8 @@ def _scheduler(job, cluster) -> Process:
     own = scheduler_variables()
     if job.bind_address:
         own["MS_SCHED_HOST"] = job.bind_address
-    return Process("scheduler", None, SCHEDULER, {**cluster, **own}, job.log_dir / "scheduler.log")
+    log = job.log_dir / "scheduler.log"
+    return Process("scheduler", None, SCHEDULER, {**cluster, **own}, log, outlives_preemption=True)
 
 
 def _worker(job, cluster, local_rank) -> Process:

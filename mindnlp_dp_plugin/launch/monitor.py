@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_records
 from mindnlp_dp_plugin.job.rank_status import Phase, read_status
+from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.launch import mpi
 from mindnlp_dp_plugin.launch.deadlines import Deadlines
-from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, report
+from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, is_preemption, report
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
@@ -26,7 +27,6 @@ SHUTDOWN_S = 2  # for ranks to end after one of them has crashed in its shutdown
 THREAD_S = 5  # for threads that a script leaves to end by themselves
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 LAST_LOOK_S = 0.3  # for whoever reads the output, after a stop signal
-FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # by these, batch systems say that the end is near
 READER_S = 2  # for whoever reads the output, after a failure; logs have it all
 
 
@@ -38,11 +38,13 @@ class Ending:
         exit_code: The launcher's exit code.
         words: The text for the user.
         failure: The failure that ended it; None if it succeeded.
+        was_stopped: Whether a signal ended it, to a launcher or to its ranks.
     """
 
     exit_code: int
     words: str
     failure: Failure | None = None
+    was_stopped: bool = False
 
 
 class Monitor:
@@ -91,11 +93,12 @@ class Monitor:
         """After a stop signal: whether the ranks are still to end by themselves. They are sent the signal first."""
         now = time.monotonic()
         if self._grace_ends is None:
-            is_asked = self._signals.stop in FORWARDED and self._forward(self._signals.stop)
+            is_asked = self._signals.stop in PREEMPTING and self._forward(self._signals.stop)
             self._grace_ends = now + (self._job.grace if is_asked else 0)
         if now >= self._grace_ends or self._signals.is_urgent:
             return False
         ended = [popen.returncode for _, popen in self._running if popen.poll() is not None]
+        # Who has no handler was killed by the signal, and the others can do nothing without it.
         return not any(ended) if are_over else not any(returncode < 0 for returncode in ended)
 
     def _forward(self, signum: signal.Signals) -> bool:
@@ -206,15 +209,19 @@ class Monitor:
         words = f"stopped by {name} on node {self._job.node_rank} ({socket.gethostname()})"
         self._member.stop(Failure(self._job.node_rank, words, exit_code, Kind.STOPPED))
         self._view.show_all(self._view.sizes(), LAST_LOOK_S)
-        return Ending(exit_code, f"mindnlp-dp: stopped by {name}, all ranks were ended; logs: {self._job.log_dir}\n")
+        preempted = next(filter(is_preemption, self._records().values()), None)
+        how = preempted.message if preempted else f"stopped by {name}, all ranks were ended"
+        return Ending(exit_code, f"mindnlp-dp: {how}; logs: {self._job.log_dir}\n", was_stopped=True)
 
     def _note(self, failure: Death | ErrorRecord) -> None:
         """Record the first failure on this node, and report it to the other nodes."""
         self._failure = failure
         has_raised = isinstance(failure, ErrorRecord)
         seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
-        kind = Kind.RAISED if has_raised else Kind.DIED
-        words = f"{headline(failure)}; node {self._job.node_rank} shows more"
+        kind = Kind.STOPPED if is_preemption(failure) else Kind.RAISED if has_raised else Kind.DIED
+        words = (
+            failure.message if kind == Kind.STOPPED else f"{headline(failure)}; node {self._job.node_rank} shows more"
+        )
         self._member.report(
             Failure(
                 self._job.node_rank,
@@ -230,9 +237,12 @@ class Monitor:
 
     def _failed(self, first: Failure) -> Ending:
         failure = self._failure
-        if failure is None or first.node_rank != self._job.node_rank:
+        was_stopped = first.kind == Kind.STOPPED
+        if was_stopped:
+            self._view.show_all(self._view.sizes(), LAST_LOOK_S)
+        if was_stopped or failure is None or first.node_rank != self._job.node_rank:
             words = f"mindnlp-dp: {first.words}. All ranks here were ended; logs: {self._job.log_dir}\n"
-            return Ending(first.exit_code, words, first)
+            return Ending(first.exit_code, words, first, was_stopped)
         ends = self._view.sizes()
         if isinstance(failure, ErrorRecord):
             log = rank_log(self._job.log_dir, failure.rank)

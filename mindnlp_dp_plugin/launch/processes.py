@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
+from mindnlp_dp_plugin.job.signals import ignore_preemption
 from mindnlp_dp_plugin.launch.job import Process
 from mindnlp_dp_plugin.launch.signals import Signals
 
@@ -20,6 +22,7 @@ PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 1.0
 KILL_GRACE_S = 1.5
 POLL_S = 0.03
+IGNORED = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 EXIT_CODE_FIELD = 48  # of /proc/<pid>/stat, after the state
 
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
@@ -27,6 +30,12 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, 
 
 def start(process: Process) -> subprocess.Popen:
     """Start a process in its own session; it ends if this launcher dies, even by SIGKILL."""
+
+    def prepare():
+        _prctl(PR_SET_PDEATHSIG, process.on_launcher_death)
+        if process.outlives_preemption:
+            ignore_preemption()
+
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     with open(process.log, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         return subprocess.Popen(
@@ -36,7 +45,7 @@ def start(process: Process) -> subprocess.Popen:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, process.on_launcher_death),
+            preexec_fn=prepare,
         )
 
 
@@ -61,9 +70,12 @@ class ProcessTree:
         self._strangers = set(psutil.Process().children(recursive=True))
 
     def end(self, signals: Signals) -> None:
-        """End all: SIGTERM, then SIGKILL for those that remain after a second, or as soon as the user insists."""
+        """End all: SIGTERM, then SIGKILL for those that remain after a second, or as soon as the user insists.
+
+        Those that ignore SIGTERM get SIGKILL at once.
+        """
         for member in self._living():
-            _send(member, signal.SIGTERM)
+            _send(member, signal.SIGKILL if _ignores(member, signal.SIGTERM) else signal.SIGTERM)
         deadline = time.monotonic() + TERM_GRACE_S
         while self._living() and time.monotonic() < deadline and not signals.is_urgent:
             time.sleep(POLL_S)
@@ -100,6 +112,14 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _ignores(process: psutil.Process, signum: int) -> bool:
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    return bool(int(IGNORED.search(status)[1], 16) >> (signum - 1) & 1)
 
 
 def _send(process: psutil.Process, signum: int) -> None:

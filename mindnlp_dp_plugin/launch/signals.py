@@ -5,10 +5,17 @@ import select
 import signal
 import time
 
+from mindnlp_dp_plugin.job.signals import SAME_REQUEST_S
+
 STOPPING = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
-SAME_REQUEST_S = 0.5  # `timeout` and some shells send each signal twice
+
+
+def ignore_stop_signals() -> None:
+    """For a process that is about to end, or that cleans up."""
+    for signum in STOPPING:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 class Interrupted(Exception):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.signals import ignore_preemption
 
 PR_SET_PDEATHSIG = 1
 LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 is done
@@ -42,11 +43,16 @@ def form(rank_info: RankInfo, timeout: float) -> None:
 def _start_scheduler(environ):
     """Start the scheduler; the kernel ends it with this process, which waits for it at a regular end."""
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
+
+    def prepare():
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ignore_preemption()
+
     scheduler = subprocess.Popen(
         SCHEDULER,
         env=environ,
         stdin=subprocess.DEVNULL,
-        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        preexec_fn=prepare,
     )
     atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
 

@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.error_record import format_error, rank_log, write_record
 from mindnlp_dp_plugin.job.hardware import allowed_cores
@@ -36,6 +37,10 @@ def main(argv: list[str]) -> None:
         wait_for_all()
         if thread := thread_left():
             status.wait_for_thread(thread.name)
+    except Preempted as error:
+        wait_for_all()  # mpirun ends the others as soon as one has left
+        error.__traceback__ = None
+        end_as_failed(rank_info.rank, error)
     except BaseException as error:
         end_as_failed(rank_info.rank, error)
 

@@ -20,7 +20,7 @@ def hook(trainer_base, group, config, replacements) -> None:
     def hook_ranks_trainer():
         hook_trainer(trainer_base, group, config, replacements)
 
-    if group.world_size > 1 or config.average_over != "ranks":
+    if group.world_size > 1 or config.average_over != "ranks" or config.resume:
         hook_ranks_trainer()
     else:
         hook_lone_trainer(trainer_base, replacements, hook_ranks_trainer)

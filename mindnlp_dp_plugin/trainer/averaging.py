@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averages import CountedAverage
 from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
+from mindnlp_dp_plugin.trainer.preemption import Preemption
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 
 HINT = "Give the optimizer the same parameters on every rank, at the same step."
@@ -36,6 +37,7 @@ class Averaging:
         carrier: The same ranks, for gradients.
         config: The settings.
         progress: Counts where training stands.
+        preemption: What signals have come to this rank; the ranks tell each other.
         precision: What forward computes in, and the scale of the loss.
         steps: Calls the checks around the optimizer's steps.
         replacements: Restores the Trainer.
@@ -53,6 +55,7 @@ class Averaging:
         carrier: Collective,
         config: DataParallelConfig,
         progress: Progress,
+        preemption: Preemption,
         precision: MixedPrecision,
         steps: WatchedSteps,
         replacements: Replacements,
@@ -60,6 +63,7 @@ class Averaging:
         self._trainer = trainer
         self._collective = collective
         self._progress = progress
+        self._preemption = preemption
         self._precision = precision
         self._steps = steps
         self.parameters = self._common_parameters()
@@ -82,7 +86,7 @@ class Averaging:
     def begin_micro_step(self) -> None:
         """A micro-step begins. All ranks must call it."""
         if self._progress.begins_optimizer_step:
-            self._ask_for_new_parameters()
+            self._ask_all_ranks()
         self.reducer.release()
         if self.average:
             self.average.begin_micro_step()
@@ -148,17 +152,23 @@ class Averaging:
         if self._averages_now:
             self.reducer.prepare(self._share)
 
-    def _ask_for_new_parameters(self):
-        """Ask whether the optimizer of any rank steps other parameters than before; answered during forward."""
+    def _ask_all_ranks(self):
+        """Ask whether any rank is to stop, or its optimizer steps other parameters than before; answered in forward."""
         known = {id(parameter) for parameter in self.parameters.values()}
         has_changed = {id(parameter) for parameter in stepped_parameters(self._trainer.optimizer)} != known
-        self._poll = Poll(has_changed, self._collective)
-        if has_changed and self._poll.count() == self._collective.world_size:
+        self._poll = Poll([has_changed, *self._preemption.votes()], self._collective)
+        if has_changed and self._hear_all_ranks() == self._collective.world_size:
             self._follow_optimizer()
+
+    def _hear_all_ranks(self) -> int:
+        """The number of ranks with new parameters."""
+        num_changed, *votes = self._poll.count()
+        self._preemption.count(votes)
+        return num_changed
 
     def _require_agreement(self):
         began = time.perf_counter()
-        has_changed = self._poll is not None and self._poll.count()
+        has_changed = self._poll is not None and self._hear_all_ranks()
         self._polled_seconds += time.perf_counter() - began
         self._poll = None
         if has_changed:

@@ -44,7 +44,10 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
 
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
     agreement.begin_train()
-    resume_from_checkpoint = agreement.own_checkpoint(self.args.output_dir) or resume_from_checkpoint
+    is_resuming = self.data_parallel_config.resume
+    own = agreement.own_checkpoint(self.args.output_dir, is_resuming)
+    if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
+        resume_from_checkpoint = own
     resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current())
     return stock(self, resume_from_checkpoint, *args, **kwargs)
 
@@ -92,8 +95,8 @@ def num_examples(stock, self, dataset):
     return dataset.num_examples if isinstance(dataset, ShardedDataset) else stock(self, dataset)
 
 
-def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
-    """Log the loss of the whole batch instead of this rank's."""
+def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kwargs):
+    """Log the loss of the whole batch instead of this rank's; stop with a checkpoint if a signal has asked for it."""
     session = self.data_parallel_session
     if session.progress.repeats_end_of_epoch():
         mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
@@ -103,7 +106,15 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
         mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
         session.meter.gather_waits()
     session.progress.pending_loss = tr_loss
-    return stock(self, tr_loss, *args, **kwargs)
+    if session.preemption.agreed:
+        if self.control.should_evaluate:  # there may be no time for it
+            self._save_checkpoint(model)
+        self.control.should_save = True
+    result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
+    if session.preemption.agreed:
+        step = self.state.global_step
+        session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
+    return result
 
 
 def _save_checkpoint(stock, self, model, metrics=None):

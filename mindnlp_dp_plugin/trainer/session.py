@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
+from mindnlp_dp_plugin.trainer.preemption import Preemption
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.same_data import require_same_labels
@@ -31,6 +32,7 @@ class TrainingSession:
 
     Attributes:
         resumption: The same.
+        preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         averaging: Averages gradients, from ``begin`` on.
         check_replicas: Compares the ranks' parameters when called, from ``begin`` on.
@@ -44,6 +46,7 @@ class TrainingSession:
         self._collective = collective
         self._config = config
         self.resumption = resumption
+        self.preemption = Preemption()
         self._callbacks = []
         self._replacements = Replacements()
         self._replacements.replace(trainer, "data_parallel_session", self)
@@ -65,7 +68,7 @@ class TrainingSession:
         tracer = StepTracer(collective, config.trace) if config.trace else None
         carrier = tracer.collective if tracer else collective
         self.averaging = Averaging(
-            trainer, collective, carrier, config, self.progress, precision, steps, self._replacements
+            trainer, collective, carrier, config, self.progress, self.preemption, precision, steps, self._replacements
         )
         self.meter = Meter(collective, self.averaging)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above
@@ -80,6 +83,7 @@ class TrainingSession:
             callback.follow(self.meter, config)
         self._callbacks = [self.progress, self.meter, *([tracer] if tracer else [])]
         trainer.callback_handler.callbacks[:0] = self._callbacks
+        self.preemption.begin()
 
     def training_step(self, stock, model, inputs):
         """One micro-step of the loop, including an overridden ``training_step``. All ranks must call it."""
@@ -93,6 +97,7 @@ class TrainingSession:
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
+        self.preemption.end()
         if self._callbacks:
             callbacks = self._trainer.callback_handler.callbacks
             for callback in self._callbacks:

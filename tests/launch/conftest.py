@@ -87,6 +87,13 @@ class Runner:
         """Living processes of this runner."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
+    def require_nothing_left(self, seconds: float = 5) -> None:
+        """Fails if processes of this runner live on; a guard needs a moment to end what a killed launcher has left."""
+        deadline = time.monotonic() + seconds
+        while left := self.left_behind():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
+
     def clean_up(self) -> None:
         """Ends what is left of failed tests."""
         for process in self.left_behind():

@@ -209,10 +209,7 @@ def test_nothing_outlives_a_killed_launcher(runner, backend):
     assert shared.is_dir()
     popen.kill()
     runner.finish(popen)
-    deadline = time.monotonic() + 5
-    while runner.left_behind():
-        assert time.monotonic() < deadline, runner.left_behind()
-        time.sleep(0.05)
+    runner.require_nothing_left()
     assert not shared.exists() and not os.listdir(runner.folder / "output")
 
 

@@ -74,7 +74,7 @@ def test_a_launcher_that_is_stopped_or_killed_takes_the_others_along(runner, nod
     first, _ = nodes.finish(launchers)
     assert first.returncode == exit_code
     assert first.stderr.startswith("mindnlp-dp: " + words.format(name=socket.gethostname()))
-    assert not runner.left_behind()
+    runner.require_nothing_left()
 
 
 def test_strangers_at_the_door_are_not_let_in(runner, nodes):

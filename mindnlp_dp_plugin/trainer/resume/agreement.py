@@ -29,19 +29,27 @@ def origin() -> dict[str, Any]:
     return {"job": os.environ.get(JOB), "train_call": _num_train_calls}
 
 
-def own_checkpoint(home: str | Path) -> str | None:
-    """The newest complete checkpoint that this ``train()`` wrote before a restart; None without one.
+def own_checkpoint(home: str | Path, is_resuming: bool = False) -> str | None:
+    """The newest whole checkpoint from which this ``train()`` goes on by itself; None without one.
 
-    All ranks must call it, in the same order.
+    After a restart, one that this job wrote; if it is resuming, one of any job. All ranks must call it, in the same
+    order.
 
     Args:
         home: The folder of checkpoints; rank 0 reads it.
+        is_resuming: Whether ``--resume`` or ``MINDNLP_DP_RESUME`` was given.
     """
-    if int(os.environ.get(RESTART, "0")) == 0:
+    is_restart = int(os.environ.get(RESTART, "0")) > 0
+    if not (is_restart or is_resuming):
         return None
     group = current()
-    newest = store.newest(home, origin()) if group.rank == 0 else None
-    found = group.all_gather_object(newest and str(newest))[0]
+    folder, passed_over = None, []
     if group.rank == 0:
-        logger.warning("Restart %s: training continues from %s", os.environ[RESTART], found or "the start")
+        folder, passed_over = store.newest_of(home, {"train_call": _num_train_calls} if is_resuming else origin())
+    found, passed_over = group.all_gather_object((folder and str(folder), passed_over))[0]
+    if group.rank == 0:
+        why = f"Restart {os.environ[RESTART]}" if is_restart else "--resume"
+        for problem in passed_over:
+            logger.warning("%s: passed over %s", why, problem)
+        logger.warning("%s: training continues from %s", why, found or "the start")
     return found

@@ -1,0 +1,80 @@
+"""Stop training in good order when a batch system says that its time is over.
+
+A rank notes the signal. The ranks agree on the optimizer step after which they stop, by the numbers they poll before
+each step anyway, write a checkpoint there, and end with status 128 + the signal's number.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+from mindnlp_dp_plugin.errors import Preempted
+from mindnlp_dp_plugin.job.signals import PREEMPTING, SAME_REQUEST_S
+
+logger = logging.getLogger(__name__)
+
+
+class Preemption:
+    """From ``begin`` to ``end``, a signal that asks for the end of training is noted. A second one ends the process.
+
+    A handler of the script is called, too; what it raises is held back until the checkpoint is written.
+
+    Attributes:
+        agreed: The signal by which all ranks stop after this optimizer step; None while they go on.
+    """
+
+    def __init__(self):
+        self.agreed: signal.Signals | None = None
+        self._noted: dict[int, float] = {}
+        self._previous = {}
+        self._held: BaseException | None = None
+
+    def begin(self) -> None:
+        """Note signals from now on. Only the main thread can."""
+        self._process = os.getpid()
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for signum in PREEMPTING:
+            if signal.getsignal(signum) not in (signal.SIG_IGN, None):  # None: native code has taken it
+                self._previous[signum] = signal.signal(signum, self._note)
+
+    def end(self) -> None:
+        """Leave signals as they were found."""
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)
+        self._previous = {}
+
+    def votes(self) -> list[bool]:
+        """Which signals have come to this rank."""
+        return [signum in self._noted for signum in PREEMPTING]
+
+    def count(self, votes: Sequence[int]) -> None:
+        """Take the number of ranks that each signal has come to, the same on all ranks."""
+        self.agreed = next((signum for signum, num in zip(PREEMPTING, votes) if num), self.agreed)
+
+    def stop(self, step: int, checkpoint: str) -> None:
+        """End this process, when the checkpoint is written.
+
+        Raises:
+            Preempted: Always, unless a handler of the script has raised something else.
+        """
+        words = f"stopped by {self.agreed.name} after step {step}, which {checkpoint} holds"
+        logger.warning("Training was %s", words)
+        raise self._held or Preempted(self.agreed, words)
+
+    def _note(self, signum, frame):
+        is_new = signum not in self._noted
+        is_insisting = any(time.monotonic() - noted > SAME_REQUEST_S for noted in self._noted.values())
+        if os.getpid() != self._process or is_insisting:  # a child, which inherits handlers; or the user insists
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        self._noted.setdefault(signum, time.monotonic())
+        if is_new and callable(self._previous[signum]):
+            try:
+                self._previous[signum](signum, frame)
+            except BaseException as error:
+                self._held = error
