@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[1]
 PROGRAM = REPOSITORY / "benchmarks" / "programs" / "disturbed.py"
 ENDLESS, SHORT = "1000000", "20"
 READY_S = 120
-END_S = 30
+END_S = 60
 
 
 class Job:
@@ -112,7 +112,7 @@ def output_is_full(folder, engine, chance):
 
 def rank_is_stopped(folder, engine, chance):
     """The others wait no longer than they may."""
-    job = Job(folder, engine, ENDLESS, env={"MINDNLP_DP_TIMEOUT": "3"}, stdout=subprocess.DEVNULL)
+    job = Job(folder, engine, ENDLESS, env={"MINDNLP_DP_TIMEOUT": "15"}, stdout=subprocess.DEVNULL)
     job.rank(chance.randrange(2)).send_signal(signal.SIGSTOP)
     return job.end(1, "stopped by a signal")
 
