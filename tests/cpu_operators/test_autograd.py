@@ -6,6 +6,7 @@ import mindspore
 import numpy as np
 import pytest
 from mindnlp.core import nn, optim
+from packaging.version import Version
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.add import add
@@ -97,16 +98,25 @@ def test_frozen_weights_get_no_gradient(stock):
 def test_writing_to_an_input_before_backward_raises(stock, operator, shapes, written):
     chance = np.random.default_rng(0)
     leaves = [tensor(chance, *shape) for shape in shapes]
-    for way in (lambda *t: operator(never, *t), stock[operator.__name__]):
 
-        def write_after(*leaves, way=way):
+    def gradients(way, writes):
+        def result_of(*leaves):
             inputs = [leaf * 1 for leaf in leaves]
             result = way(*inputs)
-            inputs[written].copy_(inputs[written] + 1)
+            if writes:
+                inputs[written].copy_(inputs[written] + 1)
             return (result**2).sum()
 
+        return [gradient.asnumpy() for gradient in mindspore.grad(result_of, (0, 1))(*leaves)]
+
+    mine, theirs = partial(operator, never), stock[operator.__name__]
+    with pytest.raises(RuntimeError, match="modified by (an )?inplace op"):
+        gradients(theirs, writes=True)
+    if Version(mindspore.__version__) >= Version("2.10"):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            mindspore.grad(write_after, (0, 1))(*leaves)[0].asnumpy()
+            gradients(mine, writes=True)
+    else:  # MindSpore 2.7 does not watch what functions like ours save: they saved it before it was written to
+        np.testing.assert_equal(gradients(mine, writes=True), gradients(mine, writes=False))
 
 
 def second_derivatives(operator, *leaves):
