@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
+from mindnlp_dp_plugin.launch.signals import STOPPING
 
 REPOSITORY = Path(__file__).parents[1]
 PROGRAM = REPOSITORY / "benchmarks" / "programs" / "disturbed.py"
@@ -47,6 +48,7 @@ class Job:
                 command,
                 env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})},
                 stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE, stderr=errors, cwd=folder,
+                preexec_fn=heed_signals,
             )  # fmt: skip
 
     def rank(self, number):
@@ -83,6 +85,12 @@ class Job:
                 return [f"left {len(left)} processes"]
             time.sleep(0.1)
         return []
+
+
+def heed_signals():
+    """Also if this benchmark runs in the background, with SIGINT or SIGHUP ignored."""
+    for signum in STOPPING:
+        signal.signal(signum, signal.SIG_DFL)
 
 
 def launcher_is_killed(folder, engine, chance):

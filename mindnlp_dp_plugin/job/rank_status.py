@@ -32,6 +32,7 @@ class Phase(IntEnum):
     RUNNING = 0  # in no collective
     WAITING = 1  # in one
     DONE = 2  # all ranks have come to their end
+    FAILED = 3
 
 
 class _Record(ctypes.Structure):
@@ -139,6 +140,11 @@ class RankStatus:
     def end(self) -> None:
         """Record that all ranks are done, so this one may leave."""
         self._record.phase = Phase.DONE
+
+    def fail(self) -> None:
+        """Record that this rank ends because of an exception: the disk with the logs may be full."""
+        self._record.since = time.monotonic()
+        self._record.phase = Phase.FAILED
 
     def wait_for_thread(self, name: str) -> None:
         """Record that this rank has come to the end of its script, but must wait for a thread."""

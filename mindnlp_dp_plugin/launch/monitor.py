@@ -259,7 +259,13 @@ class Monitor:
         if death.name != "mpirun":
             return death
         blamed = mpi.first_to_end(end_of(self._words_of_mpirun).decode(errors="replace"))
-        if blamed is None:
+        rank, returncode = blamed or (self._first_to_fail(), death.returncode)
+        if rank is None:
             return death
-        rank, returncode = blamed
         return Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))
+
+    def _first_to_fail(self) -> int | None:
+        """The first rank that ended with an exception, though it could not write why."""
+        statuses = {rank: read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks}
+        failed = [rank for rank, status in statuses.items() if status and status.phase == Phase.FAILED]
+        return min(failed, key=lambda rank: statuses[rank].since, default=None)

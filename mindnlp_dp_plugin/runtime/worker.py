@@ -122,6 +122,8 @@ def end_as_failed(rank: int, error: BaseException) -> None:
     Nothing may prevent the end: the disk may be full, standard error closed, the exception itself broken.
     """
     try:
+        with suppress(Exception):
+            show_status(rank).fail()
         error.__traceback__ = without_runner(error.__traceback__)
         try:
             write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
