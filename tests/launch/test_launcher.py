@@ -560,3 +560,20 @@ def test_more_ranks_than_cores_are_told(runner):
     assert outcome.stderr.startswith(f"mindnlp-dp: note: {num_ranks} ranks share {usable_cores()} cores"), (
         outcome.stderr
     )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_that_fails_is_named_though_no_log_can_be_written(runner, backend):
+    own = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this machine allows no mount namespaces")
+    runner.log_dir.mkdir()
+    mount = f'mount -t tmpfs -o size=64k logs "{runner.log_dir}"\nexec "$@"'
+    script = runner.script("if rank == 1:\n    time.sleep(0.5)\n    while True: print('x' * 4096)\ntime.sleep(60)")
+    ended = subprocess.run(
+        [*own, "sh", "-ec", mount, "sh", *runner.command("--nproc", "2", "--backend", backend, script)],
+        env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("mindnlp-dp: rank 1 on "), ended.stderr
+    assert not runner.left_behind()
