@@ -48,12 +48,13 @@ class Cluster:
         """The same, with a Python that runs the script."""
         return self.run([*command, sys.executable], output, *arguments)
 
-    def submit(self, script, output, *arguments, wait=True):
+    def submit(self, script, output, *arguments, wait=True, options=()):
         """The id of a job of ``sbatch``."""
         words = [
             "sbatch",
             "--parsable",
             *(["--wait"] if wait else []),
+            *options,
             script,
             PROGRAM,
             self.folder / output,
@@ -162,7 +163,8 @@ def check(cluster):
     holds = cluster.ended_state(job) == ("COMPLETED", "0:0") and cluster.digests("requeued") == four
     holds = holds and "stopped by SIGUSR1 after step 3, which " in cluster.said(job)
     yield "scancel --signal=USR1: a checkpoint, the job is queued again and ends as if never stopped", holds
-    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "down", "3", "hang", wait=False)
+    options = ("--no-requeue",)  # it would be queued again, and its state with it
+    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "down", "3", "hang", wait=False, options=options)
     cluster.wait_for("down", "at_step_2_on_3")
     slurm_cluster.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], cluster.environ)
     holds = cluster.ended_state(job)[0] == "NODE_FAIL" and cluster.all_gone()
