@@ -11,10 +11,33 @@ BLOCK = 2**15  # numbers; a few such arrays fit into a core's second-level cache
 
 def are_float32(*values) -> bool:
     """Whether all are float32 tensors with an axis and an element; others use MindNLP's operators."""
+    return _are_of(mindspore.float32, values)
+
+
+def are_float16(*values) -> bool:
+    """Whether all are float16 tensors with an axis and an element."""
+    return _are_of(mindspore.float16, values)
+
+
+def are_float32_or_16(*values) -> bool:
+    """Whether all are float32, or all float16, tensors with an axis and an element."""
+    return are_float32(*values) or are_float16(*values)
+
+
+def _are_of(dtype, values):
     return all(
-        isinstance(value, mindspore.Tensor) and value.dtype == mindspore.float32 and value.ndim and value.size
-        for value in values
+        isinstance(value, mindspore.Tensor) and value.dtype == dtype and value.ndim and value.size for value in values
     )
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """An array as float32: in it BLAS multiplies, and sums of float16 lose nothing."""
+    return array.astype(np.float32, copy=False)
+
+
+def rounded(array: np.ndarray, dtype):
+    """A tensor of an array's numbers in the precision of a NumPy dtype."""
+    return tensor_of(array.astype(dtype, copy=False))
 
 
 def array_of(tensor) -> np.ndarray:

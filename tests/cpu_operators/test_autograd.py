@@ -139,6 +139,12 @@ TWICE_DIFFERENTIABLE = {
         lambda g, a, b, c: (g @ b, np.einsum("bso,bsi->oi", g, a), g.sum((0, 1))),
         ((2, 5, 3), (4, 3), (4,)),
     ),
+    "linear without a bias": (
+        lambda *t: linear(never, *t),
+        lambda a, b: a @ b.T,
+        lambda g, a, b: (g @ b, np.einsum("bso,bsi->oi", g, a)),
+        ((2, 5, 3), (4, 3)),
+    ),
     "matmul": (
         lambda *t: matmul(never, *t),
         lambda a, b: a @ b,

@@ -227,6 +227,43 @@ def test_gelu_is_the_exact_one(stock):
     np.testing.assert_allclose(gelu(never, mindspore.Tensor(points)).asnumpy(), exact, rtol=0, atol=5e-7)
 
 
+PRODUCTS = {
+    "linear": (linear, [(4, 6, 40), (30, 40), (30,)]),
+    "a matrix for all rows": (matmul, [(4, 6, 40), (40, 30)]),
+    "stacks": (matmul, [(4, 6, 40), (4, 40, 30)]),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_float16_are_summed_in_float32_and_rounded_once(name):
+    operator, shapes = PRODUCTS[name]
+    chance = np.random.default_rng(0)
+    half = [tensor(chance, *shape).astype(mindspore.float16) for shape in shapes]
+    weights = mindspore.Tensor(chance.integers(-8, 9, (4, 6, 30)).astype(np.float16))  # rounding leaves them alone
+
+    def product(*factors):
+        return operator(never, *factors)
+
+    def gradients(*factors):
+        return mindspore.grad(lambda *t: (product(*t) * weights).sum(), tuple(range(len(shapes))))(*factors)
+
+    full = [factor.astype(mindspore.float32) for factor in half]
+    for mine, exact in zip([product(*half), *gradients(*half)], [product(*full), *gradients(*full)], strict=True):
+        assert mine.dtype == mindspore.float16
+        np.testing.assert_array_equal(mine.asnumpy(), exact.asnumpy().astype(np.float16))
+
+
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_gelu_of_float16_is_float32_s_rounded_once(form):
+    points = np.linspace(-8, 8, 40_001).astype(np.float16)
+    full, slope = values_and_gradients(lambda t: gelu(never, t, form), mindspore.Tensor(points.astype(np.float32)))
+    half, slope_of_half = values_and_gradients(lambda t: gelu(never, t, form), mindspore.Tensor(points))
+    np.testing.assert_array_equal(half.asnumpy(), full.asnumpy().astype(np.float16))
+    # The gradient that comes in, the slope, and their product are each rounded.
+    assert slope_of_half.dtype == mindspore.float16
+    np.testing.assert_allclose(slope_of_half.asnumpy(), slope.asnumpy(), rtol=3.1 * 2.0**-11, atol=1e-6)
+
+
 @few
 # From 2 on: once MindSpore has differentiated a softmax over an axis of 1, its gradients of longer ones are wrong.
 @given(rows=array_shapes(min_dims=1, max_dims=3, max_side=9), length=st.integers(2, 200), layout=layouts)
