@@ -11,8 +11,9 @@ from pathlib import Path
 
 def run_recipe(nproc, output_dir, environ=None, **options):
     """Run the classification recipe in a new folder; its metrics, with ``wall_seconds`` of the whole command."""
-    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    arguments = ["recipe", "classification", "--nproc", str(nproc), "--output-dir", str(output_dir), *words]
+    arguments = ["recipe", "classification", "--nproc", str(nproc), "--output-dir", str(output_dir)]
+    for name, value in options.items():
+        arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     print("mindnlp-dp", *arguments, flush=True)
     began = time.perf_counter()
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", *arguments]

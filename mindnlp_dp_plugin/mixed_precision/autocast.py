@@ -1,5 +1,6 @@
 """Let the operators that MindNLP's models call compute in the precision of their list."""
 
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,12 +13,15 @@ from mindnlp.core.nn.modules import normalization
 from mindspore.common.api import _pynative_executor
 
 from mindnlp_dp_plugin import recompute
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision.lists import FLOAT32, HALF, WIDEST
+from mindnlp_dp_plugin.mixed_precision.weights import HALVES
 from mindnlp_dp_plugin.patching import Replacements
 
 # Where models find their operators. Some modules have names of their own for them.
 OWNERS = (functional, core_ops, normalization, mindspore.Tensor)
-HALVES = (mindspore.float16, mindspore.bfloat16)
+# What MindNLP's layers of convolutions call.
+CONVOLUTIONS = (mindspore.ops.Conv2D, mindspore.ops.Conv3D, mindspore.ops.Conv2DTranspose)
 
 
 class Autocast:
@@ -34,12 +38,8 @@ class Autocast:
         self._dtype = dtype
         self._runs = False
         self._cast_parameters = {}
-        casts = (HALF, self._to_half), (FLOAT32, self.to_float32), (WIDEST, self._to_widest)
-        for names, cast in casts:
-            for owner in OWNERS:
-                for name in names:
-                    if hasattr(owner, name):
-                        replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
+        for owner, name, cast in self._seams():
+            replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
         replacements.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
         recompute.surroundings.append(self._as_now)
         replacements.on_undo(lambda: recompute.surroundings.remove(self._as_now))
@@ -57,6 +57,13 @@ class Autocast:
 
     def _as_now(self):
         return self.running() if self._runs else nullcontext()
+
+    def _seams(self):
+        """The owner and name of each operator, and what casts its inputs."""
+        for names, cast in ((HALF, self._to_half), (FLOAT32, self.to_float32), (WIDEST, self._to_widest)):
+            yield from ((owner, name, cast) for owner in OWNERS for name in names if hasattr(owner, name))
+        yield from ((primitive, "__call__", self._to_half) for primitive in CONVOLUTIONS)
+        yield mindspore.ops, "bias_add", self._to_half
 
     def _casting(self, stock: Callable, cast: Callable) -> Callable:
         @functools.wraps(stock)
@@ -100,11 +107,47 @@ class Autocast:
         return self.to_float32(inputs) if mindspore.float32 in found else inputs
 
 
+@contextmanager
+def autocast(dtype: mindspore.Type = mindspore.float16) -> Iterator[Autocast]:
+    """A context in which the operators that MindNLP's models call compute in half precision, as in ``torch.autocast``.
+
+    For a loop of your own: call the model and compute the loss inside, also within the function that
+    ``mindspore.value_and_grad`` is given. Parameters and their gradients stay float32. ``TrainingArguments(fp16=True)``
+    does it for the Trainer, and scales the loss.
+
+    Args:
+        dtype: ``mindspore.float16`` or ``mindspore.bfloat16``.
+
+    Raises:
+        DataParallelError: If the device cannot compute in it.
+    """
+    if not can_compute_in(dtype):
+        raise DataParallelError(
+            f"autocast({dtype}): MindSpore has no operators for it on CPU. Choose mindspore.float16, or leave it out."
+        )
+    replacements = Replacements()
+    try:
+        casts = Autocast(dtype, replacements)
+        with casts.running():
+            yield casts
+    finally:
+        replacements.undo()
+
+
+def can_compute_in(dtype: mindspore.Type) -> bool:
+    """Whether the device has operators for it."""
+    return dtype != mindspore.bfloat16 or mindspore.get_context("device_target") != "CPU"
+
+
 def _map_tensors(function, value):
     if isinstance(value, mindspore.Tensor):
         return function(value)
     if isinstance(value, dict):
-        return {key: _map_tensors(function, inner) for key, inner in value.items()}
+        mapped = copy.copy(value)  # which knows how to make a model's output
+        for key, inner in value.items():
+            mapped[key] = _map_tensors(function, inner)
+        return mapped
     if isinstance(value, (tuple, list)):
-        return type(value)(_map_tensors(function, inner) for inner in value)
+        mapped = [_map_tensors(function, inner) for inner in value]
+        return type(value)(*mapped) if hasattr(value, "_fields") else type(value)(mapped)
     return value

@@ -10,6 +10,7 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
+from mindnlp_dp_plugin.mixed_precision import weights_in
 from mindnlp_dp_plugin.trainer.mixed_precision import computing_as_in_training, dtype_of_evaluation
 from mindnlp_dp_plugin.trainer.same_data import require_same_rows
 
@@ -46,7 +47,12 @@ def evaluate_together(
     if dataset not in _compared:
         require_same_rows("The data set to evaluate", dataset, collective, share.num_rows)
         _compared.add(dataset)
-    with no_grad(), computing_as_in_training(trainer.args) as in_float32:
+    rounds_to = None if trainer.is_in_train else dtype_of_evaluation(trainer.args)
+    with (
+        no_grad(),
+        weights_in(rounds_to, trainer.model),
+        computing_as_in_training(trainer.args) as in_float32,
+    ):
         mine = _score(trainer, share, prediction_loss_only, ignore_keys, in_float32)
     batches = share.in_order(collective.all_gather_object(mine))
     predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
@@ -68,9 +74,6 @@ def evaluate_together(
 def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys, in_float32) -> list[ScoredBatch]:
     """Score this rank's batches; the results are on the host."""
     args, model = trainer.args, trainer.model
-    dtype = None if trainer.is_in_train else dtype_of_evaluation(args)
-    if dtype is not None:
-        model = model.to(dtype=dtype)
     model.set_train(False)
     trainer.callback_handler.eval_dataset = share
 

@@ -9,7 +9,7 @@ from mindnlp.core.optim.lr_scheduler import ReduceLROnPlateau
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler
+from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler, Masters, autocast, can_compute_in
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -97,11 +97,7 @@ def dtype_of_training(args):
     """
     if args.fp16 and args.bf16:
         raise DataParallelError("fp16=True and bf16=True: choose one of them.")
-    if args.bf16 and mindspore.get_context("device_target") == "CPU":
-        raise DataParallelError(
-            "bf16=True: MindSpore has no operators for bfloat16 on CPU. Choose fp16=True, or leave it out."
-        )
-    return mindspore.float16 if args.fp16 else mindspore.bfloat16 if args.bf16 else None
+    return _dtype_asked_for(args, "fp16", "bf16")
 
 
 def dtype_of_evaluation(args):
@@ -113,12 +109,38 @@ def dtype_of_evaluation(args):
     Raises:
         DataParallelError: If the device cannot compute in it.
     """
-    if args.bf16_full_eval and mindspore.get_context("device_target") == "CPU":
+    return _dtype_asked_for(args, "fp16_full_eval", "bf16_full_eval")
+
+
+def _dtype_asked_for(args, float16, bfloat16):
+    if getattr(args, bfloat16) and not can_compute_in(mindspore.bfloat16):
         raise DataParallelError(
-            "bf16_full_eval=True: MindSpore has no operators for bfloat16 on CPU. Choose fp16_full_eval=True, or leave "
-            "it out."
+            f"{bfloat16}=True: MindSpore has no operators for bfloat16 on CPU. Choose {float16}=True, or leave it out."
         )
-    return mindspore.float16 if args.fp16_full_eval else mindspore.bfloat16 if args.bf16_full_eval else None
+    return mindspore.float16 if getattr(args, float16) else mindspore.bfloat16 if getattr(args, bfloat16) else None
+
+
+@contextmanager
+def float32_masters(trainer) -> Iterator[None]:
+    """A context for ``train``: what trains is float32 if the arguments ask for mixed precision."""
+    if dtype_of_training(trainer.args) is None:
+        yield
+        return
+    masters, replacements = Masters(), Replacements()
+
+    def call_model_init(stock, *args, **kwargs):
+        model = stock(*args, **kwargs)
+        masters.make(model)
+        return model
+
+    replacements.stand_in(trainer, call_model_init)
+    try:
+        if trainer.model_init is None:
+            masters.make(trainer.model)
+        yield
+    finally:
+        replacements.undo()
+        masters.undo()
 
 
 @contextmanager
@@ -131,10 +153,5 @@ def computing_as_in_training(args) -> Iterator[Callable]:
     if dtype is None:
         yield lambda outputs: outputs
         return
-    replacements = Replacements()
-    try:
-        autocast = Autocast(dtype, replacements)
-        with autocast.running():
-            yield autocast.to_float32
-    finally:
-        replacements.undo()
+    with autocast(dtype) as casts:
+        yield casts.to_float32

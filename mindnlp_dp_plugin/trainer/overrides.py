@@ -16,7 +16,7 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
-from mindnlp_dp_plugin.trainer.mixed_precision import dtype_of_training
+from mindnlp_dp_plugin.trainer.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainer.observe import throughput
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
 from mindnlp_dp_plugin.trainer.resume.file_systems import (
@@ -30,7 +30,11 @@ from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Check arguments and checkpoint before anything is read. After a restart, resume from this job's newest."""
-    dtype_of_training(self.args)  # raises if the device cannot
+    with float32_masters(self):  # raises if the device cannot compute as the arguments ask
+        return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
+
+
+def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
     current().barrier()  # the script may look for checkpoints, too: let all ranks do so before they change
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())

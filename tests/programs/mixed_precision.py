@@ -1,23 +1,30 @@
 """Train with ``fp16=True``, and leave what each case ended with in ``OUTPUT/<case>.rank<r>.npz``.
 
-    python mixed_precision.py OUTPUT NUM_RANKS
+    python mixed_precision.py OUTPUT NUM_RANKS [CASE ...]
 
 Started alone, one process takes the batches of NUM_RANKS ranks at once.
 """
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import mindspore
 import numpy as np
+from mindnlp.core import nn
 from mindnlp.engine import Trainer, TrainerCallback
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
+from mindnlp.transformers import AlbertConfig, AlbertForMaskedLM, BertForSequenceClassification
+from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+from tests.programs.tiny import SIZES, seed_everything, tiny_dataset, tiny_model, tiny_trainer
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK = dp.get_rank()
+IS_ALONE = dp.get_world_size() == 1
 BATCH_SIZE = 8 * NUM_RANKS // dp.get_world_size()
+NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CASES = {}
 
 
@@ -49,14 +56,14 @@ def flat(model):
     return np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()])
 
 
-def trainer_of(output=OUTPUT / "trainer", trainer_type=Trainer, callbacks=(), **arguments):
+def trainer_of(output=OUTPUT / "trainer", model=None, dataset=None, trainer_type=Trainer, callbacks=(), **arguments):
     # SGD: Adam divides by the gradient's own size, and so makes a step of what was rounding.
     options = dict(fp16=True, optim="sgd", learning_rate=0.05, max_steps=6, logging_steps=1)
-    dataset = tiny_dataset(num_rows=8 * NUM_RANKS * 6, batch_size=BATCH_SIZE)
-    model = tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = model or tiny_model(**NO_DROPOUT)
+    dataset = dataset or tiny_dataset(num_rows=8 * NUM_RANKS * 6, batch_size=BATCH_SIZE)
     watches = Watches()
     trainer = tiny_trainer(output, model, dataset, trainer_type, [watches, *callbacks], **{**options, **arguments})
-    trainer.watches = watches
+    trainer.watches, trainer.left = watches, {}
     return trainer
 
 
@@ -66,16 +73,38 @@ def trained(**options):
     return trainer
 
 
+def scores(trainer):
+    return trainer.predict(tiny_dataset(num_rows=16, batch_size=4)).predictions
+
+
 @case
 def plain():
-    return trained()
+    trainer = trainer_of()
+    before = scores(trainer)
+    trainer.train()
+    trainer.left = {"scores_before": before, "scores": scores(trainer)}
+    return trainer
 
 
 @case
 def in_float32():
     trainer = trainer_of(fp16=False)
     trainer.watches.on_log = lambda *args, **kwargs: None
+    trainer.left = {"scores_before": scores(trainer)}
     trainer.train()
+    return trainer
+
+
+@case
+def evaluated_in_float16_between():
+    """With the model's weights rounded for the time of it."""
+    trainer = trainer_of(fp16_full_eval=True, max_steps=3)
+    trainer.train()
+    trained_so_far = flat(trainer.model)
+    trainer.left = {"scores": scores(trainer)}
+    np.testing.assert_array_equal(flat(trainer.model), trained_so_far)
+    trainer.train()
+    assert not np.array_equal(flat(trainer.model), trained_so_far)
     return trainer
 
 
@@ -119,6 +148,120 @@ def overflowing():
     return trained(trainer_type=OverflowsOnTheLastRank)
 
 
+class OneGradientIsInfinite(Trainer):
+    """In one of each two steps, chosen by chance: one number of one parameter's gradient, on one rank."""
+
+    chance, steps = np.random.default_rng(3), []
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        loss = super().compute_loss(model, inputs, return_outputs)
+        parameters = list(model.parameters())
+        strikes = not self.steps[-1] if len(self.steps) % 2 else bool(self.chance.integers(2))
+        self.steps.append(strikes)
+        rank, which = self.chance.integers(dp.get_world_size()), self.chance.integers(len(parameters))
+        place = self.chance.random()  # ranks draw alike
+        if not (strikes and rank == RANK):
+            return loss
+        parameter = parameters[which]
+        largest = np.zeros(parameter.shape, np.float32)
+        largest.flat[int(place * largest.size)] = 3e38  # times the scale: infinite
+        return loss + ((parameter - mindspore.ops.stop_gradient(parameter)) * mindspore.Tensor(largest)).sum()
+
+
+@case
+def struck_at_random():
+    dp.install(dp.DataParallelConfig(fp16_growth_interval=1))  # each two steps leave the scale as it was
+    try:
+        model = tiny_model(**NO_DROPOUT, hidden_size=8, intermediate_size=8, num_hidden_layers=1)
+        num_steps = 2 if IS_ALONE else 200
+        trainer = trained(model=model, trainer_type=OneGradientIsInfinite, max_steps=num_steps, learning_rate=1e-3)
+    finally:
+        dp.install()
+    trainer.left["strikes"] = trainer.steps
+    return trainer
+
+
+@case
+def adapters():
+    config = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.0)
+    return trained(model=get_peft_model(tiny_model(**NO_DROPOUT), config), learning_rate=0.5)
+
+
+@case
+def frozen_embeddings():
+    model = tiny_model(**NO_DROPOUT)
+    for parameter in model.bert.embeddings.parameters():
+        parameter.requires_grad = False
+    return trained(model=model)
+
+
+@case
+def tied_weights():
+    """ALBERT's layers are one; its output layer, in float16, has the table of embeddings, looked up in float32."""
+    seed_everything(3)
+    model = AlbertForMaskedLM(AlbertConfig(**SIZES, **NO_DROPOUT, embedding_size=32))
+    assert model.predictions.decoder.weight is model.get_input_embeddings().weight
+    chance = np.random.default_rng(7)
+    rows = [(words := chance.integers(4, 96, 12).astype(np.int32), words) for _ in range(8 * NUM_RANKS * 6)]
+    dataset = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(BATCH_SIZE)
+    casts, stock = Counter(), nn.Parameter.astype
+
+    def astype(parameter, dtype):
+        casts[id(parameter)] += 1
+        return stock(parameter, dtype)
+
+    nn.Parameter.astype = astype
+    try:
+        trainer = trained(model=model, dataset=dataset)
+    finally:
+        del nn.Parameter.astype
+    trainer.left["casts"] = list(casts.values())
+    return trainer
+
+
+@case
+def grouped_by_length():
+    chance = np.random.default_rng(7)
+    lengths = chance.integers(4, 13, 8 * NUM_RANKS * 6)
+    rows = [
+        (chance.integers(4, 96, length).astype(np.int32), np.ones(length, np.int32), np.int32(chance.integers(3)))
+        for length in lengths
+    ]
+    padding = dp.DynamicPadding({"input_ids": 0, "attention_mask": 0})
+    dataset = GeneratorDataset(rows, ["input_ids", "attention_mask", "labels"])
+    batches = dataset.batch(BATCH_SIZE, per_batch_map=padding, input_columns=padding.columns)
+    return trained(dataset=batches, group_by_length=True)
+
+
+class FocalLoss(Trainer):
+    """Rows that the model is sure of count less (Lin et al., arXiv:1708.02002)."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        outputs = model(input_ids=inputs["input_ids"])
+        losses = nn.functional.cross_entropy(outputs.logits, inputs["labels"], reduction="none")
+        loss = ((1 - mindspore.ops.exp(-losses)) ** 2 * losses).mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+@case
+def own_loss():
+    return trained(trainer_type=FocalLoss)
+
+
+@case
+def loaded_in_float16():
+    """It trains as float32, also in its checkpoints, and is float16 again in the end."""
+    folder = OUTPUT / f"float16.of_rank{RANK}"
+    tiny_model(**NO_DROPOUT).save_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder, ms_dtype=mindspore.float16)
+    parameters = list(model.parameters())
+    trainer = trained(model=model, output=OUTPUT / "of_float16", save_strategy="steps", save_steps=6)
+    assert all(parameter is before for parameter, before in zip(model.parameters(), parameters))
+    assert {parameter.dtype for parameter in parameters} == {mindspore.float16}
+    trainer.save_model(str(folder))
+    return trainer
+
+
 @case
 def resumed():
     dp.install(dp.DataParallelConfig(fp16_initial_scale=2.0**40, fp16_growth_interval=2))  # far too large at first
@@ -142,13 +285,13 @@ def never_stopped():
 
 
 if __name__ == "__main__":
-    for name, train in CASES.items():
-        trainer = train()
-        watches, scores = trainer.watches, trainer.predict(tiny_dataset(num_rows=16, batch_size=4)).predictions
+    for name in sys.argv[3:] or CASES:
+        trainer = CASES[name]()
+        watches = trainer.watches
         np.savez(
             OUTPUT / f"{name}.rank{RANK}.npz",
             parameters=np.array(watches.parameters),
             rates=watches.rates,
             logs=watches.logs,
-            scores=scores,
+            **trainer.left,
         )
