@@ -16,7 +16,7 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 from mindspore import dataset, set_seed
 
 import mindnlp_dp_plugin as dp
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import Rows, prepare
 from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1
 
@@ -103,7 +103,7 @@ def run(output, data, train, dev, way, max_length, num_layers):
 def main():
     output, source = Path(sys.argv[1]), sys.argv[2]
     max_length, num_layers = map(int, sys.argv[3:])
-    data = prepare(ClassificationOptions(source, model="small-bert", max_length=max_length), output / "prepared")
+    data = prepare(RecipeOptions(source, model="small-bert", max_length=max_length), output / "prepared")
     train, dev = (Batches(output / "prepared" / split, max_length) for split in ("train", "dev"))
     run(output, data, dev, dev, "fixed", max_length, num_layers)
     runs = {way: run(output, data, train, dev, way, max_length, num_layers) for way in WAYS}

@@ -12,20 +12,23 @@ from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions, config_option, parameters, to_arguments
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, config_option, parameters, to_arguments
 
 MODULE = "mindnlp_dp_plugin.recipes"
 
 
-@click.group(no_args_is_help=False)
-def recipe():
+@click.group(invoke_without_command=True)
+@click.pass_context
+def recipe(context):
     """A ready training: from texts with labels to a model and a report."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def add_recipe(
     name: str,
     summary: str,
-    defaults: ClassificationOptions,
+    defaults: RecipeOptions,
     generates_data: bool = True,
     task: str = "classification",
 ) -> None:
@@ -50,7 +53,7 @@ def add_recipe(
 
 
 def _left_in(folder, **others):
-    return ClassificationOptions(output_dir=Path(folder), **others)
+    return RecipeOptions(output_dir=Path(folder), **others)
 
 
 add_recipe(
@@ -64,4 +67,11 @@ add_recipe(
     "Texts, or pairs of texts, with labels of your own; two classes or many.",
     _left_in("classification_output"),
     generates_data=False,
+)
+add_recipe(
+    "regression",
+    "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
+    _left_in("regression_output"),
+    generates_data=False,
+    task="regression",
 )

@@ -10,11 +10,11 @@ def main() -> None:
     quiet.begin()
     _, what, name, *arguments = sys.argv
     if what == "train":
-        from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parse
+        from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse
         from mindnlp_dp_plugin.recipes.training import train
 
         sys.argv = [sys.argv[0], *arguments]
-        train(parse("", ClassificationOptions()), name)
+        train(parse("", RecipeOptions()), name)
     else:
         from mindnlp_dp_plugin.recipes.prediction import answer
 

@@ -1,7 +1,8 @@
-"""Advice: what is wrong with a trained classifier, and what to try, one sentence each."""
+"""Advice: what is wrong with a trained model, and what to try, one sentence each."""
 
 import math
 
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import WORDS
 
 MUCH_CUT = 0.2
@@ -19,11 +20,13 @@ def give_advice(results: dict, language: str = "en") -> list[str]:
     split = list(results["splits"])[-1]
     scores = results["splits"][split]
     found = []
-    if only := _single_prediction(scores, results["label_names"]):
+    only = _single_prediction(scores, results["label_names"]) if "confusion_matrix" in scores else None
+    if only is not None:
         found.append(words["single"].format(label=only, split=split))
+    task = get_task(results["task"])
     for name, baseline in results["baselines"].items():
-        if scores["macro_f1"] < baseline["macro_f1"]:
-            found.append(_below(scores, baseline, words, name, split))
+        if scores[task.main_score] < baseline[task.main_score]:
+            found.append(_below(scores, baseline, task.compared, words, name, split))
     if found:
         ideas = words["and"].join(_ideas(results, words, weights=only is not None))
         found[-1] += " " + words["try"].format(ideas=ideas)
@@ -36,18 +39,18 @@ def _single_prediction(scores, names):
     return names[counts.index(max(counts))] if sum(count > 0 for count in counts) == 1 else None
 
 
-def _below(scores, baseline, words, name, split):
-    lower = [score for score in ("accuracy", "macro_f1") if scores[score] < baseline[score]]
+def _below(scores, baseline, compared_scores, words, name, split):
+    lower = [score for score in compared_scores if scores[score] < baseline[score]]
     compared = words["and"].join(
         words["against"].format(name=words[score], mine=f"{scores[score]:.3f}", theirs=f"{baseline[score]:.3f}")
         for score in lower
     )
     sentence = words["below"].format(name=words[name], split=split, scores=compared)
-    num_rows = sum(each["rows"] for each in scores["per_class"])
-    share = baseline["accuracy"]
-    deviation = math.sqrt(max(share * (1 - share), 1e-4) / num_rows)
-    if "accuracy" in lower and share - scores["accuracy"] < 2 * deviation:
-        sentence += " " + words["within_chance"].format(rows=num_rows)
+    if "accuracy" in lower:
+        share = baseline["accuracy"]
+        deviation = math.sqrt(max(share * (1 - share), 1e-4) / scores["rows"])
+        if share - scores["accuracy"] < 2 * deviation:
+            sentence += " " + words["within_chance"].format(rows=scores["rows"])
     return sentence
 
 
@@ -58,8 +61,9 @@ def _ideas(results, words, weights):
         ideas.append(words["try_pretrained"].format(model=known))
     if (best := results["best"]) and best["epoch"] >= results["settings"]["epochs"]:
         ideas.append(words["try_epochs"])
-    if results["data"]["cut_texts"]["train"] > MUCH_CUT * sum(results["data"]["rows"]["train"].values()):
+    num_rows = results["data"]["num_rows"]["train"]
+    if results["data"]["cut_texts"]["train"] > MUCH_CUT * num_rows:
         ideas.append(words["try_length"])
-    if sum(results["data"]["rows"]["train"].values()) < FEW_ROWS:
+    if num_rows < FEW_ROWS:
         ideas.append(words["try_rows"])
     return [*ideas, words["try_rate"]]

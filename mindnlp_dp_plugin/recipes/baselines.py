@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import hstack
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, f1_score
 
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
@@ -35,6 +35,26 @@ def predict_baselines(train: datasets.Dataset, scored: datasets.Dataset, seed: i
     return {"majority": np.full(len(scored), most), "tfidf": _predict_by_terms(train, scored)}
 
 
+def predict_numbers(train: datasets.Dataset, scored: datasets.Dataset, seed: int) -> dict[str, np.ndarray]:
+    """Fit two baselines on ``train`` and predict the numbers of ``scored``.
+
+    Args:
+        train: Rows with ``text``, perhaps ``text_pair``, and ``label``, a number.
+        scored: The same.
+        seed: Fixes the sample that is fitted if there are very many rows.
+
+    Returns:
+        ``mean``: always that of ``train``. ``tfidf_ridge``: ridge regression on TF-IDF, as ``predict_baselines``
+        takes it.
+    """
+    mean = np.full(len(scored), np.mean(train["label"]))
+    if len(train) > MOST_ROWS:
+        train = train.shuffle(seed=seed).select(range(MOST_ROWS))
+    fitted, asked = _all_terms(train, scored)
+    ridge = mean if fitted is None else Ridge(alpha=1.0).fit(fitted, train["label"]).predict(asked)
+    return {"mean": mean, "tfidf_ridge": ridge}
+
+
 def score_baselines(predictions: dict[str, np.ndarray], labels: list[int], split: str) -> dict[str, dict]:
     """For each baseline its ``accuracy``, ``macro_f1``, and the name of the ``split`` that was scored."""
     return {
@@ -48,14 +68,20 @@ def score_baselines(predictions: dict[str, np.ndarray], labels: list[int], split
 
 
 def _predict_by_terms(train, scored):
-    columns = [name for name in train.column_names if name != "label"]
-    fitted, asked = zip(*(_terms(train[name], scored[name]) for name in columns))
-    if not sum(matrix.shape[1] for matrix in fitted):
+    fitted, asked = _all_terms(train, scored)
+    if fitted is None:
         return np.full(len(scored), train["label"][0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression(C=10, max_iter=300).fit(hstack(fitted), train["label"])
-    return model.predict(hstack(asked))
+        model = LogisticRegression(C=10, max_iter=300).fit(fitted, train["label"])
+    return model.predict(asked)
+
+
+def _all_terms(train, scored):
+    """The terms of all text columns side by side, of both; None if no text has a word."""
+    columns = [name for name in train.column_names if name != "label"]
+    fitted, asked = zip(*(_terms(train[name], scored[name]) for name in columns))
+    return (hstack(fitted), hstack(asked)) if sum(matrix.shape[1] for matrix in fitted) else (None, None)
 
 
 def _terms(texts, asked):

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.options import MODEL_NAMES, ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import MODEL_NAMES, RecipeOptions
 
 NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
 
@@ -18,7 +18,7 @@ def require_packages() -> None:
         raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
 
 
-def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
+def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     """Check that data, model and output folder can be used.
 
     Args:
@@ -34,6 +34,11 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
 
+    learnt = get_task(task)
+    if options.best_by not in (None, *learnt.best_by):
+        raise DataParallelError(
+            f"--best-by {options.best_by!r} is no score of {task}: give one of {', '.join(learnt.best_by)}."
+        )
     RunFolder(options.output_dir).check(options.resume)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
@@ -43,7 +48,6 @@ def check(options: ClassificationOptions, num_ranks: int, task: str) -> None:
         check_model(options.model, options.max_length, options.mirror)
     if options.dataset is None:
         return
-    learnt = get_task(task)
     data = learnt.read(options)
     if options.model is None:
         check_model(choose_model(data.splits["train"]["text"])[0], options.max_length)

@@ -52,7 +52,7 @@ def choose_model(texts: Iterable[str]) -> tuple[str, dict]:
         return FROM_NOTHING, remark("minilm_is_english")
     if not has_minilm():
         return FROM_NOTHING, remark("minilm_is_not_installed", package=MINILM_PACKAGE)
-    return MINILM, remark("minilm_is_installed", package=MINILM_PACKAGE)
+    return MINILM, remark("minilm_is_installed")
 
 
 def find_model(name: str, mirror: str | None = None) -> ModelSource:
@@ -74,7 +74,7 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
                 f"{MINILM_PACKAGE}"
             )
         home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
-        return ModelSource(str(home / "model"), MINILM_PACKAGE, origin=remark("from_package", name=MINILM_PACKAGE))
+        return ModelSource(str(home / "model"), MINILM, origin=remark("from_package", name=MINILM_PACKAGE))
     folder = Path(name).expanduser()
     if folder.is_dir():
         return ModelSource(str(folder), folder.resolve().name, origin=remark("from_folder", name=str(folder)))

@@ -1,4 +1,4 @@
-"""The options of text classification: one list for the command line, run.yaml and the ranks."""
+"""The options of recipes: one list for the command line, run.yaml and the ranks."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS
 MINILM = "minilm"
 MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
-METRICS = ("macro_f1", "accuracy", "f1", "loss")
+METRICS = ("macro_f1", "accuracy", "f1", "r2", "spearman", "loss")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1)
 
@@ -22,8 +22,8 @@ def _option(default, help, **click_settings):
 
 
 @dataclass(frozen=True)
-class ClassificationOptions:
-    """How to train a classifier of texts. Each field is an option of that name on the command line."""
+class RecipeOptions:
+    """How to train. Each field is an option of that name on the command line."""
 
     dataset: str | None = _option(
         None,
@@ -65,7 +65,9 @@ class ClassificationOptions:
         "balanced: rows of rare classes count more in the loss.",
         type=click.Choice(["none", "balanced"]),
     )
-    best_by: str = _option("macro_f1", "Dev score that chooses the epoch to keep.", type=click.Choice(METRICS))
+    best_by: str | None = _option(
+        None, "Dev score that chooses the epoch to keep. Default: macro_f1; r2 for numbers.", type=click.Choice(METRICS)
+    )
     patience: int | None = _option(
         None, "Stop after this many epochs without a better --best-by.", type=click.IntRange(min=1)
     )
@@ -107,7 +109,7 @@ class ClassificationOptions:
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 
 
-def parameters(defaults: ClassificationOptions) -> list[click.Option]:
+def parameters(defaults: RecipeOptions) -> list[click.Option]:
     """The options of a command, with their ``defaults``."""
     return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
 
@@ -124,7 +126,7 @@ def config_option() -> click.Option:
     )
 
 
-def parse(description: str, defaults: ClassificationOptions) -> ClassificationOptions:
+def parse(description: str, defaults: RecipeOptions) -> RecipeOptions:
     """The options from this script's command line.
 
     Args:
@@ -137,7 +139,7 @@ def parse(description: str, defaults: ClassificationOptions) -> ClassificationOp
     return _run(command)
 
 
-def to_arguments(options: ClassificationOptions) -> list[str]:
+def to_arguments(options: RecipeOptions) -> list[str]:
     """The command line that ``parse`` turns into ``options``, whatever its defaults."""
     words = []
     for each in fields(options):
@@ -151,7 +153,7 @@ def to_arguments(options: ClassificationOptions) -> list[str]:
     return words
 
 
-def settings(options: ClassificationOptions) -> dict:
+def settings(options: RecipeOptions) -> dict:
     """All options in a form JSON and YAML can hold."""
     return {
         name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
@@ -159,7 +161,7 @@ def settings(options: ClassificationOptions) -> dict:
     }
 
 
-def to_yaml(options: ClassificationOptions, **others) -> str:
+def to_yaml(options: RecipeOptions, **others) -> str:
     """The text that ``--config`` reads as these options, from any folder; without ``resume``.
 
     Args:
@@ -195,7 +197,7 @@ def _run(command):
     except click.ClickException as error:
         error.show()
         raise SystemExit(error.exit_code) from None
-    if not isinstance(options, ClassificationOptions):  # --help was shown
+    if not isinstance(options, RecipeOptions):  # --help was shown
         raise SystemExit(0)
     return options
 

@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.distributed.ranks import all_gather_object, get_rank, get
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.request import Request, read_run
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
 
@@ -24,7 +25,7 @@ PROBABILITY = "probability_"
 
 
 class Predictor:
-    """A trained model that classifies texts.
+    """A trained model.
 
     Args:
         run: The folder of a finished recipe; it may have been copied from elsewhere.
@@ -39,17 +40,15 @@ class Predictor:
         results = read_run(run)
         folder = str(RunFolder(run).model)
         self.task = get_task(results["task"])
-        self.facts = {name: results[name] for name in ("label_names", "positive_label")}
-        names = results["label_names"]
-        self.facts["positive"] = None if results["positive_label"] is None else names.index(results["positive_label"])
+        self.kept = results
         self._num_texts = len(results["data"]["text_columns"])
         self._max_length = results["settings"]["max_length"]
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        self._model = self.task.load_model(folder, self.facts)
+        self._model = self.task.load_model(folder, self.kept)
         self._model.set_train(False)
 
     def __call__(self, texts: Sequence, batch_size: int = 32, all_probabilities: bool = False) -> list[dict]:
-        """Classify texts. All ranks must call it, with the same texts.
+        """Predict for texts. All ranks must call it, with the same texts.
 
         Args:
             texts: A list of texts; of pairs ``(text, other text)``, if the model was trained on pairs.
@@ -57,9 +56,9 @@ class Predictor:
             all_probabilities: Whether to return the probability of each class, too.
 
         Returns:
-            For each text ``label`` and ``probability``.
+            For each text ``label`` and, if that is a class, its ``probability``.
         """
-        columns = self.task.predictions(self.logits(texts, batch_size), self.facts, all_probabilities)
+        columns = self.task.predictions(self.logits(texts, batch_size), self.kept, all_probabilities)
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def logits(self, texts: Sequence, batch_size: int = 32, show_progress: bool = False) -> np.ndarray:
@@ -73,7 +72,7 @@ class Predictor:
             show_progress: Whether rank 0 shows a bar.
 
         Returns:
-            Of shape (texts, classes), float32.
+            Of shape (texts, outputs of the model), float32.
 
         Raises:
             DataParallelError: If something else than texts is given, or pairs to a model of single texts.
@@ -85,7 +84,7 @@ class Predictor:
         shown = show_progress and is_main_process()
         bar = tqdm(mine, "predicting", unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
         answers = [(batch, self._answer([rows[row] for row in batch])) for batch in bar]
-        gathered = np.zeros((len(rows), len(self.facts["label_names"])), np.float32)
+        gathered = np.zeros((len(rows), self._model.config.num_labels), np.float32)
         for of_rank in all_gather_object(answers):
             for batch, found in of_rank:
                 gathered[batch] = found
@@ -136,7 +135,7 @@ def answer(path: str) -> None:
         print(say(remark))
     if empty := len(request.texts) - len(given):
         print(f"rows without a text: {empty}; they get no label")
-    columns = predictor.task.predictions(logits, predictor.facts, request.all_probabilities)
+    columns = predictor.task.predictions(logits, predictor.kept, request.all_probabilities)
     places = {row: place for place, row in enumerate(given)}
     rows = [
         {
@@ -180,8 +179,9 @@ def _show(rows):
             for name in row
             if name.startswith(PROBABILITY) and row[name] is not None
         ]
-        label = "-" if row["label"] is None else f"{row['label']}  {row['probability']:.3f}"
-        print("  ".join([label, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
+        label = "-" if row["label"] is None else shown_label(row["label"])
+        chance = [f"{row['probability']:.3f}"] if row.get("probability") is not None else []
+        print("  ".join([label, *chance, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
         print(f"... and {len(rows) - MOST_SHOWN} more: give --out FILE for all")
 
@@ -190,18 +190,18 @@ def _show_scores(predictor, request, given, logits, texts):
     from rich.console import Console
     from rich.table import Table
 
-    names = predictor.facts["label_names"]
     known = [place for place, row in enumerate(given) if request.labels[row] is not None]
     if not known:
         return
-    labels = np.array([names.index(request.labels[given[place]]) for place in known])
-    scores = predictor.task.score(logits[known], labels, [texts[place] for place in known], predictor.facts)
-    words = f"accuracy {scores['accuracy']:.4f}, macro F1 {scores['macro_f1']:.4f}"
-    if predictor.facts["positive_label"] is not None:
-        words += f", F1 of {predictor.facts['positive_label']!r} {scores['f1']:.4f}"
+    labels = np.array([request.labels[given[place]] for place in known])
+    scores = predictor.task.score(logits[known], labels, [texts[place] for place in known], predictor.kept)
+    words = predictor.task.in_words(scores, digits=4)
+    if (positive := predictor.kept.get("positive_label")) is not None:
+        words += f", F1 of {positive!r} {scores['f1']:.4f}"
     print(f"rows with labels: {len(known)}; {words}")
     console = Console(file=sys.stdout, width=100)
-    if len(names) <= MOST_IN_MATRIX:
+    names = predictor.kept.get("label_names", [])
+    if "confusion_matrix" in scores and len(names) <= MOST_IN_MATRIX:
         matrix = Table("true \\ predicted", title="confusion matrix", title_justify="left")
         for name in names:
             matrix.add_column(name, justify="right")
@@ -209,7 +209,8 @@ def _show_scores(predictor, request, given, logits, texts):
             matrix.add_row(name, *map(str, counts))
         console.print(matrix, markup=False)
     if scores["mistakes"]:
-        print("the most confident mistakes:")
+        print("the worst mistakes:")
         for each in scores["mistakes"][:MISTAKES_SHOWN]:
-            verdict = f"{each['label']} taken for {each['predicted']} ({each['probability']:.3f})"
+            verdict = f"{shown_label(each['label'])} taken for {shown_label(each['predicted'])}"
+            verdict += f" ({each['probability']:.3f})" if "probability" in each else ""
             print(f"  {verdict}: {' | '.join(each['texts'])}")

@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.languages import report_language
 from mindnlp_dp_plugin.recipes.models import ModelSource, choose_model, find_model
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
 from mindnlp_dp_plugin.recipes.tasks import get_task
 
@@ -36,13 +36,8 @@ class PreparedData:
         self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         self.task = get_task(self.facts["task"])
         self.model = ModelSource(**self.facts["model"])
-        self.splits = list(self.facts["rows"])
+        self.splits = list(self.facts["num_rows"])
         self.tokenizer = AutoTokenizer.from_pretrained(self.model.path, **self.model.how)
-
-    @property
-    def label_names(self) -> list[str]:
-        """The classes; a class's number is its place here."""
-        return self.facts["label_names"]
 
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None
@@ -73,7 +68,9 @@ class Rows:
 
     def __getitem__(self, index):
         row = self._rows[int(index)]
-        return tuple(row[column].astype("int32") for column in self.columns)
+        return tuple(
+            row[column].astype("float32" if row[column].dtype.kind == "f" else "int32") for column in self.columns
+        )
 
     def __len__(self):
         return len(self._rows)
@@ -95,7 +92,7 @@ def batches(rows, tokenizer, batch_size: int, max_length: int, shuffle: bool = F
     return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
 
-def prepare(options: ClassificationOptions, folder: Path, task: str = "classification") -> PreparedData:
+def prepare(options: RecipeOptions, folder: Path, task: str = "classification") -> PreparedData:
     """Read, tokenize and save a data set on rank 0, and open it on all ranks. All ranks must call it.
 
     Args:
@@ -111,6 +108,10 @@ def prepare(options: ClassificationOptions, folder: Path, task: str = "classific
         data = learnt.read(options)
         facts = {"task": task, "max_length": options.max_length, "remarks": data.remarks}
         facts |= learnt.facts(data, options)
+        facts["num_rows"] = {split: len(rows) for split, rows in data.splits.items()}
+        facts["duplicates"] = _shared_with_train(data.splits)
+        facts["text_columns"] = list(data.columns.texts) if data.columns else ["text"]
+        facts["label_column"] = data.columns.label if data.columns else "label"
         facts["chosen_model"], facts["why"] = options.model, None
         if options.model is None:
             facts["chosen_model"], facts["why"] = choose_model(data.splits["train"]["text"])
@@ -122,7 +123,7 @@ def prepare(options: ClassificationOptions, folder: Path, task: str = "classific
     return PreparedData(folder)
 
 
-def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: ClassificationOptions, folder: Path) -> None:
+def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOptions, folder: Path) -> None:
     """Save each split as texts and as rows of tokens, and with them the model if it begins from nothing.
 
     Args:
@@ -136,7 +137,7 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: Classifi
         source = source._replace(path=str(folder / "model"))
         train = splits["train"]
         learnt_from = [text for name in train.column_names if name != "label" for text in train[name]]
-        SAVERS[options.model](source.path, learnt_from, len(facts["label_names"]), options.max_length)
+        SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
     tokenizer = AutoTokenizer.from_pretrained(source.path, **source.how)
     facts |= {"model": source._asdict(), "cut_texts": {}}
     for name, rows in splits.items():
@@ -145,7 +146,8 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: Classifi
         rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict({**tokens, "labels": rows["label"]}).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
-            begin_with_counts(Path(source.path), tokens["input_ids"], rows["label"], options.seed)
+            classes = get_task(facts["task"]).rough_classes(rows["label"])
+            begin_with_counts(Path(source.path), tokens["input_ids"], classes, options.seed)
 
 
 def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:
@@ -162,3 +164,13 @@ def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, l
         return tokens, 0
     whole = tokenizer(*([column[row] for row in full] for column in texts), verbose=False)["input_ids"]
     return tokens, sum(len(found) > max_length for found in whole)
+
+
+def _shared_with_train(splits):
+    """For each other split, how many of its rows have a text that train has, too."""
+    texts = {
+        split: list(zip(*(rows[name] for name in rows.column_names if name != "label")))
+        for split, rows in splits.items()
+    }
+    trained = set(texts["train"])
+    return {split: sum(text in trained for text in of) for split, of in texts.items() if split != "train"}

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark
 
 OUT_SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -20,7 +21,7 @@ class Request(NamedTuple):
     Attributes:
         run: Folder of the run.
         texts: One text, or the two of a pair, for each row.
-        labels: The true class of each row, or None where it is not known; None if it is known of no row.
+        labels: The true label of each row, as a number, or None where it is not known; None if it is known of no row.
         remarks: What was assumed.
         out: File for the predictions.
         batch_size: Rows at a time.
@@ -101,8 +102,8 @@ def _is_file(path):
 
 
 def _from_file(run, path, results, columns, label, encoding, **how):
-    names, trained = results["label_names"], tuple(results["data"]["text_columns"])
-    table = read_file(path, encoding, names)
+    task, trained = get_task(results["task"]), tuple(results["data"]["text_columns"])
+    table = read_file(path, encoding, results.get("label_names", []))
     remarks = list(table.remarks)
     (only,) = table.names if len(table.names) == 1 else ("",)
     if only and only.lower() not in (*TEXTS, *trained):
@@ -111,7 +112,7 @@ def _from_file(run, path, results, columns, label, encoding, **how):
     for option, name in [*(("--text-column", name) for name in columns), ("--label-column", label)]:
         if name is not None and name not in table.columns:
             raise DataParallelError(f"{option} {name!r} is not there: the columns are {', '.join(table.names)}.")
-    label = label or _find_label(table, results["data"]["label_column"], names)
+    label = label or _find_label(table, results, task)
     if not columns:
         columns = trained if all(name in table.columns for name in trained) else find_texts(table, label)
     if len(columns) != len(trained):
@@ -128,19 +129,19 @@ def _from_file(run, path, results, columns, label, encoding, **how):
         found = table.columns[label]
         if classes := table.class_names.get(label):
             found = [None if number is None or number < 0 else classes[number] for number in found]
-        labels = [text if text in names else None for text in map(as_text, found)]
+        labels = [task.read_label(text, results) for text in map(as_text, found)]
         if unknown := labels.count(None):
             remarks.append(remark("unknown_labels", rows=unknown))
     return Request(str(run), texts, labels, remarks, **how)
 
 
-def _find_label(table, trained, names):
-    """The column of the true classes, if there is one."""
-    if trained in table.columns:
+def _find_label(table, results, task):
+    """The column of the true labels, if there is one."""
+    if (trained := results["data"]["label_column"]) in table.columns:
         return trained
     for name in table.names:
         if name.lower() in LABELS:
             values = [text for text in map(as_text, table.columns[name]) if text]
-            if values and sum(value in names for value in values) > 0.5 * len(values):
+            if values and sum(task.read_label(value, results) is not None for value in values) > 0.5 * len(values):
                 return name
     return None

@@ -9,14 +9,13 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.models import ModelSource, merge_lora
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions, settings, to_yaml
+from mindnlp_dp_plugin.recipes.models import merge_lora
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
 from mindnlp_dp_plugin.recipes.scores import shortened
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import ENGLISH, say
-
-MOST_CLASSES_LISTED = 12
 
 
 class Outcome(NamedTuple):
@@ -39,17 +38,15 @@ class Outcome(NamedTuple):
     kept_fold: int | None = None
 
 
-def introduction(facts: dict, model: ModelSource) -> str:
-    """The first lines of a run: the data, the model, and the baselines."""
+def introduction(data: PreparedData) -> str:
+    """The first lines of a run: the model, the data, and the baselines."""
+    facts, model = data.facts, data.model
     lines = [f"model: {model.name}, {_weights(model.origin)}" + (f" ({say(facts['why'])})" if facts["why"] else "")]
     lines += map(say, facts["remarks"])
-    for split, rows in facts["rows"].items():
-        listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
-        more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
-        lines.append(f"{split}: {sum(rows.values())} rows in {len(rows)} classes: {listed}{more}")
+    lines += data.task.describe(facts)
     for split, count in facts["cut_texts"].items():
         if count:
-            share = count / sum(facts["rows"][split].values())
+            share = count / facts["num_rows"][split]
             lines.append(f"{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})")
     lines += [
         f"{split}: rows with a text that is in train, too: {count}; they score better than new texts would"
@@ -57,12 +54,12 @@ def introduction(facts: dict, model: ModelSource) -> str:
         if count
     ]
     for name, scores in facts["baselines"].items():
-        lines.append(f"to beat on {scores['split']}: {_in_words(scores)} by {ENGLISH[name]}")
+        lines.append(f"to beat on {scores['split']}: {data.task.in_words(scores)} by {ENGLISH[name]}")
     return "\n".join(lines)
 
 
 def leave_results(
-    outcome: Outcome, data: PreparedData, folder: RunFolder, options: ClassificationOptions, began: float
+    outcome: Outcome, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
 ) -> dict:
     """Save the model, and write metrics, report and settings. All ranks must call it.
 
@@ -82,7 +79,7 @@ def leave_results(
     model.save_pretrained(str(folder.model))
     data.tokenizer.save_pretrained(str(folder.model))
     facts = data.facts
-    names, positive = facts["label_names"], facts["positive"]
+    kept_of_data = ("num_rows", "rows", "cut_texts", "duplicates", "text_columns", "label_column")
     results = {
         "task": facts["task"],
         "splits": _scores_of_splits(outcome, data),
@@ -95,14 +92,13 @@ def leave_results(
             "why": facts["why"],
         },
         "data": {
-            **{name: facts[name] for name in ("rows", "cut_texts", "duplicates", "text_columns", "label_column")},
+            **{name: facts[name] for name in kept_of_data if name in facts},
             "dataset": options.dataset,
             "remarks": facts["remarks"],
         },
-        "label_names": names,
-        "positive_label": None if positive is None else names[positive],
+        **data.task.kept(facts),
         "best": _best_epoch(outcome, options),
-        "folds": _spread(outcome),
+        "folds": _spread(outcome, data.task.compared),
         "language": facts["language"],
         "sample": [shortened(text) for text in data.texts(data.splits[-1])[0]],
         "settings": settings(options) | {"learning_rate": options.chosen_learning_rate, "epochs": outcome.epochs},
@@ -120,19 +116,19 @@ def leave_results(
 
 def summary(results: dict, folder: RunFolder) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
-    model = results["model"]
+    task, model = get_task(results["task"]), results["model"]
     lines = [f"{model['name']}, {model['parameters']:,} parameters, {_weights(model['origin'])}:"]
     for split, scores in results["splits"].items():
-        words = _in_words(scores)
-        if results["positive_label"] is not None:
+        words = task.in_words(scores)
+        if results.get("positive_label") is not None:
             words += f", F1 of {results['positive_label']!r} {scores['f1']:.3f}"
-        lines.append(f"{words} on {sum(each['rows'] for each in scores['per_class'])} {split} rows")
+        lines.append(f"{words} on {scores['rows']} {split} rows")
     if folds := results["folds"]:
         means = (f"{ENGLISH[name]} {of['mean']:.3f} ± {of['std']:.3f}" for name, of in folds["scores"].items())
         lines.append(f"over {folds['count']} folds: {', '.join(means)}; the model kept is that of fold {folds['kept']}")
     if best := results["best"]:
         lines.append(f"kept: epoch {best['epoch']:g}, the best by {best['by']} on dev")
-    lines += [f"{_in_words(scores)} by {ENGLISH[name]}" for name, scores in results["baselines"].items()]
+    lines += [f"{task.in_words(scores)} by {ENGLISH[name]}" for name, scores in results["baselines"].items()]
     lines += [f"WARNING: {each}" for each in results["advice"]]
     lines.append(f"model: {folder.model}    report: {folder.report}    logs for TensorBoard: {folder.tensorboard}")
     lines.append(f"predict: mindnlp-dp predict {folder.home} 'your text'")
@@ -141,10 +137,6 @@ def summary(results: dict, folder: RunFolder) -> str:
 
 def _weights(origin):
     return ENGLISH["from_nothing"] if origin is None else ENGLISH["pretrained"].format(origin=say(origin))
-
-
-def _in_words(scores):
-    return f"accuracy {scores['accuracy']:.3f}, macro F1 {scores['macro_f1']:.3f}"
 
 
 def _scores_of_splits(outcome, data):
@@ -171,10 +163,10 @@ def _best_epoch(outcome, options):
     return {"epoch": epochs[0], "by": options.best_by, "value": state.best_metric} if epochs else None
 
 
-def _spread(outcome):
+def _spread(outcome, names):
     if not outcome.folds:
         return None
-    each = {name: [scores[name] for _, _, scores in outcome.folds] for name in ("accuracy", "macro_f1")}
+    each = {name: [scores[name] for _, _, scores in outcome.folds] for name in names}
     return {
         "count": len(outcome.folds),
         "kept": outcome.kept_fold + 1,

@@ -1,9 +1,10 @@
-"""Scores of a classifier: accuracy and F1 through ``evaluate``; by class and by row for the report."""
+"""Scores: of classes by ``evaluate``, by class and by row for the report; of numbers."""
 
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support, r2_score
 
 from mindnlp_dp_plugin import metrics
 
@@ -73,7 +74,7 @@ def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> 
 
 
 def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
-    """The wrong predictions with the highest confidence, highest first.
+    """The wrong predictions with the highest confidence, highest first, each text once.
 
     Args:
         logits: Of shape (rows, classes).
@@ -83,7 +84,7 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
     """
     chances, predicted = softmax(logits), logits.argmax(axis=-1)
     wrong = np.flatnonzero(predicted != labels)
-    wrong = wrong[np.argsort(-chances[wrong, predicted[wrong]], kind="stable")][:MOST_MISTAKES]
+    wrong = wrong[np.argsort(-chances[wrong, predicted[wrong]], kind="stable")]
     return [
         {
             "texts": [shortened(text) for text in texts[row]],
@@ -91,8 +92,16 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
             "predicted": label_names[predicted[row]],
             "probability": float(chances[row, predicted[row]]),
         }
-        for row in wrong.tolist()
+        for row in _each_text_once(wrong.tolist(), texts)
     ]
+
+
+def _each_text_once(rows, texts):
+    """The first rows, without those whose text has come before."""
+    first = {}
+    for row in rows:
+        first.setdefault(texts[row], row)
+    return list(first.values())[:MOST_MISTAKES]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -104,3 +113,50 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def shortened(text: str) -> str:
     """The beginning of a text, for people."""
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + " ..."
+
+
+def score_numbers(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+    """``r2``, ``rmse``, ``mae`` and the correlations ``pearson`` and ``spearman``, 0 where all values are the same.
+
+    Args:
+        predicted: Of shape (rows,).
+        numbers: The true ones, of shape (rows,).
+    """
+    predicted, numbers = (np.asarray(values, np.float64).reshape(-1) for values in (predicted, numbers))
+    vary = len(numbers) > 1 and np.ptp(predicted) > 0 and np.ptp(numbers) > 0
+    return {
+        "r2": float(r2_score(numbers, predicted)) if len(numbers) > 1 else 0.0,
+        "rmse": float(np.sqrt(np.mean((predicted - numbers) ** 2))),
+        "mae": float(np.abs(predicted - numbers).mean()),
+        "pearson": float(pearsonr(predicted, numbers)[0]) if vary else 0.0,
+        "spearman": float(spearmanr(predicted, numbers)[0]) if vary else 0.0,
+    }
+
+
+def worst_numbers(predicted: np.ndarray, numbers: np.ndarray, texts: list[tuple[str, ...]]) -> list[dict]:
+    """The predictions that are furthest off, worst first, each text once.
+
+    Args:
+        predicted: Of shape (rows,).
+        numbers: The true ones, of shape (rows,).
+        texts: One, or the two of a pair, for each row.
+    """
+    worst = np.argsort(-np.abs(predicted - numbers), kind="stable")
+    return [
+        {
+            "texts": [shortened(text) for text in texts[row]],
+            "label": float(numbers[row]),
+            "predicted": float(predicted[row]),
+        }
+        for row in _each_text_once(worst.tolist(), texts)
+    ]
+
+
+def decimal(value: float, digits: int = 3) -> str:
+    """A score with its digits, without the sign of a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def shown_label(label: str | float) -> str:
+    """A class, or a number with as many digits as say something."""
+    return label if isinstance(label, str) else f"{label:.4g}"

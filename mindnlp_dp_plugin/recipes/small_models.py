@@ -137,7 +137,7 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
 
     model = AutoModelForSequenceClassification.from_pretrained(str(folder))
     words, positions, _ = _embeddings(model)
-    counts = np.ones((model.config.num_labels, words.shape[0]))
+    counts = np.ones((max(labels) + 1, words.shape[0]))
     for tokens, label in zip(rows, labels):
         counts[label, list(set(tokens))] += 1
     shares = counts / (np.bincount(labels, minlength=len(counts)) + 2)[:, None]

@@ -11,13 +11,20 @@ from mindnlp_dp_plugin.errors import DataParallelError
 DEV_SHARE = 0.1
 
 
-def split_off_dev(train: datasets.Dataset, seed: int) -> tuple[datasets.Dataset, datasets.Dataset, list[int]]:
+def split_off_dev(
+    train: datasets.Dataset, strata: list[int], seed: int
+) -> tuple[datasets.Dataset, datasets.Dataset, list[int]]:
     """Train, dev (a tenth), and the numbers of the classes that have one text only, which stay in train.
+
+    Args:
+        train: The rows.
+        strata: The class of each.
+        seed: Fixes the rows of dev.
 
     Raises:
         DataParallelError: If no class has two texts.
     """
-    texts, first_label = _distinct(train)
+    texts, first_label = _distinct(train, strata)
     counts = Counter(first_label.values())
     singles = [number for number in sorted(counts) if counts[number] == 1]
     candidates = [text for text, label in first_label.items() if counts[label] > 1]
@@ -31,29 +38,35 @@ def split_off_dev(train: datasets.Dataset, seed: int) -> tuple[datasets.Dataset,
     return train.select(sides[0]), train.select(sides[1]), singles
 
 
-def fold_rows(rows: datasets.Dataset, num_folds: int, seed: int) -> list[list[int]]:
+def fold_rows(rows: datasets.Dataset, strata: list[int], num_folds: int, seed: int) -> list[list[int]]:
     """The numbers of the rows in each fold.
+
+    Args:
+        rows: All.
+        strata: The class of each.
+        num_folds: How many folds.
+        seed: Fixes them.
 
     Raises:
         DataParallelError: If there are too few rows.
     """
-    texts, first_label = _distinct(rows)
-    distinct, strata = list(first_label), list(first_label.values())
-    if max(Counter(strata).values()) < num_folds:
+    texts, first_label = _distinct(rows, strata)
+    distinct, classes = list(first_label), list(first_label.values())
+    if max(Counter(classes).values()) < num_folds:
         raise DataParallelError(f"--folds {num_folds}: no class has so many different texts: give fewer folds.")
     fold_of = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a class with fewer texts than folds
-        splits = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(distinct, strata)
+        splits = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(distinct, classes)
         for fold, (_, held) in enumerate(splits):
             fold_of |= {distinct[row]: fold for row in held}
     return [[row for row, text in enumerate(texts) if fold_of[text] == fold] for fold in range(num_folds)]
 
 
-def _distinct(rows):
-    """Each row's texts; and of each different text the label it has first."""
+def _distinct(rows, classes):
+    """Each row's texts; and of each different text the class it has first."""
     texts = list(zip(*(rows[name] for name in rows.column_names if name != "label")))
     first_label = {}
-    for text, label in zip(texts, rows["label"]):
+    for text, label in zip(texts, classes):
         first_label.setdefault(text, label)
     return texts, first_label

@@ -1,15 +1,16 @@
-"""A data set for classification: texts and class numbers, without empty rows, in splits."""
+"""A data set: texts and labels, without empty rows, in splits."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, could_be_label, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
 from mindnlp_dp_plugin.recipes.words import remark
@@ -19,12 +20,12 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """The data of a classification task.
+    """Texts with labels.
 
     Attributes:
         splits: ``train`` and ``dev``, and ``test`` where there is one; columns ``text`` (str), for pairs ``text_pair``
-            too, and ``label`` (the class's number).
-        label_names: The classes; a class's number is its place here.
+            too, and ``label`` (a number, or that of a class).
+        label_names: The classes, if the labels are such; a class's number is its place here.
         remarks: What was found, dropped and split off.
         columns: Where the texts and labels were found; None if they were generated.
     """
@@ -43,7 +44,7 @@ class LabelledTexts:
         return replace(self, splits=splits, remarks=remarks)
 
 
-def read_texts(options: ClassificationOptions) -> LabelledTexts:
+def read_texts(options: RecipeOptions) -> LabelledTexts:
     """Read the data set that the options name, or generate film reviews."""
     if options.dataset is not None:
         named = (options.text_column, options.label_column)
@@ -78,8 +79,57 @@ def read_labelled_texts(
     Raises:
         DataParallelError: If the data cannot be read or are no task of classification.
     """
+    found = read_rows(name, text_columns, label_column, encoding)
+    label_names = _label_names([label for *_, label in found.splits["train"]], found.columns.label, found.table)
+    found.remarks.extend(_alike(label_names))
+    numbers = {label: number for number, label in enumerate(label_names)}
+    numbered = {split: _numbered(rows, numbers, split) for split, rows in found.splits.items()}
+    if "dev" not in numbered:
+        numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], numbered["train"]["label"], seed)
+        found.remarks.append(remark("dev_split_off", rows=len(numbered["dev"])))
+        if singles:
+            found.remarks.append(remark("single_texts", labels=_first([label_names[number] for number in singles])))
+    return LabelledTexts(in_order(numbered), label_names, found.remarks, found.columns)
+
+
+@dataclass(frozen=True)
+class PlainRows:
+    """Rows of texts and labels as they are in the files, without empty ones.
+
+    Attributes:
+        splits: For each split its rows: the texts and the label, as text, in a tuple.
+        table: That of ``train``, as read.
+        columns: Where texts and labels were found.
+        remarks: What was found and dropped.
+    """
+
+    splits: dict[str, list[tuple[str, ...]]]
+    table: Table
+    columns: Columns
+    remarks: list[dict]
+
+
+def read_rows(
+    name: str,
+    text_columns: tuple[str, ...],
+    label_column: str | None,
+    encoding: str | None,
+    is_label: Callable[[list], bool] = could_be_label,
+) -> PlainRows:
+    """Read a data set, find its columns, and leave out rows whose text or label is empty.
+
+    Args:
+        name: A file, a folder or a name in the hub, see ``read_splits``.
+        text_columns: One column, two for pairs of texts, or none: found by name, else by content.
+        label_column: The column with the labels; None: found.
+        encoding: Of the files, if it is not to be found.
+        is_label: Whether a column of such values could be the label.
+
+    Raises:
+        DataParallelError: If the data cannot be read.
+    """
     tables = read_splits(name, encoding)
-    columns = find_columns(tables["train"], tuple(text_columns), label_column)
+    columns = find_columns(tables["train"], tuple(text_columns), label_column, is_label)
     said = [each for table in tables.values() for each in table.remarks]
     remarks = [each for place, each in enumerate(said) if each not in said[:place]]
     remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
@@ -91,17 +141,20 @@ def read_labelled_texts(
         splits[split] = kept
         if not kept and split != "train":  # test sets are often published without their labels
             del splits[split]
-    label_names = _label_names([label for *_, label in splits["train"]], columns.label, tables["train"])
-    remarks += _alike(label_names)
-    numbers = {label: number for number, label in enumerate(label_names)}
-    numbered = {split: _numbered(rows, numbers, split) for split, rows in splits.items()}
-    if "dev" not in numbered:
-        numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], seed)
-        remarks.append(remark("dev_split_off", rows=len(numbered["dev"])))
-        if singles:
-            remarks.append(remark("single_texts", labels=_first([label_names[number] for number in singles])))
-    ordered = {split: numbered[split] for split in SPLIT_WORDS if split in numbered}
-    return LabelledTexts(ordered, label_names, remarks, columns)
+    if not splits["train"]:
+        raise DataParallelError("the training data have no row with a text and a label: check the columns.")
+    return PlainRows(splits, tables["train"], columns, remarks)
+
+
+def in_order(splits: dict) -> dict:
+    """Train, dev and test, as far as they are there."""
+    return {split: splits[split] for split in SPLIT_WORDS if split in splits}
+
+
+def to_dataset(rows: list[tuple], labels: list) -> datasets.Dataset:
+    """Rows of texts and a label, with ``labels`` in place of the latter."""
+    *texts, _ = zip(*rows)
+    return datasets.Dataset.from_dict({**dict(zip(("text", "text_pair"), map(list, texts))), "label": labels})
 
 
 def plain_rows(table: Table, columns: Columns, split: str) -> list[tuple[str, ...]]:
@@ -124,8 +177,6 @@ def plain_rows(table: Table, columns: Columns, split: str) -> list[tuple[str, ..
 def _label_names(labels, column, table: Table) -> list[str]:
     """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list."""
     distinct = set(labels)
-    if not labels:
-        raise DataParallelError("the training data have no row with a text and a label: check the columns.")
     if many := [value for value in table.columns[column] if _is_list(value)]:
         raise DataParallelError(
             f"label column {column!r} holds lists (for example {many[0]}): multi-label classification is not built; "
@@ -137,10 +188,11 @@ def _label_names(labels, column, table: Table) -> list[str]:
         )
     if len(distinct) > max(2, len(labels) // 2):
         fractions = all(map(is_number, distinct)) and any("." in label for label in distinct)
-        kind = "numbers on a scale, and regression is not built" if fractions else "no classes"
+        hint = "train them with `mindnlp-dp recipe regression`, or " if fractions else ""
         raise DataParallelError(
-            f"label column {column!r} holds {len(distinct)} different values in {len(labels)} rows, which are {kind}: "
-            f"choose another --label-column among {', '.join(table.names)}."
+            f"label column {column!r} holds {len(distinct)} different values in {len(labels)} rows, which are "
+            f"{'numbers on a scale' if fractions else 'no classes'}: {hint}choose another --label-column among "
+            f"{', '.join(table.names)}."
         )
     if names := table.class_names.get(column):
         return [name for name in names if name in distinct]
@@ -172,9 +224,7 @@ def _numbered(rows, numbers, split):
                 f"label {row[-1]!r} of the {split} split is unseen in training, whose labels are "
                 f"{', '.join(_first(numbers))}: correct the label, or add rows with it to the training data."
             )
-    *texts, labels = zip(*rows)
-    columns = dict(zip(("text", "text_pair"), map(list, texts)))
-    return datasets.Dataset.from_dict({**columns, "label": [numbers[label] for label in labels]})
+    return to_dataset(rows, [numbers[label] for *_, label in rows])
 
 
 def _first(names):

@@ -4,9 +4,10 @@ import sys
 
 from tqdm import tqdm
 
+from mindnlp_dp_plugin.recipes.words import ENGLISH
 from mindnlp_dp_plugin.trainer.mindnlp import TrainerCallback
 
-SHOWN = {"accuracy": "accuracy", "macro_f1": "macro F1", "f1": "F1", "loss": "loss"}
+SHOWN = ("accuracy", "macro_f1", "f1", "r2", "rmse", "spearman", "loss")
 
 
 class Terminal(TrainerCallback):
@@ -54,7 +55,7 @@ class Terminal(TrainerCallback):
         found = {name: metrics[f"eval_{name}"] for name in SHOWN if f"eval_{name}" in metrics}
         if "f1" in found and found["f1"] == found.get("macro_f1"):
             del found["f1"]
-        scores = ", ".join(f"{SHOWN[name]} {value:.3f}" for name, value in found.items())
+        scores = ", ".join(f"{ENGLISH[name]} {value:.3f}" for name, value in found.items())
         self._bar.clear()
         print(f"epoch {state.epoch:g} of {args.num_train_epochs:g}: {scores}{self._mark(found)}", flush=True)
 

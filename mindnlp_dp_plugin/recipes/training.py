@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes.models import add_lora
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
@@ -43,7 +43,7 @@ class RecipeTrainer(Trainer):
         return (loss, {"loss": loss, "logits": outputs.logits}) if return_outputs else loss
 
 
-def train(options: ClassificationOptions, task: str = "classification") -> dict:
+def train(options: RecipeOptions, task: str = "classification") -> dict:
     """Train, score, and write the output folder. All ranks must call it.
 
     Args:
@@ -61,8 +61,8 @@ def train(options: ClassificationOptions, task: str = "classification") -> dict:
     folder.open(options.resume)
     set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
     data = prepare(options, folder.prepared, task)
-    options = replace(options, model=data.facts["chosen_model"])
-    dp.print_rank_0(introduction(data.facts, data.model))
+    options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
+    dp.print_rank_0(introduction(data))
     outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
     results = leave_results(outcome, data, folder, options, began)
     if dp.is_main_process():
@@ -71,7 +71,7 @@ def train(options: ClassificationOptions, task: str = "classification") -> dict:
     return results
 
 
-def train_once(options: ClassificationOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
     trainer.train(resume_from_checkpoint=options.resume)
@@ -79,7 +79,7 @@ def train_once(options: ClassificationOptions, data: PreparedData, folder: RunFo
     return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored)
 
 
-def cross_validate(options: ClassificationOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
     """Train once for each fold on all rows outside of it, and score it by its last epoch.
 
     The kept model is that of the fold with the best score; which epoch is best is not asked, as that would be chosen on
@@ -96,18 +96,16 @@ def cross_validate(options: ClassificationOptions, data: PreparedData, folder: R
         part = predict(trainer, data, "train", held)
         scores = data.task.score(part.predictions, part.label_ids, [("",)] * len(held), data.facts)
         parts.append((held, part, scores))
-        dp.print_rank_0(
-            f"fold {number + 1} of {len(folds)}: accuracy {scores['accuracy']:.3f}, macro F1 {scores['macro_f1']:.3f}"
-        )
-        if best is None or scores["macro_f1"] > best[0]:
-            best = scores["macro_f1"], number, trainer
+        dp.print_rank_0(f"fold {number + 1} of {len(folds)}: {data.task.in_words(scores)}")
+        if best is None or scores[data.task.main_score] > best[0]:
+            best = scores[data.task.main_score], number, trainer
     _, number, trainer = best
     scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
     return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored, parts, number)
 
 
 def make_trainer(
-    options: ClassificationOptions,
+    options: RecipeOptions,
     data: PreparedData,
     folder: RunFolder,
     heading: str = "training",
@@ -134,7 +132,7 @@ def make_trainer(
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     train_rows = data.pipeline("train", options.batch_size, shuffle=True, rows=rows)
-    num_rows = sum(data.facts["rows"]["train"].values()) if rows is None else len(rows)
+    num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
     epochs = options.chosen_epochs(num_rows, dp.get_world_size())
     trainer = RecipeTrainer(
         model=model,
@@ -151,7 +149,7 @@ def make_trainer(
 
 
 def training_arguments(
-    options: ClassificationOptions, folder: RunFolder, epochs: float, is_fold: bool = False
+    options: RecipeOptions, folder: RunFolder, epochs: float, is_fold: bool = False
 ) -> TrainingArguments:
     """What the options say, for the Trainer: logged fifty times in all; without folds scored and saved each epoch."""
     each_epoch = "no" if is_fold else "epoch"

@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from mindnlp_dp_plugin.recipes import generate_reviews, save_small_bert
 from tests.harness import REPOSITORY, run
+from tests.recipes.test_regression import rated
 from tests.recipes.test_tables import write
 
 COMMAND = [sys.executable, "-m", "mindnlp_dp_plugin.cli"]
@@ -167,6 +168,26 @@ def test_predictions_are_those_of_training_on_any_number_of_ranks(trained):
     assert "'label'" in own and "'probability'" in own
     for found, row in zip(json.loads(asked), rows):
         assert found["label"] == row["label"] and found["probability"] == pytest.approx(row["probability"], abs=1e-5)
+
+
+def test_numbers_from_data_to_predictions(tmp_path):
+    write(tmp_path / "rated.csv", list(rated(300)))
+    options = ["--dataset", "rated.csv", "--model", "small-bert", "--epochs", 12, "--max-length", 32]
+    options += ["--output-dir", "out"]
+    words = run_command(tmp_path, "recipe", "regression", "--nproc", 2, *options)
+    assert "to beat on dev: R²" in words and "by mean of train" in words and "by TF-IDF + ridge regression" in words
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    scores = results["splits"]["dev"]
+    assert scores["r2"] > 0.3 and results["best"]["by"] == "r2" and scores["rows"] == len(scores["points"]) == 30
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") == 3 and "RMSE" in page and "TF-IDF + ridge regression" in page
+    for nproc in (1, 2):
+        out = ["--out", f"out_{nproc}.jsonl", "--nproc", nproc]
+        words = run_command(tmp_path, "predict", "out", "rated.csv", *out)
+    assert "rows with labels: 300; R²" in words and "the worst mistakes:" in words
+    assert (tmp_path / "out_1.jsonl").read_bytes() == (tmp_path / "out_2.jsonl").read_bytes()
+    first = json.loads((tmp_path / "out_1.jsonl").read_text().splitlines()[0])
+    assert list(first) == ["text", "label"] and 0 < first["label"] < 10
 
 
 @pytest.mark.slow

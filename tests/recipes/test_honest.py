@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -18,7 +19,7 @@ from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, report_language
 from mindnlp_dp_plugin.recipes.models import MINILM_PACKAGE, ModelSource, choose_model, has_minilm
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
@@ -60,27 +61,30 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
     rows = [{"text": f"row {row}", "label": "spam" if row < 5 else "ham"} for row in range(40)]
     write(tmp_path / "data" / "train.csv", rows)
     write(tmp_path / "data" / "dev.csv", [*rows[:3], {"text": "new", "label": "ham"}])
-    options = ClassificationOptions(str(tmp_path / "data"))
+    options = RecipeOptions(str(tmp_path / "data"))
     data = TASK.read(options)
     facts = TASK.facts(data, options)
     assert facts["rows"] == {"train": {"ham": 35, "spam": 5}, "dev": {"ham": 1, "spam": 3}}
-    assert facts["duplicates"] == {"dev": 3} and facts["label_names"][facts["positive"]] == "spam"
+    assert facts["positive_label"] == "spam"
     named = replace(options, positive_label="ham")
-    assert TASK.facts(TASK.read(named), named)["positive"] == 0
+    assert TASK.facts(TASK.read(named), named)["positive_label"] == "ham"
     with pytest.raises(DataParallelError, match="--positive-label 'eggs' is no class: they are ham, spam"):
         TASK.read(replace(options, positive_label="eggs"))
 
     facts |= {
         "remarks": [remark("columns_found", texts=["text"], label="label")],
-        "why": remark("minilm_is_installed", package="p"),
+        "why": remark("minilm_is_installed"),
         "cut_texts": {"train": 4, "dev": 0},
+        "num_rows": {"train": 40, "dev": 4},
+        "duplicates": {"dev": 3},
         "baselines": TASK.baselines(data, options),
     }
-    words = introduction(facts, ModelSource("path", "my-bert", origin=remark("from_folder", name="x")))
+    model = ModelSource("path", "my-bert", origin=remark("from_folder", name="x"))
+    words = introduction(SimpleNamespace(facts=facts, model=model, task=TASK))
     assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
     assert "train: texts longer than --max-length, which were cut: 4 (10%)" in words
     assert "dev: rows with a text that is in train, too: 3; they" in words
-    assert words.startswith("model: my-bert, pretrained, from folder x (no --model is given, and the package p is inst")
+    assert words.startswith("model: my-bert, pretrained, from folder x (no --model is given, and it is inst")
     assert "\ntext: text; label: label\n" in words
     assert "to beat on dev: accuracy 0.250, macro F1 0.200 by majority class" in words
 
@@ -88,7 +92,7 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
 def test_a_positive_label_among_three_is_refused(tmp_path):
     write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 3} for row in range(60)])
     with pytest.raises(DataParallelError, match="names one of two classes, and the data have 3"):
-        TASK.read(ClassificationOptions(str(tmp_path / "data.csv"), positive_label="1"))
+        TASK.read(RecipeOptions(str(tmp_path / "data.csv"), positive_label="1"))
 
 
 ENGLISH, CHINESE = ["The plot was clever."] * 9, ["这部电影的剧情很好"] * 9
@@ -97,7 +101,7 @@ ENGLISH, CHINESE = ["The plot was clever."] * 9, ["这部电影的剧情很好"]
 def test_without_a_name_minilm_is_chosen_if_it_is_installed_and_can_read_the_texts(monkeypatch, tmp_path):
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "json")
     name, why = choose_model(ENGLISH + CHINESE[:2])
-    assert name == "minilm" and say(why) == "no --model is given, and the package json is installed"
+    assert name == "minilm" and say(why) == "no --model is given, and it is installed"
     name, why = choose_model(ENGLISH[:1] + CHINESE)
     assert name == "small-roberta" and "minilm reads English only" in say(why) and "拉丁字母" in say(why, "zh")
     assert choose_model(["12", "-"])[0] == "small-roberta"
@@ -109,28 +113,30 @@ def test_without_a_name_minilm_is_chosen_if_it_is_installed_and_can_read_the_tex
 @pytest.mark.skipif(not has_minilm(), reason=f"needs {MINILM_PACKAGE}")
 def test_the_chosen_model_is_what_is_prepared_and_written_down(monkeypatch, tmp_path):
     write(tmp_path / "data.csv", [{"text": f"row number {row}", "label": "ab"[row % 2]} for row in range(40)])
-    options = ClassificationOptions(str(tmp_path / "data.csv"))
+    options = RecipeOptions(str(tmp_path / "data.csv"))
     check(options, 2, "classification")
     with pytest.raises(DataParallelError, match="--max-length 513 is more than the 512 positions of model 'minilm'"):
         check(replace(options, max_length=513), 2, "classification")
     data = prepare(options, tmp_path / "prepared")
-    assert data.model.name == MINILM_PACKAGE and data.model.pretrained and data.facts["chosen_model"] == "minilm"
-    assert f"the package {MINILM_PACKAGE} is installed" in introduction(data.facts, data.model).splitlines()[0]
+    assert data.model.name == "minilm" and data.model.pretrained and data.facts["chosen_model"] == "minilm"
+    first, *_ = introduction(data).splitlines()
+    expected = f"model: minilm, pretrained, from package {MINILM_PACKAGE} (no --model is given, and it is installed)"
+    assert first == expected
 
 
 def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
     labels = [0] * 60 + [1] * 30
     rows = rows_of([f"text {row // 2}" for row in range(90)], labels=labels)
-    folds = fold_rows(rows, 5, seed=1)
+    folds = fold_rows(rows, labels, 5, seed=1)
     assert sorted(row for fold in folds for row in fold) == list(range(90))
-    assert folds == fold_rows(rows, 5, seed=1) != fold_rows(rows, 5, seed=2)
+    assert folds == fold_rows(rows, labels, 5, seed=1) != fold_rows(rows, labels, 5, seed=2)
     for fold in folds:
         assert Counter(labels[row] for row in fold) == {0: 12, 1: 6}
         assert all(row ^ 1 in fold for row in fold)
     with pytest.raises(DataParallelError, match="--folds 31"):
-        fold_rows(rows, 31, seed=1)
+        fold_rows(rows, labels, 31, seed=1)
     write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 2} for row in range(40)])
-    options = ClassificationOptions(str(tmp_path / "data.csv"), folds=4)
+    options = RecipeOptions(str(tmp_path / "data.csv"), folds=4)
     data = TASK.read(options)
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 40}
     assert [len(fold) for fold in TASK.facts(data, options)["folds"]] == [10] * 4
@@ -144,8 +150,8 @@ def test_balanced_weights_are_a_mean_over_rows():
     import mindspore
 
     facts = {"rows": {"train": {"a": 90, "b": 10}}, "label_names": ["a", "b"]}
-    assert TASK.loss(facts, ClassificationOptions()) is None
-    loss = TASK.loss(facts, ClassificationOptions(class_weights="balanced"))
+    assert TASK.loss(facts, RecipeOptions()) is None
+    loss = TASK.loss(facts, RecipeOptions(class_weights="balanced"))
     logits = np.array([[1.0, 0.0], [0.5, 2.0], [0.0, 0.3]], np.float32)
     labels = np.array([0, 1, 0])
     own = np.log(np.exp(logits).sum(axis=1)) - logits[range(3), labels]
@@ -210,7 +216,7 @@ def run_folder(tmp_path):
 
     def of(text_columns):
         data = {"text_columns": text_columns, "label_column": "verdict"}
-        results = {"label_names": ["no", "yes"], "data": data}
+        results = {"task": "classification", "label_names": ["no", "yes"], "data": data}
         (folder / "metrics.json").write_text(json.dumps(results))
         return folder
 
@@ -228,7 +234,7 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
     assert ask(run, str(tmp_path / "lines.txt")).texts[1] == ["fine\u2028indeed"]
     (tmp_path / "labelled.txt").write_text("yes it was\nno way\nyes\n")
     labelled = ask(run, str(tmp_path / "labelled.txt"))
-    assert labelled.texts == [["it was"], ["way"], [""]] and labelled.labels == ["yes", "no", "yes"]
+    assert labelled.texts == [["it was"], ["way"], [""]] and labelled.labels == [1, 0, 1]
     (tmp_path / "own.csv").write_text("id,review\n1,这 很好\n2,不 好\n", encoding="gb18030")
     request = ask(run, str(tmp_path / "own.csv"))
     assert request.texts == [["这 很好"], ["不 好"]] and request.labels is None and "gb18030" in say(request.remarks[0])
@@ -236,15 +242,13 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
     assert ask(run, str(tmp_path / "one.csv")).texts == [["a, b"], ["c"]]
     (tmp_path / "scored.csv").write_text("text,verdict\nfine,yes\nwell,maybe\n")
     scored = ask(run, str(tmp_path / "scored.csv"))
-    assert scored.labels == ["yes", None] and "rows without a label that the model knows: 1; they" in say(
-        scored.remarks[1]
-    )
+    assert scored.labels == [1, None] and "rows without a label that the model knows: 1; they" in say(scored.remarks[1])
 
     pairs = run_folder(["premise", "hypothesis"])
     assert ask(pairs, "a", "b", "c", "d").texts == [["a", "b"], ["c", "d"]]
     (tmp_path / "pairs.jsonl").write_text('{"hypothesis": "b", "premise": "a", "verdict": "no"}\n')
     request = ask(pairs, str(tmp_path / "pairs.jsonl"), out=str(tmp_path / "out.csv"))
-    assert request.texts == [["a", "b"]] and request.labels == ["no"]
+    assert request.texts == [["a", "b"]] and request.labels == [0]
     request.save(tmp_path / "request.json")
     assert type(request).load(tmp_path / "request.json") == request
 

@@ -180,7 +180,10 @@ REFUSED = {
         "multi-label classification is not built",
     ),
     "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "multi-label classification is not built"),
-    "scores.csv": (as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(), "regression is not built"),
+    "scores.csv": (
+        as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),
+        "which are numbers on a scale: train them with `mindnlp-dp recipe regression`",
+    ),
     "prose.txt": (b"".join(b"w%d and other words\n" % n for n in range(40)), "neither columns that are known nor"),
     "one_class.csv": (as_csv([(text, "a") for text, _ in SAME]).encode(), "holds one class only, 'a'"),
 }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mindnlp_dp_plugin.recipes import generate_reviews, report, save_small_bert, save_small_roberta
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions, parse, to_arguments
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse, to_arguments
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
@@ -31,7 +31,7 @@ CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
 
 @given(
     st.builds(
-        ClassificationOptions,
+        RecipeOptions,
         dataset=st.none() | st.sampled_from(["a b.csv", "imdb"]),
         text_column=st.sampled_from([(), ("x",), ("x", "--y")]),
         learning_rate=st.none() | st.floats(1e-8, 1, exclude_min=True),
@@ -44,7 +44,7 @@ CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
 def test_ranks_read_the_options_that_the_command_line_gave(options):
     words, sys.argv = sys.argv, ["recipe", *to_arguments(options)]
     try:
-        assert parse("", ClassificationOptions(fp16=options.fp16, lora=options.lora)) == options
+        assert parse("", RecipeOptions(fp16=options.fp16, lora=options.lora)) == options
     finally:
         sys.argv = words
 
@@ -52,11 +52,11 @@ def test_ranks_read_the_options_that_the_command_line_gave(options):
 def test_help_of_an_example_and_a_wrong_option(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["roberta_imdb.py", "--help"])
     with pytest.raises(SystemExit) as left:
-        parse("What it does.", ClassificationOptions())
+        parse("What it does.", RecipeOptions())
     assert left.value.code == 0 and "What it does." in (shown := capsys.readouterr().out) and "--batch-size" in shown
     monkeypatch.setattr(sys, "argv", ["roberta_imdb.py", "--epoch", "0"])
     with pytest.raises(SystemExit) as left:
-        parse("", ClassificationOptions())
+        parse("", RecipeOptions())
     assert left.value.code == 2 and "--epoch" in capsys.readouterr().err
 
 
@@ -144,9 +144,9 @@ def test_prepared_pairs(tmp_path):
     rows = [{"sentence1": "yes " * length, "sentence2": "no", "label": "ab"[n % 2]} for n, length in enumerate(lengths)]
     data = write_table(tmp_path / "train.jsonl", rows * 4)
     write_table(tmp_path / "dev.jsonl", rows)
-    options = ClassificationOptions(str(tmp_path), model="small-bert", max_length=40)
+    options = RecipeOptions(str(tmp_path), model="small-bert", max_length=40)
     prepared = prepare(options, tmp_path / "prepared")
-    assert prepared.splits == ["train", "dev"] and prepared.label_names == ["a", "b"] and data.exists()
+    assert prepared.splits == ["train", "dev"] and prepared.facts["label_names"] == ["a", "b"] and data.exists()
     assert say(prepared.facts["remarks"][0]) == "text: sentence1, sentence2; label: label"
     assert prepared.facts["cut_texts"] == {"train": 4, "dev": 1} and prepared.facts["duplicates"] == {"dev": 6}
     assert prepared.texts("dev")[1] == ("yes " * 12 + "yes", "no")
@@ -162,14 +162,15 @@ def test_prepared_pairs(tmp_path):
 
 
 def test_generated_reviews_when_no_data_set_is_named(tmp_path):
-    prepared = prepare(ClassificationOptions(model="small-roberta"), tmp_path)
+    prepared = prepare(RecipeOptions(model="small-roberta"), tmp_path)
     rows = datasets.load_from_disk(str(tmp_path / "train"))
-    assert len(rows) == 4000 and sum(rows["labels"]) == 2000 and prepared.label_names == ["bad", "good"]
+    assert len(rows) == 4000 and sum(rows["labels"]) == 2000 and prepared.facts["label_names"] == ["bad", "good"]
 
 
 def results_of(label_names, logits, labels, language="en", **others):
     scores = score(logits, labels, label_names, None)
     texts = [(f"text <{row}>",) for row in range(len(labels))]
+    scores["rows"] = len(labels)
     scores["mistakes"] = worst_mistakes(logits, labels, texts, label_names)
     counts = {name: int((labels == number).sum()) for number, name in enumerate(label_names)}
     return {
@@ -182,6 +183,7 @@ def results_of(label_names, logits, labels, language="en", **others):
         "model": {"name": "small-roberta", "parameters": 1234567, "pretrained": False, "origin": None, "why": None},
         "data": {
             "rows": {"train": counts, "dev": counts},
+            "num_rows": {"train": len(labels), "dev": len(labels)},
             "cut_texts": {"train": 1, "dev": 0},
             "duplicates": {"dev": 2},
             "text_columns": ["text"],
@@ -225,7 +227,7 @@ def test_the_report_of_many_classes_and_odd_names(tmp_path):
     assert "{{ 7 * 7 }}" in page and "$x_1$" in page and "\\frac{" in page
     assert "http" not in page, "the page needs nothing from elsewhere"
     assert page.count("<svg") == 2 and "Most frequent confusions" in page and "1 min 15 s" in page
-    assert "70.0 points" not in page and "80.0 points of macro F1 below TF-IDF" in page
+    assert "macro F1: 80.0 points below TF-IDF + logistic regression" in page
     report.write(folder, results_of(names[:3], np.eye(3), np.arange(3), "zh"))
     page = folder.report.read_text(encoding="utf-8")
     assert "列以制表符分隔" in page and "文本列：a &lt; b" in page
@@ -234,6 +236,12 @@ def test_the_report_of_many_classes_and_odd_names(tmp_path):
     report.write(folder, results_of(["a", "b", "rare"], np.eye(3)[[0, 1]], np.array([0, 1])))
     assert "<td>–</td>" in folder.report.read_text(encoding="utf-8"), "a class without rows has no scores"
     assert not list(folder.home.glob("incomplete*"))
+
+
+def test_the_worst_mistakes_name_each_text_once():
+    logits = np.array([[0.0, 3.0], [0.0, 1.0], [0.0, 2.0], [5.0, 0.0]])
+    found = worst_mistakes(logits, np.zeros(4, int), [("a",), ("b",), ("a",), ("c",)], ["no", "yes"])
+    assert [each["texts"] for each in found] == [["a"], ["b"]] and found[0]["probability"] > 0.9
 
 
 def test_english_and_chinese_have_the_same_words():
@@ -265,12 +273,12 @@ def test_charts_of_any_points(points):
 
 def test_half_precision_is_for_the_trainer(tmp_path):
     for asked in (True, False):
-        options = ClassificationOptions(model="small-bert", fp16=asked)
+        options = RecipeOptions(model="small-bert", fp16=asked)
         assert training_arguments(options, RunFolder(tmp_path), 1.0).fp16 is asked
 
 
 def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
-    options = ClassificationOptions(model="small-bert")
+    options = RecipeOptions(model="small-bert")
     assert options.chosen_learning_rate == 1e-3
     assert replace(options, model="minilm").chosen_learning_rate == 5e-5
     assert replace(options, model="roberta-base").chosen_learning_rate == 2e-5

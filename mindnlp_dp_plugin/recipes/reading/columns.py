@@ -1,5 +1,6 @@
 """Find the text and label columns of a table by name, otherwise by contents."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -20,7 +21,8 @@ TEXTS = (
 )
 LABELS = (
     *("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating"),
-    *("标签", "类别", "分类", "情感"),
+    *("score", "similarity"),
+    *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
 
 
@@ -36,13 +38,19 @@ class Columns(NamedTuple):
     label: str
 
 
-def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+def find_columns(
+    table: Table,
+    texts: tuple[str, ...] = (),
+    label: str | None = None,
+    is_label: Callable[[list], bool] = could_be_label,
+) -> Columns:
     """The columns to learn from.
 
     Args:
         table: The rows to train on.
         texts: The text column, or the two of a pair, if the user named them.
         label: The label column, if the user named it.
+        is_label: Whether a column of such values could be the label, where none is called like one.
 
     Raises:
         DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
@@ -55,7 +63,7 @@ def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = 
             f"--text-column {_listed(texts)} with --label-column {label!r}: name one text column, or the two of a "
             "pair, and another one for the label."
         )
-    label = label or _find_label(table, texts)
+    label = label or _find_label(table, texts, is_label)
     texts = tuple(texts) or find_texts(table, label)
     for name in texts:
         if not holds_text(table, name):
@@ -73,11 +81,16 @@ def holds_text(table: Table, name: str) -> bool:
     return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)
 
 
-def _find_label(table, texts):
+def holds_numbers(values: list) -> bool:
+    """Whether all values that are there are numbers."""
+    return all(is_number(text) for text in map(as_text, values) if text)
+
+
+def _find_label(table, texts, is_label):
     others = [name for name in table.names if name not in texts]
     if named := _first_named(others, LABELS):
         return named
-    candidates = [name for name in others if could_be_label(table.columns[name])]
+    candidates = [name for name in others if is_label(table.columns[name])]
     if len(candidates) == 1:
         return candidates[0]
     raise DataParallelError(

@@ -7,14 +7,18 @@ from pathlib import Path
 import jinja2
 
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
+from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_text
+from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import WORDS, say
 
 MOST_IN_MATRIX = 24
 MOST_IN_TABLE = 60
 MOST_CONFUSIONS = 20
 SHOWN_MISTAKES = 6
+NOT_SHARES = ("r2", "rmse", "mae", "pearson", "spearman")
+STYLES = ("first", "second")
 
 
 def write(folder: RunFolder, results: dict) -> None:
@@ -27,7 +31,7 @@ def write(folder: RunFolder, results: dict) -> None:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    words = WORDS[results["language"]]
+    words, task = WORDS[results["language"]], get_task(results["task"])
     split = list(results["splits"])[-1]
     page = environment.get_template("template.html").render(
         results=results,
@@ -35,14 +39,23 @@ def write(folder: RunFolder, results: dict) -> None:
         say=partial(say, language=results["language"]),
         split=split,
         scores=results["splits"][split],
-        num_rows=sum(each["rows"] for each in results["splits"][split]["per_class"]),
+        task=task,
+        rivals=partial(_rivals, results, split, words),
+        shown=_shown,
+        percent=partial(_shown, "accuracy"),
+        label=shown_label,
         title=_title(results, words),
         day=date.today(),
-        verdict=_verdict(results["splits"][split], results["baselines"], words),
+        verdict=_verdict(task, results["splits"][split], results["baselines"], words),
         advice=give_advice(results, results["language"]),
         duration=_duration(results["seconds"], words),
-        charts=_charts(results, words),
-        confusions={name: _confusions(of, results["label_names"]) for name, of in results["splits"].items()},
+        charts=_charts(task, results, words),
+        confusions={
+            name: _confusions(of, results["label_names"])
+            for name, of in results["splits"].items()
+            if "confusion_matrix" in of
+        },
+        scatter=scatter_chart,
         snippet=snippet(*results["sample"]),
         most_in_matrix=MOST_IN_MATRIX,
         most_in_table=MOST_IN_TABLE,
@@ -68,12 +81,34 @@ def _title(results, words):
     return Path(results["data"]["dataset"]).name if results["data"]["dataset"] else words["generated"]
 
 
-def _verdict(scores, baselines, words):
-    """How it compares, in words, and the class of style that goes with it."""
-    points = round(100 * (scores["macro_f1"] - baselines["tfidf"]["macro_f1"]), 1)
-    if points == 0:
-        return words["equal"], "fair"
-    return words["above" if points > 0 else "below_tfidf"].format(points=abs(points)), "good" if points > 0 else "bad"
+def _shown(name, value):
+    """A score as people read it: shares in percent."""
+    return decimal(value) if name in NOT_SHARES else f"{100 * value:.1f}%"
+
+
+def _rivals(results, split, words, name):
+    """What a score is of, its value, and the class of style: this model first, then the baselines, the best first."""
+    others = sorted(results["baselines"].items(), key=lambda each: -each[1][name])
+    return [
+        (words["this_model"], results["splits"][split][name], "mine"),
+        *((words[baseline], scores[name], "") for baseline, scores in others),
+    ]
+
+
+def _verdict(task, scores, baselines, words):
+    """How it compares with the best baseline, in words, and the class of style that goes with it."""
+    main = task.main_score
+    best = max(baselines, key=lambda name: baselines[name][main])
+    difference = scores[main] - baselines[best][main]
+    size = decimal(abs(difference))
+    if main not in NOT_SHARES:
+        difference = round(100 * difference, 1)
+        size = words["points"].format(points=abs(difference))
+    if abs(difference) < 5e-4:
+        return words["equal"].format(baseline=words[best]), "fair"
+    compared = words["higher" if difference > 0 else "lower"]
+    style = "good" if difference > 0 else "bad"
+    return compared.format(score=words[main], difference=size, baseline=words[best]), style
 
 
 def _duration(seconds, words):
@@ -85,20 +120,18 @@ def _duration(seconds, words):
     return " ".join(f"{count} {words[unit]}" for count, unit in parts[:2])
 
 
-def _charts(results, words):
-    """Loss, and the scores by which epochs are chosen, by epoch."""
+def _charts(task, results, words):
+    """Loss, and the two scores that count most, by epoch."""
     history, best = results["history"], results["best"]
 
     def points(tag):
         return [(entry["epoch"], entry[tag]) for entry in history if tag in entry]
 
     losses = [Series(words["training"], points("loss"), "first"), Series("dev", points("eval_loss"), "second", True)]
-    scored = [
-        Series(words["macro_f1"], points("eval_macro_f1"), "first", True),
-        Series(words["accuracy"], points("eval_accuracy"), "second", True),
-    ]
+    names = [task.main_score, *(name for name in task.shown if name != task.main_score)][:2]
+    scored = [Series(words[name], points(f"eval_{name}"), style, True) for name, style in zip(names, STYLES)]
     mark = (best["epoch"], words["kept"]) if best else (None, "")
-    drawn = [(words["loss"], losses), (f"{words['macro_f1']} / {words['accuracy']} (dev)", scored)]
+    drawn = [(words["loss"], losses), (f"{' / '.join(words[name] for name in names)} (dev)", scored)]
     return [
         (title, [each for each in series if each.points], chart)
         for title, series in drawn

@@ -5,7 +5,7 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 460, 240
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 34
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 38
 TICKS = 4
 MOST_DRAWN = 1e15
 
@@ -40,24 +40,10 @@ def line_chart(series: list[Series], x_name: str, marked_x: float | None = None,
     if not points:
         return ""
     last_x = max(x for x, _ in points) or 1
-    x_ticks = [tick for tick in _ticks(0, last_x) if tick <= last_x]
+    x_ticks = _whole_ticks(last_x)
     y_ticks = _ticks(min(y for _, y in points), max(y for _, y in points))
-
-    def at(x, y):
-        across = x / last_x
-        up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
-
-    parts = []
-    for tick in y_ticks:
-        _, y = at(0, tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    for tick in x_ticks:
-        x, _ = at(tick, y_ticks[0])
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{tick:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 2}" text-anchor="middle">{escape(x_name)}</text>')
+    at = _places((0, last_x), y_ticks)
+    parts = _axes(at, x_ticks, y_ticks, x_name)
     if marked_x is not None:
         x, _ = at(marked_x, 0)
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
@@ -69,11 +55,66 @@ def line_chart(series: list[Series], x_name: str, marked_x: float | None = None,
         parts.append(f'<polyline class="{each.style}" points="{path}"/>')
         if each.has_dots:
             parts += [f'<circle class="{each.style}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in places]
+    return _drawing(parts)
+
+
+def scatter_chart(points: list[tuple[float, float]], x_name: str) -> str:
+    """Points around the diagonal, on which both numbers are equal, as an SVG element.
+
+    Args:
+        points: At least one.
+        x_name: What the horizontal axis shows.
+    """
+    values = [value for point in points for value in point]
+    ticks = _ticks(min(values), max(values))
+    at = _places(ticks, ticks)
+    parts = _axes(at, ticks, ticks, x_name)
+    (x1, y1), (x2, y2) = (at(tick, tick) for tick in (ticks[0], ticks[-1]))
+    parts.append(f'<line class="mark" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>')
+    for point in points:
+        x, y = at(*point)
+        parts.append(f'<circle class="first" cx="{x:.1f}" cy="{y:.1f}" r="2.5" opacity=".5"/>')
+    return _drawing(parts)
+
+
+def _places(x_ticks, y_ticks):
+    """Where a point is drawn."""
+
+    def at(x, y):
+        across = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
+        up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    return at
+
+
+def _axes(at, x_ticks, y_ticks, x_name):
+    parts = []
+    for tick in y_ticks:
+        _, y = at(x_ticks[0], tick)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for tick in x_ticks:
+        x, _ = at(tick, y_ticks[0])
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{tick:g}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_name)}</text>')
+    return parts
+
+
+def _drawing(parts):
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
 def _is_finite(point):
     return all(abs(value) < MOST_DRAWN for value in point)  # also false for NaN
+
+
+def _whole_ticks(last):
+    """Whole numbers from 0 to at most ``last``, at most seven; of less than two epochs also parts."""
+    if last < 2:
+        return [tick for tick in _ticks(0, last) if tick <= last]
+    return list(range(0, int(last) + 1, math.ceil(last / 6)))
 
 
 def _ticks(least, most):

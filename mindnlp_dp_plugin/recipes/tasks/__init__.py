@@ -7,19 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from mindnlp_dp_plugin.recipes.options import ClassificationOptions
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.words import ENGLISH
 
 
 class Task(ABC):
     """The contract of a task, for reading, training, scoring and predicting.
 
     A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too.
+
+    Attributes:
+        name: The task's, and that of its recipe.
+        shown: Names of the scores that terminal and report show.
+        compared: Those of them that are better the higher they are, the one that counts most last.
+        best_by: Names of the scores that may choose the epoch to keep, the default first.
     """
 
     name: str
+    shown: tuple[str, ...]
+    compared: tuple[str, ...]
+    best_by: tuple[str, ...]
+
+    @property
+    def main_score(self) -> str:
+        """The score that counts most; the higher the better."""
+        return self.compared[-1]
 
     @abstractmethod
-    def read(self, options: ClassificationOptions) -> Any:
+    def read(self, options: RecipeOptions) -> Any:
         """The data: ``splits`` (each with a column ``text``, perhaps ``text_pair``, and ``label``), and ``remarks``.
 
         Raises:
@@ -27,19 +43,34 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def facts(self, data: Any, options: ClassificationOptions) -> dict:
-        """What ranks, report and predictions must know of the data, in a form JSON can hold."""
+    def facts(self, data: Any, options: RecipeOptions) -> dict:
+        """What ranks and report must know of the data, in a form JSON can hold.
+
+        ``num_outputs`` of the model; ``folds``; what ``describe`` says; and what ``kept`` keeps.
+        """
 
     @abstractmethod
-    def baselines(self, data: Any, options: ClassificationOptions) -> dict:
+    def kept(self, facts: dict) -> dict:
+        """What ``metrics.json`` keeps of the facts, and predictions are made with."""
+
+    @abstractmethod
+    def describe(self, facts: dict) -> list[str]:
+        """Lines about each split."""
+
+    @abstractmethod
+    def baselines(self, data: Any, options: RecipeOptions) -> dict:
         """Scores of the baselines, for ``metrics.json``."""
 
     @abstractmethod
-    def load_model(self, name: str, facts: dict, **how: Any) -> Any:
+    def rough_classes(self, labels: list) -> list[int]:
+        """A few classes of rows, for the first weights of a model from nothing."""
+
+    @abstractmethod
+    def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task."""
 
     @abstractmethod
-    def loss(self, facts: dict, options: ClassificationOptions) -> Callable | None:
+    def loss(self, facts: dict, options: RecipeOptions) -> Callable | None:
         """The loss from logits and labels, a mean over rows; None for the model's own."""
 
     @abstractmethod
@@ -47,12 +78,20 @@ class Task(ABC):
         """The metrics the Trainer computes after each epoch. All ranks must call it."""
 
     @abstractmethod
-    def score(self, logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], facts: dict) -> dict:
-        """Everything about one split that ``metrics.json`` keeps, with the worst mistakes."""
+    def score(self, logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], kept: dict) -> dict:
+        """What ``metrics.json`` keeps about one split, with its number of ``rows`` and the worst ``mistakes``."""
 
     @abstractmethod
-    def predictions(self, logits: np.ndarray, facts: dict, all_probabilities: bool) -> dict[str, list]:
+    def read_label(self, text: str, kept: dict) -> float | None:
+        """The label that a cell of a file holds, as a number; None if it holds none that the model knows."""
+
+    @abstractmethod
+    def predictions(self, logits: np.ndarray, kept: dict, all_probabilities: bool) -> dict[str, list]:
         """Columns of what is predicted for each row."""
+
+    def in_words(self, scores: dict, digits: int = 3) -> str:
+        """Scores in a line of English."""
+        return ", ".join(f"{ENGLISH[name]} {decimal(scores[name], digits)}" for name in self.shown)
 
 
 def get_task(name: str) -> Task:

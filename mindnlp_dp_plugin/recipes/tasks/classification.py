@@ -11,11 +11,15 @@ from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
 from mindnlp_dp_plugin.recipes.tasks import Task
 
+MOST_CLASSES_LISTED = 12
+
 
 class Classification(Task):
     """One class for each text."""
 
     name = "classification"
+    shown = compared = ("accuracy", "macro_f1")
+    best_by = ("macro_f1", "accuracy", "f1", "loss")
 
     def read(self, options):
         """Texts and class numbers in splits; with ``--folds``, dev is part of train."""
@@ -33,7 +37,7 @@ class Classification(Task):
         return data.with_dev_in_train() if options.folds else data
 
     def facts(self, data: LabelledTexts, options):
-        """Classes, the positive one, rows of each class in each split, and texts that splits share."""
+        """Classes, the positive one, and rows of each class in each split."""
         train = data.splits["train"]
         counts = Counter(train["label"])
         positive = None
@@ -43,13 +47,24 @@ class Classification(Task):
             positive = rarer if named is None else data.label_names.index(named)
         return {
             "label_names": data.label_names,
-            "positive": positive,
-            "text_columns": list(data.columns.texts) if data.columns else ["text"],
-            "label_column": data.columns.label if data.columns else "label",
+            "num_outputs": len(data.label_names),
+            "positive_label": None if positive is None else data.label_names[positive],
             "rows": {split: _rows_by_class(rows, data.label_names) for split, rows in data.splits.items()},
-            "duplicates": _shared_with_train(data.splits),
-            "folds": fold_rows(train, options.folds, options.seed) if options.folds else None,
+            "folds": fold_rows(train, train["label"], options.folds, options.seed) if options.folds else None,
         }
+
+    def kept(self, facts):
+        """The classes, and the positive one."""
+        return {name: facts[name] for name in ("label_names", "positive_label")}
+
+    def describe(self, facts):
+        """Rows of each class."""
+        lines = []
+        for split, rows in facts["rows"].items():
+            listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
+            more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
+            lines.append(f"{split}: {sum(rows.values())} rows in {len(rows)} classes: {listed}{more}")
+        return lines
 
     def baselines(self, data: LabelledTexts, options):
         """Majority class and TF-IDF with logistic regression: on test, else on dev, or fold by fold on all rows."""
@@ -59,17 +74,21 @@ class Classification(Task):
             scored = data.splits[split]
             return score_baselines(predict_baselines(train, scored, options.seed), scored["label"], split)
         found, everything = {}, set(range(len(train)))
-        for rows in fold_rows(train, options.folds, options.seed):
+        for rows in fold_rows(train, train["label"], options.folds, options.seed):
             rest = train.select(sorted(everything - set(rows)))
             for name, predicted in predict_baselines(rest, train.select(rows), options.seed).items():
                 found.setdefault(name, np.zeros(len(train), int))[rows] = predicted
         return score_baselines(found, train["label"], "dev")
 
-    def load_model(self, name, facts, **how):
+    def rough_classes(self, labels):
+        """The classes themselves."""
+        return labels
+
+    def load_model(self, name, kept, **how):
         """A model with a class for each label; a head for another number of classes is begun anew."""
         from mindnlp.transformers import AutoModelForSequenceClassification
 
-        names = facts["label_names"]
+        names = kept["label_names"]
         return AutoModelForSequenceClassification.from_pretrained(
             name,
             num_labels=len(names),
@@ -98,18 +117,23 @@ class Classification(Task):
 
     def compute_metrics(self, facts):
         """Accuracy, macro F1, and the F1 of the positive class."""
-        return accuracy_and_f1(len(facts["label_names"]), facts["positive"] or 0)
+        return accuracy_and_f1(len(facts["label_names"]), _positive(facts) or 0)
 
-    def score(self, logits, labels, texts, facts):
+    def score(self, logits, labels, texts, kept):
         """Scores over all and by class, the confusion matrix, and the worst mistakes."""
-        names = facts["label_names"]
+        names = kept["label_names"]
         mistakes = worst_mistakes(logits, labels, texts, names)
-        return {**score(logits, labels, names, facts["positive"]), "mistakes": mistakes}
+        return {**score(logits, labels, names, _positive(kept)), "rows": len(labels), "mistakes": mistakes}
 
-    def predictions(self, logits, facts, all_probabilities):
+    def read_label(self, text, kept):
+        """The number of the class of that name."""
+        names = kept["label_names"]
+        return names.index(text) if text in names else None
+
+    def predictions(self, logits, kept, all_probabilities):
         """``label`` and ``probability``, and if wanted a column of probabilities for each class."""
         chances, predicted = softmax(logits), logits.argmax(axis=-1)
-        names = facts["label_names"]
+        names = kept["label_names"]
         columns = {
             "label": [names[number] for number in predicted],
             "probability": chances[np.arange(len(chances)), predicted].tolist(),
@@ -119,19 +143,15 @@ class Classification(Task):
         return columns
 
 
+def _positive(kept):
+    """The number of the positive class, if there is one."""
+    label = kept["positive_label"]
+    return None if label is None else kept["label_names"].index(label)
+
+
 def _rows_by_class(rows, names):
     counts = Counter(rows["label"])
     return {name: counts[number] for number, name in enumerate(names)}
-
-
-def _shared_with_train(splits):
-    """For each other split, how many of its rows have a text that train has, too."""
-    texts = {
-        split: list(zip(*(rows[name] for name in rows.column_names if name != "label")))
-        for split, rows in splits.items()
-    }
-    trained = set(texts["train"])
-    return {split: sum(text in trained for text in of) for split, of in texts.items() if split != "train"}
 
 
 TASK = Classification()
