@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 
-def run_recipe(nproc, output_dir, environ=None, **options):
-    """Run the classification recipe in a new folder; its metrics, with ``wall_seconds`` of the whole command."""
-    arguments = ["recipe", "classification", "--nproc", str(nproc), "--output-dir", str(output_dir)]
+def run_recipe(nproc, output_dir, environ=None, recipe="classification", **options):
+    """Run a recipe in a new folder; its metrics, with ``wall_seconds`` of the whole command."""
+    arguments = ["recipe", recipe, "--nproc", str(nproc), "--output-dir", str(output_dir)]
     for name, value in options.items():
         arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     print("mindnlp-dp", *arguments, flush=True)

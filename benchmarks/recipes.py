@@ -1,11 +1,12 @@
-"""The classification recipe on six data sets, two ranks, no code changed, each beside its baselines.
+"""The recipes on seven data sets, two ranks, no code changed, each beside its baselines.
 
     python benchmarks/recipes.py --data ../shared/data
 
 Four are real: SST-2, a sample of IMDB, Chinese hotel reviews, and Chinese sentences of news that name a person or do
-not (made from a named-entity set). Two are generated to be hard: 50 classes that differ in which of two commands is
-meant, and one row in 50 of the class that matters. No setting is tuned by hand. All are trained from nothing, two of
-the English ones also as they are by default if MiniLM's package is installed. Writes
+not (made from a named-entity set). Three are generated to be hard: 50 classes that differ in which of two commands is
+meant, one row in 50 of the class that matters, and numbers that hang on words far from each other. No setting is tuned
+by hand. All are trained from nothing, two of the English ones also as they are by default if MiniLM's package is
+installed. Writes
 benchmarks/results/recipes_<hardware>_<date>.json and .md. Accuracy does not need an idle machine; seconds do.
 """
 
@@ -18,7 +19,8 @@ from pathlib import Path
 from recipe_runs import run_recipe, train_seconds
 from record import write_results
 
-from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+from mindnlp_dp_plugin.recipes.reviews import SIDES, generate_reviews
+from mindnlp_dp_plugin.recipes.tasks import get_task
 
 VERBS = ["turn on", "turn off", "dim", "check", "repair", "move", "clean", "sell", "paint", "label"]
 THINGS = ["kitchen lamp", "hall heater", "garage door", "roof fan", "garden pump"]
@@ -28,6 +30,7 @@ SYNONYMS = {
     "check": ["check", "look at", "inspect"],
     "repair": ["repair", "fix", "mend"],
 }
+JUDGEMENTS = [["dull", "clumsy", "messy"], ["usual", "average", "common"], ["brilliant", "moving", "sharp"]]
 ORDERS = [
     "please {this}, and do not {that}",
     "before you {that} you should {this}",
@@ -65,6 +68,19 @@ def one_in_fifty(num_rows=5000, seed=0):
         yield {"text": ". ".join(parts), "label": "other" if row % 50 else "hurt"}
 
 
+def rated(num_rows=3000, seed=0):
+    """Five opinions with 0 to 2 points each, and their sum. "Nobody says" turns a word around from afar."""
+    chance = random.Random(seed)
+    for _ in range(num_rows):
+        points, parts = 0, []
+        for side in chance.sample(SIDES, 5):
+            worth, is_negated = chance.randrange(3), chance.random() < 1 / 3
+            points += worth
+            word = chance.choice(JUDGEMENTS[2 - worth if is_negated else worth])
+            parts.append(f"{'nobody' if is_negated else 'everybody'} says the {side} was {word}")
+        yield {"text": ", ".join(parts), "rating": points}
+
+
 def sentences_with_persons(path):
     """Sentences of a CoNLL file, by whether they name a person."""
     for block in path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n\n"):
@@ -86,6 +102,7 @@ def data_sets(data, home):
         write(home / "persons" / f"{split}.jsonl", sentences_with_persons(data / "ner_zh" / f"{split}.txt"))
     write(home / "fifty" / "train.jsonl", fifty_classes())
     write(home / "rare" / "train.jsonl", one_in_fifty())
+    write(home / "rated" / "train.jsonl", rated())
     from_nothing, sst2 = {"model": "small-roberta"}, {"dataset": data / "sst2", "max_length": 48}
     return {
         "sst2": {**sst2, **from_nothing},
@@ -94,21 +111,22 @@ def data_sets(data, home):
         "persons in news": {"dataset": home / "persons"},
         "fifty classes": {"dataset": home / "fifty", **from_nothing},
         "one in fifty": {"dataset": home / "rare", **from_nothing},
+        "ratings": {"recipe": "regression", "dataset": home / "rated", **from_nothing},
         "sst2, minilm": sst2,
         "imdb sample, minilm": {"dataset": data / "imdb_sample"},
     }
 
 
 def describe(results):
-    split = list(results["splits"])[-1]
+    split, task = list(results["splits"])[-1], get_task(results["task"])
     scores = results["splits"][split]
     return {
+        "task": results["task"],
         "model": results["model"],
         "settings": {name: results["settings"][name] for name in ("epochs", "max_length", "learning_rate")},
         "scored": split,
-        "rows": {name: sum(of.values()) for name, of in results["data"]["rows"].items()},
-        "accuracy": scores["accuracy"],
-        "macro_f1": scores["macro_f1"],
+        "rows": results["data"]["num_rows"],
+        **{name: scores[name] for name in task.shown},
         "baselines": results["baselines"],
         "best": results["best"],
         "advice": results["advice"],
@@ -118,15 +136,11 @@ def describe(results):
 
 
 def table(found):
-    lines = [
-        "| data set | model | scored | accuracy | macro F1 | TF-IDF: accuracy | macro F1 | majority | warned |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| data set | model | scored | this model | TF-IDF, linear | constant | warned |", f"|{' --- |' * 7}"]
     for name, of in found.items():
-        tfidf, majority = of["baselines"]["tfidf"], of["baselines"]["majority"]
-        rows = f"{of['rows'][of['scored']]} rows of {of['scored']}"
-        numbers = [of["accuracy"], of["macro_f1"], tfidf["accuracy"], tfidf["macro_f1"], majority["accuracy"]]
-        cells = [name, of["model"]["name"], rows, *(f"{number:.3f}" for number in numbers)]
+        constant, tfidf = of["baselines"].values()
+        scores = [get_task(of["task"]).in_words(each) for each in (of, tfidf, constant)]
+        cells = [name, of["model"]["name"], f"{of['rows'][of['scored']]} rows of {of['scored']}", *scores]
         lines.append(f"| {' | '.join(cells)} | {'yes' if of['advice'] else 'no'} |")
     return "\n".join(lines)
 
