@@ -154,6 +154,11 @@ def test_named_columns_win(tmp_path):
     assert ("t3", "same", "b") in contents(pairs)
 
 
+def test_what_stands_beside_the_text_is_the_label_if_it_is_all_there_is():
+    rows = {"question": [f"row {row}" for row in range(20)], "kind": [f"k{row % 6}" for row in range(20)]}
+    assert find_columns(Table(rows)) == (("question",), "kind")
+
+
 def test_two_columns_that_could_be_the_label():
     rows = {"words": [f"row {row}" for row in range(40)], "a": [0, 1] * 20, "b": ["x", "y"] * 20}
     with pytest.raises(DataParallelError, match="give --label-column, one of a, b"):

@@ -91,8 +91,10 @@ def _find_label(table, texts, is_label):
     if named := _first_named(others, LABELS):
         return named
     candidates = [name for name in others if is_label(table.columns[name])]
-    if len(candidates) == 1:
-        return candidates[0]
+    rest = [name for name in others if name.lower() not in TEXTS]
+    for only in (candidates, rest):
+        if len(only) == 1:
+            return only[0]
     raise DataParallelError(
         f"which column is the label is not clear: give --label-column, one of {_listed(candidates or others)}."
     )
