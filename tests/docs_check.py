@@ -83,4 +83,4 @@ if __name__ == "__main__":
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     wanted = [Path(word).resolve() for word in sys.argv[1:]] or [*PAGES, *(EXAMPLES_FOLDER / name for name in EXAMPLES)]
     failed = [failure for file in wanted for failure in (check if file.suffix == ".md" else check_example)(file)]
-    sys.exit("\n\n".join(failed))
+    sys.exit("\n\n".join(failed) or None)

@@ -1,6 +1,8 @@
 """Operators compute in the precision of their list, gradients arrive in float32, and all is taken back."""
 
-import mindnlp_dp_plugin  # noqa: F401  isort: skip
+import mindnlp_dp_plugin as dp  # isort: skip
+
+from collections import namedtuple
 
 import mindspore
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from mindnlp.core import nn, ops
 from mindnlp.core.nn import functional
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
+from mindnlp.transformers.modeling_outputs import BaseModelOutput
 
 from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler
 from mindnlp_dp_plugin.patching import Replacements
@@ -128,3 +131,43 @@ def test_the_scale_follows_the_rule_of_grad_scaler():
         history.append(scaler.scale)
     assert history == [32768, 32768, 32768, 16384, 16384, 16384, 32768, 32768]
     assert scaler.num_skipped == 2 and scaler.num_good_steps == 1
+
+
+LAYERS = {"Conv1d": (1, 2, 8), "Conv2d": (1, 2, 8, 8)}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_of_convolutions_computes_in_half_and_its_gradients_are_float32(autocast, name):
+    layer, x = getattr(nn, name)(2, 3, 3), numbers(*LAYERS[name])
+
+    def loss():
+        with autocast.running():
+            y = layer(x)
+            assert y.dtype == HALF
+            return y.sum()
+
+    _, gradients = mindspore.value_and_grad(loss, None, list(layer.parameters()))()
+    assert [gradient.dtype for gradient in gradients] == [FULL, FULL]
+
+
+def test_outputs_keep_their_kind(autocast):
+    Pair = namedtuple("Pair", "left right")
+    half = numbers(2, dtype=HALF)
+    output = BaseModelOutput(last_hidden_state=half, hidden_states=(half, half))
+    pair, widened = autocast.to_float32([Pair(half, 1), output])
+    assert type(pair) is Pair and pair.left.dtype == FULL and pair.right == 1
+    assert type(widened) is BaseModelOutput
+    assert widened.last_hidden_state.dtype == widened["hidden_states"][1].dtype == FULL
+    assert output.last_hidden_state.dtype == HALF
+
+
+def test_a_loop_of_one_s_own_casts_in_a_context_that_leaves_no_trace():
+    stock = functional.linear, mindspore.Tensor.__matmul__
+    with dp.autocast():
+        assert functional.linear(numbers(2, 3), numbers(4, 3)).dtype == HALF
+        with dp.autocast():
+            assert (numbers(2, 3) @ numbers(3, 4)).dtype == HALF
+        assert (numbers(2, 3) @ numbers(3, 4)).dtype == HALF
+    assert (functional.linear, mindspore.Tensor.__matmul__) == stock
+    with pytest.raises(dp.DataParallelError, match="no operators for it on CPU"), dp.autocast(mindspore.bfloat16):
+        pass
