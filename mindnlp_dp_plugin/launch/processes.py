@@ -20,7 +20,7 @@ from mindnlp_dp_plugin.launch.signals import Signals
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 1.0
-KILL_GRACE_S = 1.5
+KILL_GRACE_S = 10  # a busy machine takes its time
 POLL_S = 0.03
 IGNORED = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 EXIT_CODE_FIELD = 48  # of /proc/<pid>/stat, after the state

@@ -15,6 +15,7 @@ from pathlib import Path
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, has_shared_memory_for
 
 PREFIX = "mindnlp-dp-job-"
+REMOVE_S = 2
 YOUNG_S = 60  # its launcher may be about to lock it
 
 
@@ -23,8 +24,14 @@ def scratch_dir(num_ranks: int) -> Iterator[Path]:
     """A folder for a job with so many ranks on this node, removed with its contents when the job is over."""
     folders = home(num_ranks)
     remove_abandoned(folders)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folders, ignore_cleanup_errors=True) as name, _locked(name):
-        yield Path(name)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folders))
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        deadline = time.monotonic() + REMOVE_S
+        while folder.exists() and time.monotonic() < deadline:  # who is about to die may put another file in it
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def home(num_ranks: int) -> Path:
