@@ -68,13 +68,7 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
     """The same with a BERT, and a WordPiece vocabulary of frequent words and single characters.
 
-    Call it on one rank.
-
-    Args:
-        folder: The folder to write.
-        texts: The texts from which the tokenizer learns.
-        num_labels: Number of classes.
-        max_length: Maximum length of a text in tokens.
+    Call it on one rank, with the arguments of ``save_small_roberta``.
     """
     from mindnlp.transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
