@@ -31,9 +31,9 @@ def stacks(words):
 
 # What each rank is in when they notice; what a rank at its end was in is its last barrier.
 DISAGREEMENTS = {
-    "more_steps_on_rank_0": ("all_reduce of 1 elements", "all_gather_object"),
+    "more_steps_on_rank_0": ("all_reduce of 4 elements", "all_gather_object"),
     "evaluation_on_rank_0": ("all_gather_object", "its last barrier"),
-    "early_break_on_rank_1": ("all_reduce of 1 elements", "all_gather_object"),
+    "early_break_on_rank_1": ("all_reduce of 4 elements", "all_gather_object"),
     "early_exit_of_rank_1": ("all_gather_object", "its last barrier"),
 }
 
