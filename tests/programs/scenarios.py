@@ -51,6 +51,11 @@ class Tolerances(NamedTuple):
     parameters: float = 2e-6
 
 
+# BLAS's kernels for processors without fused multiply-add round each product, too: OpenBLAS's for Prescott reach
+# 1.03e-6 where others stay at half of that.
+WITHOUT_FMA = Tolerances(gradients=2e-6)
+
+
 def rows_of_words(num_rows, num_ranks):
     chance = np.random.default_rng(7)
     return [row_of_words(chance) for _ in range(num_rows)]
@@ -319,6 +324,7 @@ def label_smoothing(num_ranks):
     config={"average_over": "tokens"}, arguments={"label_smoothing_factor": 0.1},
     make_rows=rows_with_a_batch_that_does_not_count,
     optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, runs_alone=True,
+    tolerances=WITHOUT_FMA,
 )  # fmt: skip
 def label_smoothing_over_tokens(num_ranks):
     return BertForTokenClassification(BertConfig(**SIZES))
