@@ -1,10 +1,18 @@
 """The same commit draws the same examples everywhere; ``pytest --hypothesis-profile default`` draws others."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_configure():
+    """What tests start takes signals as from a terminal: a shell lets jobs in the background ignore these."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):
