@@ -5,6 +5,7 @@ Cost", 2016; torch calls it activation checkpointing.
 """
 
 import importlib
+import logging
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,9 +15,12 @@ from mindspore.common._grad_function import _Function
 from mindspore.common.api import _pynative_executor
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.nested import map_leaves
 
 # Not reached as an attribute: mindspore.common.seed is a function, too.
 operator_seed = importlib.import_module("mindspore.common.seed")
+
+logger = logging.getLogger(__name__)
 
 surroundings: list[Callable[[], AbstractContextManager]] = []
 """Each is called in forward, and returns what a layer's second forward pass must run within."""
@@ -27,13 +31,13 @@ FLOATS = (mindspore.float16, mindspore.float32, mindspore.float64, mindspore.bfl
 def enable_recompute(model) -> None:
     """Let each layer of a model compute its activations again in backward, while the model trains.
 
-    Layers are the members of the model's outermost ``ModuleList``s.
+    Layers are the members of the model's ``ModuleList``s; of lists within a member, the member is the layer.
 
     Args:
-        model: The model. ``use_cache`` of its config is set to False: a cache would grow in both passes.
+        model: The model. ``use_cache`` of its configs is set to False: a cache would grow in both passes.
 
     Raises:
-        DataParallelError: If the model has no list of layers.
+        DataParallelError: If the model has no list of layers, or a layer's ``forward`` is not that of its class.
     """
     layers = list(_layers(model))
     if not layers:
@@ -41,23 +45,44 @@ def enable_recompute(model) -> None:
             f"recompute=True: {type(model).__name__} has no nn.ModuleList, so no layers whose activations could be "
             "computed again. Put its layers into one, or leave recompute out."
         )
-    if getattr(getattr(model, "config", None), "use_cache", False):
-        model.config.use_cache = False
+    for layer in layers:
+        if "forward" in vars(layer) and not _is_recomputed(layer):
+            raise DataParallelError(
+                f"recompute=True: a {type(layer).__name__} of {type(model).__name__} has a forward of its own, set on "
+                "the object, which recompute would replace. Define it in a class, or leave recompute out."
+            )
+    _leave_caches_out(model)
     for layer in layers:
         layer.forward = types.MethodType(_forward, layer)
 
 
 def disable_recompute(model) -> None:
     """Let the layers of a model keep their activations again."""
-    for layer in _layers(model):
-        vars(layer).pop("forward", None)
+    for layer in filter(_is_recomputed, _layers(model)):
+        del layer.forward
 
 
 def _layers(module):
     from mindnlp.core import nn  # MindNLP is given these functions while it is imported
 
     for child in module.children():
-        yield from child if isinstance(child, nn.ModuleList) else _layers(child)
+        if isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList):
+            yield child
+        else:
+            yield from _layers(child)
+
+
+def _is_recomputed(layer):
+    return getattr(vars(layer).get("forward"), "__func__", None) is _forward
+
+
+def _leave_caches_out(model):
+    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    caching = [config for config in configs.values() if getattr(config, "use_cache", False)]
+    for config in caching:
+        config.use_cache = False
+    if caching:
+        logger.warning("recompute=True sets use_cache=False in the model's config. Set it again before you generate.")
 
 
 def _forward(layer, *args, **kwargs):
@@ -125,20 +150,23 @@ class _Recomputed(_Function):
     def backward(ctx, *gradients):
         # The weights are inputs of the second pass, so their hooks see the gradient of the whole step alone.
         tensors = [mindspore.ops.stop_gradient(tensor) for tensor in ctx.saved_tensors]
-        needed = [i for i, tensor in enumerate(tensors) if ctx.needs_input_grad[1 + i] and tensor.dtype in FLOATS]
+        needed = [i for i, tensor in enumerate(tensors) if ctx.needs_input_grad[1 + i] and _is_float(tensor)]
 
         def forward(*differentiated):
             for i, tensor in zip(needed, differentiated):
                 tensors[i] = tensor
-            outputs = ctx.layer_pass.run_again(*tensors)
-            return tuple(output for output in outputs if output.dtype in FLOATS)
+            return tuple(filter(_is_float, ctx.layer_pass.run_again(*tensors)))
 
         differentiate = mindspore.ops.GradOperation(get_all=True, sens_param=True)(forward)
-        found = differentiate(*[tensors[i] for i in needed], tuple(gradients))
+        found = differentiate(*[tensors[i] for i in needed], tuple(filter(_is_float, gradients)))
         results = [None] * (1 + len(tensors))
         for i, gradient in zip(needed, found):
             results[1 + i] = gradient
         return tuple(results)
+
+
+def _is_float(tensor):
+    return tensor.dtype in FLOATS
 
 
 class _Place:
@@ -153,20 +181,12 @@ def _without_tensors(value):
         tensors.append(tensor)
         return _Place()
 
-    return tensors, _map(lambda leaf: take(leaf) if isinstance(leaf, mindspore.Tensor) else leaf, value)
+    return tensors, map_leaves(lambda leaf: take(leaf) if isinstance(leaf, mindspore.Tensor) else leaf, value)
 
 
 def _with_tensors(value, tensors):
     tensors = iter(tensors)
-    return _map(lambda leaf: next(tensors) if isinstance(leaf, _Place) else leaf, value)
-
-
-def _map(function, value):
-    if isinstance(value, dict):
-        return {key: _map(function, inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_map(function, inner) for inner in value)
-    return function(value)
+    return map_leaves(lambda leaf: next(tensors) if isinstance(leaf, _Place) else leaf, value)
 
 
 def _random_state():

@@ -3,12 +3,14 @@
 import mindnlp_dp_plugin  # noqa: F401  isort: skip
 
 import sys
+from typing import NamedTuple
 
 import mindspore
 import numpy as np
 import pytest
 from mindnlp.core import nn
-from mindnlp.transformers import PreTrainedModel
+from mindnlp.transformers import GPT2Config, PreTrainedModel
+from mindnlp.transformers.modeling_outputs import BaseModelOutput
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision import Autocast
@@ -27,6 +29,7 @@ FAMILIES = {
     "deberta_v2/token_classification": 0,
     "gpt2/causal_lm": 0,
     "llama/causal_lm": 0,
+    "reformer/masked_lm": 0,
     "xlnet/question_answering": 0,
     "bart/seq2seq_lm": ROUNDING,
     "t5/seq2seq_lm": ROUNDING,
@@ -91,6 +94,84 @@ def test_half_precision_is_that_of_forward(with_dropout):
     finally:
         replacements.undo()
         disable_recompute(model)
+
+
+class Two(NamedTuple):
+    hidden: mindspore.Tensor
+    longest: mindspore.Tensor
+
+
+class Returns(nn.Module):
+    """A layer that returns its hidden states beside integers, in a container of the given kind."""
+
+    def __init__(self, container):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.container = container
+
+    def forward(self, taken):
+        hidden = self.linear(taken[0]).tanh()
+        return self.container(hidden, hidden.argmax(-1))
+
+
+class Stack(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.ModuleList(layers)])
+
+    def forward(self, hidden):
+        taken = self.blocks[0][0].container(hidden, hidden)
+        for layer in self.blocks[0]:
+            taken = layer(taken)
+        return taken[0].sum()
+
+
+CONTAINERS = {
+    "tuple": lambda hidden, longest: (hidden, longest),
+    "list": lambda hidden, longest: [hidden, longest],
+    "named_tuple": Two,
+    "model_output": lambda hidden, longest: BaseModelOutput(last_hidden_state=hidden, attentions=longest),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_layers_may_return_integers_and_containers_of_any_kind(container):
+    """In a list of lists of layers, too."""
+    model = Stack(Returns(container), Returns(container)).set_train(True)
+    inputs = mindspore.Tensor(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4))
+
+    def gradients():
+        _, found = mindspore.value_and_grad(lambda: model(inputs), None, tuple(model.parameters()))()
+        return [gradient.asnumpy() for gradient in found]
+
+    expected = gradients()
+    calls = count_calls(model.blocks[0][0].linear)
+    enable_recompute(model)
+    np.testing.assert_equal(gradients(), expected)
+    assert len(calls) == 2, "forward and once again in backward"
+    disable_recompute(model)
+    gradients()
+    assert len(calls) == 3
+
+
+def count_calls(layer):
+    calls = []
+    layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_a_forward_of_ones_own_is_not_replaced():
+    model = Stack(Returns(tuple))
+    model.blocks[0][0].forward = lambda taken: taken
+    with pytest.raises(DataParallelError, match="a Returns of Stack has a forward of its own"):
+        enable_recompute(model)
+
+
+def test_caches_are_left_out_with_a_word(caplog):
+    model = catalogue.cases("gpt2")["causal_lm"](tiny_config("gpt2", GPT2Config, "causal_lm"))
+    enable_recompute(model)
+    assert model.config.use_cache is False
+    assert "use_cache=False" in caplog.text
 
 
 def test_a_model_without_layers_is_named():

@@ -1,6 +1,5 @@
 """Let the operators that MindNLP's models call compute in the precision of their list."""
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,6 +15,7 @@ from mindnlp_dp_plugin import recompute
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision.lists import FLOAT32, HALF, WIDEST
 from mindnlp_dp_plugin.mixed_precision.weights import HALVES
+from mindnlp_dp_plugin.nested import map_leaves
 from mindnlp_dp_plugin.patching import Replacements
 
 # Where models find their operators. Some modules have names of their own for them.
@@ -140,14 +140,4 @@ def can_compute_in(dtype: mindspore.Type) -> bool:
 
 
 def _map_tensors(function, value):
-    if isinstance(value, mindspore.Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        mapped = copy.copy(value)  # which knows how to make a model's output
-        for key, inner in value.items():
-            mapped[key] = _map_tensors(function, inner)
-        return mapped
-    if isinstance(value, (tuple, list)):
-        mapped = [_map_tensors(function, inner) for inner in value]
-        return type(value)(*mapped) if hasattr(value, "_fields") else type(value)(mapped)
-    return value
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, mindspore.Tensor) else leaf, value)
