@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import threadpoolctl
 
+from mindnlp_dp_plugin.job import hardware
 from mindnlp_dp_plugin.patching import Replacements
 
 LEAST_LENGTH = 256  # of a piece's longer side: each piece packs the whole other operand anew
@@ -95,7 +96,8 @@ def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int
 def _threads():
     global _pool
     if _pool is None or _pool[0] != _num_threads:
-        cores = iter(sorted(os.sched_getaffinity(0)))
+        allowed = hardware.allowed_cores()
+        cores = iter(allowed if len(allowed) == _num_threads else ())  # fewer threads would crowd the first cores
         _pool = _num_threads, ThreadPoolExecutor(_num_threads, "products", _stay_on_next, (cores,))
     return _pool[1]
 

@@ -1,9 +1,19 @@
-"""The signals by which batch systems say that a job's time is over."""
+"""Signals that say that a job's time is over, and the one that the kernel sends when a parent dies."""
 
+import ctypes
 import signal
+import sys
 
 PREEMPTING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+PR_SET_PDEATHSIG = 1
 SAME_REQUEST_S = 0.5  # `timeout` and Slurm send a signal twice, or to launcher and ranks alike
+
+prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
+
+
+def end_with_parent(signum: int) -> None:
+    """For ``preexec_fn``: let the kernel send the signal when the parent dies, even by SIGKILL."""
+    prctl(PR_SET_PDEATHSIG, signum)
 
 
 def ignore_preemption() -> None:

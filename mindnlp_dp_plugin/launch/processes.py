@@ -1,23 +1,20 @@
 """Start processes that cannot outlive their launcher, and end whole process trees."""
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
-from mindnlp_dp_plugin.job.signals import ignore_preemption
+from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption, prctl
 from mindnlp_dp_plugin.launch.job import Process
 from mindnlp_dp_plugin.launch.signals import Signals
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 TERM_GRACE_S = 1.0
 KILL_GRACE_S = 10  # a busy machine takes its time
@@ -25,14 +22,12 @@ POLL_S = 0.03
 IGNORED = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 EXIT_CODE_FIELD = 48  # of /proc/<pid>/stat, after the state
 
-_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
-
 
 def start(process: Process) -> subprocess.Popen:
     """Start a process in its own session; it ends if this launcher dies, even by SIGKILL."""
 
     def prepare():
-        _prctl(PR_SET_PDEATHSIG, process.on_launcher_death)
+        end_with_parent(process.on_launcher_death)
         if process.outlives_preemption:
             ignore_preemption()
 
@@ -66,7 +61,7 @@ class ProcessTree:
     """All processes started from now on, including grandchildren whose parent is gone."""
 
     def __init__(self):
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
         self._strangers = set(psutil.Process().children(recursive=True))
 
     def end(self, signals: Signals) -> None:

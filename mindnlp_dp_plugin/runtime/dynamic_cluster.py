@@ -1,22 +1,19 @@
 """Form MindSpore's cluster under launchers that do not know MindSpore: rank 0 starts the scheduler."""
 
 import atexit
-import ctypes
 import math
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.signals import ignore_preemption
+from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption
 
-PR_SET_PDEATHSIG = 1
 LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 is done
 
 
@@ -42,18 +39,12 @@ def form(rank_info: RankInfo, timeout: float) -> None:
 
 def _start_scheduler(environ):
     """Start the scheduler; the kernel ends it with this process, which waits for it at a regular end."""
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
 
     def prepare():
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         ignore_preemption()
 
-    scheduler = subprocess.Popen(
-        SCHEDULER,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        preexec_fn=prepare,
-    )
+    scheduler = subprocess.Popen(SCHEDULER, env=environ, stdin=subprocess.DEVNULL, preexec_fn=prepare)
     atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
 
 
