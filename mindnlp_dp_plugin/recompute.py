@@ -82,7 +82,7 @@ def _leave_caches_out(model):
     for config in caching:
         config.use_cache = False
     if caching:
-        logger.warning("recompute=True sets use_cache=False in the model's config. Set it again before you generate.")
+        logger.info("recompute=True sets use_cache=False in the model's config. Set it again before you generate.")
 
 
 def _forward(layer, *args, **kwargs):
