@@ -74,6 +74,10 @@ class DistributedSampler(Sampler):
         share, rest = divmod(self._num_rows, self._num_replicas)
         return share if self._drop_last or not rest else share + 1
 
+    def reads_on(self, num_replicas: int, batch_size: int) -> bool:
+        """Whether so many ranks with batches of that size would have the same order."""
+        return True
+
     def is_shuffled(self) -> bool:
         """Whether the order changes from epoch to epoch."""
         return self._shuffle_buffer > 1
@@ -132,6 +136,10 @@ class DistributedLengthGroupedSampler(DistributedSampler):
         self._lengths = np.asarray(lengths)
         self._batch_size = batch_size
         super().__init__(len(lengths), num_replicas, rank, seed=seed, drop_last=drop_last)
+
+    def reads_on(self, num_replicas, batch_size):
+        """Whether their micro-steps have as many rows, by which the order is made."""
+        return num_replicas * batch_size == self._num_replicas * self._batch_size
 
     def _order(self):
         return length_grouped_order(self._lengths, self._batch_size * self._num_replicas, self._seed, self._epoch)

@@ -57,6 +57,13 @@ class ShardedDataset(ABC):
         """Choose the order of the next iterator. All ranks must set the same epoch."""
         self._epoch = epoch
 
+    def reads_on(self, num_replicas: int, batch_size: int) -> bool:
+        """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order.
+
+        Then these ranks can go on in the middle of it.
+        """
+        return (num_replicas, batch_size) == (self._num_replicas, self.get_batch_size())
+
     def __len__(self) -> int:
         size = self.get_dataset_size()
         if size is None or size < 0:
@@ -139,6 +146,10 @@ class ShardedByRow(ShardedDataset):
         """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
+    def reads_on(self, num_replicas, batch_size):
+        """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order."""
+        return self._sampler.reads_on(num_replicas, batch_size)
+
     def create_dict_iterator(self, **options):
         """This rank's batches of one epoch, as column name to value."""
         if not len(self._sampler):
@@ -177,6 +188,10 @@ class ShardedByBatch(ShardedDataset):
         if size is None or size < 0:
             return size
         return size // self._num_replicas if self._drop_last else -(-size // self._num_replicas)
+
+    def reads_on(self, num_replicas, batch_size):
+        """Whether their batches are these: the pipeline may do anything with rows before it batches them."""
+        return batch_size == self.get_batch_size()
 
     def create_dict_iterator(self, **options):
         """This rank's batches of one epoch, as column name to value."""

@@ -1,7 +1,9 @@
 """What the plugin adds to MindNLP's Trainer in one process."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.ddp.replicas import require_values
 from mindnlp_dp_plugin.optim.first_step import FirstStep
@@ -10,13 +12,15 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.grouping import shard_by_length
 from mindnlp_dp_plugin.trainer.mixed_precision import dtype_of_training
+from mindnlp_dp_plugin.trainer.resume.file_systems import local_checkpoint
 
 
 def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_trainer: Callable[[], None]) -> None:
     """Let MindNLP's Trainer group by length and use mixed precision, if its arguments say so; check what it trains.
 
-    Mixed precision needs what the Trainer of ranks has, averaged gradients and checkpoints with a record. So the first
-    Trainer that asks for it is hooked as the only rank of a job.
+    Mixed precision needs what the Trainer of ranks has, averaged gradients and checkpoints with a record; and so does
+    going on in the middle of an epoch where ranks have stopped. So the first Trainer that asks for either is hooked as
+    the only rank of a job.
 
     Args:
         trainer_base: The module ``mindnlp.engine.trainer.base``.
@@ -28,7 +32,8 @@ def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_train
 
     def as_rank(name):
         def method(stock, self, *args, **kwargs):
-            if dtype_of_training(self.args) is None:
+            resumes = name == "train" and _resumes_where_ranks_stopped(self, *args, **kwargs)
+            if dtype_of_training(self.args) is None and not resumes:
                 return stock(self, *args, **kwargs)
             alone.undo()
             hook_ranks_trainer()
@@ -39,6 +44,11 @@ def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_train
 
     for stand_in in (_inner_training_loop, as_rank("train"), as_rank("evaluation_loop")):
         alone.stand_in(trainer_base.Trainer, stand_in)
+
+
+def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **kwargs):
+    folder = local_checkpoint(resume_from_checkpoint, trainer.args.output_dir)
+    return folder is not None and Path(folder, store.RECORD).exists()
 
 
 def _inner_training_loop(stock, self, *args, **kwargs):

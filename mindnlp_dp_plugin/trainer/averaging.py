@@ -76,6 +76,8 @@ class Averaging:
         if self.average:
             steps.after.append(self.average.mean.reset)
         self._has_own_step = _overrides(trainer, "training_step")
+        self._weight = progress.nominal_accumulation / trainer.args.gradient_accumulation_steps
+        self._is_weighted = False
         self._may_replace_gradients = self._has_own_step or _overrides(trainer, "update_gradient_by_distributed_type")
         self._poll = None
         self._polled_seconds = 0.0
@@ -88,6 +90,7 @@ class Averaging:
         if self._progress.begins_optimizer_step:
             self._ask_all_ranks()
         self.reducer.release()
+        self._is_weighted = False
         if self.average:
             self.average.begin_micro_step()
 
@@ -97,6 +100,7 @@ class Averaging:
             self.average.require_counted()
         else:
             self._precision.require_scaled()
+            self._require_weighted()
         if self._progress.optimizer_steps_next:
             self._average_what_is_left()
             self._precision.unscale(self.reducer)
@@ -117,7 +121,9 @@ class Averaging:
             loss = self._precision.unscaled(stock(self._trainer, model, inputs))
         finally:
             self._is_in_trainers_step = False
-        return self.average.record(loss) if self.average else loss
+        if self.average:
+            return self.average.record(loss)
+        return loss if self._weight == 1 else loss / self._weight
 
     def compute_loss(self, stock, *args, **kwargs):
         """The Trainer's forward; hooks are live when it is done."""
@@ -127,7 +133,9 @@ class Averaging:
         with self._precision.running():
             loss = stock(*args, **kwargs)
         self._expect_backward()
-        return self._precision.scaled(loss * self.average.weight if self.average else loss)
+        weight = self.average.weight if self.average else self._weight
+        self._is_weighted = True
+        return self._precision.scaled(loss if weight == 1 else loss * weight)
 
     def end_backward(self) -> None:
         """Average the gradients, if they are due. All ranks must call it."""
@@ -203,6 +211,15 @@ class Averaging:
         everyone = self._collective.all_gather_object((is_averaged, replaced))
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
             self.reducer.finish()
+
+    def _require_weighted(self):
+        if self._weight != 1 and not self._is_weighted:
+            raise DataParallelError(
+                f"Training began with gradient_accumulation_steps={self._progress.nominal_accumulation}, whose "
+                f"gradients are summed, and went on with {self._trainer.args.gradient_accumulation_steps}. So losses "
+                "are weighted: an overridden training_step must call super().training_step(model, inputs). Or take "
+                "the old accumulation."
+            )
 
     def _require_averages(self):
         stepped = stepped_parameters(self._trainer.optimizer)

@@ -129,6 +129,9 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
     }
     for name, change in changes.items():
         assert f"{change}. It was saved in the middle of epoch 0" in said[name]
+    assert (
+        "a batch size and accumulation whose product is 4, so that a step still has 8 rows" in said["other_batch_size"]
+    )
 
 
 @once
@@ -136,6 +139,7 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
 @pytest.mark.parametrize("num_ranks", [3])
 def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
     assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]
+    assert "a number of ranks that divides the 8 rows of a step (1, 2, 4, 8)" in said["middle_of_an_epoch"]
     # 48 rows on 3 ranks in batches of 4: the epoch that was left takes 4 steps.
     assert said["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
 
@@ -146,3 +150,4 @@ def test_an_adapter_of_two_ranks_is_resumed_by_one_process(said, stopped_and_res
     # Both runs end by loading the same best adapter, one from the middle on.
     of_two = json.loads((stopped_and_resumed / "adapter.json").read_text())[0]
     assert said["alone"] == of_two["whole"]["parameters"]
+    assert "world_size was 2 and is 1. It was saved in the middle of epoch 0" in said["other_batch"]

@@ -105,7 +105,9 @@ def main():
         said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
     elif dp.get_world_size() == 1:
         adapter = WHOLE.parent / "adapter" / "checkpoint-4"
-        said["alone"] = train(OUTPUT / "alone", resume=str(adapter), **SCENARIOS["adapter"])["parameters"]
+        said["other_batch"] = said_on(str(WHOLE / "checkpoint-4"))
+        of_both_ranks = {**SCENARIOS["adapter"], "dataset": lambda: shuffled_rows(3).batch(8)}
+        said["alone"] = train(OUTPUT / "alone", resume=str(adapter), **of_both_ranks)["parameters"]
     else:
         said["middle_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-8"))
         said["end_of_an_epoch"] = said_on(str(WHOLE / "checkpoint-6"))

@@ -86,10 +86,7 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
     Raises:
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
     """
-    if wanted is True:
-        folder = get_last_checkpoint(home) if Path(home).is_dir() else None
-    else:
-        folder = os.fspath(wanted) if wanted else None
+    folder = local_checkpoint(wanted, home)
     everyone = collective.all_gather_object((_describe(folder), socket.gethostname()))
     first, first_host = everyone[0]
     for rank, (theirs, host) in enumerate(everyone):
@@ -102,6 +99,13 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
     if folder:
         store.read_record(folder)
     return folder or wanted
+
+
+def local_checkpoint(wanted: str | os.PathLike | bool | None, home: str) -> str | None:
+    """The folder that ``resume_from_checkpoint`` means on this node, as ``common_checkpoint`` takes it."""
+    if wanted is True:
+        return get_last_checkpoint(home) if Path(home).is_dir() else None
+    return os.fspath(wanted) if wanted else None
 
 
 def _describe(folder):

@@ -29,6 +29,8 @@ class Position:
     micro_steps: int = 0
 
 
+SPLIT = ("world_size", "batch size", "gradient_accumulation_steps")  # of a global batch
+
 RECORDED = (
     *Position.__dataclass_fields__,
     "epoch_end_is_done",
@@ -46,6 +48,10 @@ class Resumption:
 
     Args:
         folder: The checkpoint.
+
+    Attributes:
+        nominal_accumulation: Micro-steps of a step when training first began, whose gradients were summed. Other
+            micro-steps of the same global batch are weighted so that their sum is the same.
 
     Raises:
         DataParallelError: If it is damaged.
@@ -79,15 +85,24 @@ class Resumption:
                 ``gradient_accumulation_steps`` is set so that training steps where it would have.
 
         Raises:
-            DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint.
+            DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
+                another split of the same global batch either.
         """
         saved = self.record["settings"]
         changed = [name for name in settings if settings[name] != saved[name]]
+        is_same_batch = set(changed) <= set(SPLIT) and _global_batch(saved) == _global_batch(settings)
+        before = self.record.get("nominal_accumulation", saved["gradient_accumulation_steps"])
+        self.nominal_accumulation = before if is_same_batch else args.gradient_accumulation_steps
         if changed and self.position.micro_steps_in_epoch:
-            self._refuse(changed, saved, settings)
+            reads_on = is_same_batch and dataset.reads_on(saved["world_size"], saved["batch size"])
+            position = self._in_micro_steps_of(settings)
+            if not reads_on or position is None:
+                self._refuse(changed, saved, settings)
+            self.position = position
         if changed and args.max_steps <= 0:
-            epochs_left = max(args.num_train_epochs - self.position.epoch, 0)
-            args.max_steps = self.state["global_step"] + math.ceil(epochs_left * _updates_per_epoch(dataset, args))
+            updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
+            updates_left -= self.position.micro_steps_in_epoch // args.gradient_accumulation_steps
+            args.max_steps = self.state["global_step"] + max(math.ceil(updates_left), 0)
         if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
             args.gradient_accumulation_steps = AccumulationGoesOn(
                 args.gradient_accumulation_steps, self.position, dataset.num_steps
@@ -106,15 +121,38 @@ class Resumption:
         epoch = sys.maxsize if is_over else self.position.epoch
         Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": epoch * updates}))
 
+    def _in_micro_steps_of(self, settings):
+        """The position counted in micro-steps of other sizes; None if it stands within one."""
+        rows, of_micro_step = (each["world_size"] * each["batch size"] for each in (self.record["settings"], settings))
+        micro_steps, rest = divmod(self.position.micro_steps_in_epoch * rows, of_micro_step)
+        return (
+            None
+            if rest
+            else Position(self.position.epoch, micro_steps, self.position.micro_steps * rows // of_micro_step)
+        )
+
     def _refuse(self, changed, saved, settings):
         differences = ", ".join(f"{name} was {saved[name]} and is {settings[name]}" for name in changed)
         at_ends = store.at_epoch_ends(self.folder.absolute().parent)
         offered = f", here {str(at_ends[0])!r}" if at_ends else ""
         raise DataParallelError(
             f"Cannot resume from {str(self.folder)!r} with other settings: {differences}. It was saved in the middle "
-            f"of epoch {self.position.epoch}, whose rows were sharded by them. Take the old settings, or resume from "
-            f"a checkpoint saved at the end of an epoch{offered}."
+            f"of epoch {self.position.epoch}, whose rows were sharded by them. Take the old settings, "
+            f"{_other_splits(_global_batch(saved), settings['world_size'])}, or resume from a checkpoint saved at the "
+            f"end of an epoch{offered}."
         )
+
+
+def _global_batch(settings):
+    return math.prod(settings[name] for name in SPLIT)
+
+
+def _other_splits(global_batch, world_size):
+    per_rank, rest = divmod(global_batch, world_size)
+    if rest:
+        fitting = ", ".join(str(number) for number in range(1, global_batch + 1) if global_batch % number == 0)
+        return f"a number of ranks that divides the {global_batch} rows of a step ({fitting})"
+    return f"a batch size and accumulation whose product is {per_rank}, so that a step still has {global_batch} rows"
 
 
 class AccumulationGoesOn(int):

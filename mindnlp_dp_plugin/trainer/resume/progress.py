@@ -63,6 +63,12 @@ class Progress(TrainerCallback):
         is_short = num_steps is not None and num_steps <= accumulation
         return is_short or (self._micro_steps + 1) % accumulation == 0
 
+    @property
+    def nominal_accumulation(self) -> int:
+        """Micro-steps whose gradients a step sums: those of a step when training first began."""
+        args = self._trainer.args
+        return self._resumption.nominal_accumulation if self._resumption else args.gradient_accumulation_steps
+
     def begin_micro_step(self) -> None:
         """Begin the micro-step's random stream."""
         if self._host_random is not None:
@@ -99,6 +105,7 @@ class Progress(TrainerCallback):
             "total_loss": trainer._total_loss_scalar + sum(losses) / len(losses),
             "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
             "with_optimizer": not trainer.args.save_only_model,
+            "nominal_accumulation": self.nominal_accumulation,
             "settings": settings_of(self._dataset, trainer.args),
             "host_random": host_random,
             "loss_scaling": self._scaler and vars(self._scaler),
