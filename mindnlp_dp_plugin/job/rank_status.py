@@ -43,6 +43,7 @@ class _Record(ctypes.Structure):
         ("since", ctypes.c_double),
         ("timeout", ctypes.c_double),
         ("num_elements", ctypes.c_int64),
+        ("step", ctypes.c_int64),
         ("name", ctypes.c_char * 32),
     )
 
@@ -58,6 +59,7 @@ class Status:
         since: When it entered or left that collective, on the machine's monotonic clock.
         timeout: Seconds it may wait; 0 if not set yet.
         num_elements: Number of elements in the collective, if that must be the same on all ranks.
+        step: The optimizer step that it has begun; 0 before the first.
         name: The collective's name.
     """
 
@@ -67,6 +69,7 @@ class Status:
     since: float
     timeout: float
     num_elements: int
+    step: int
     name: str
 
     @property
@@ -136,6 +139,10 @@ class RankStatus:
         """Record that this rank no longer waits."""
         self._record.phase = Phase.RUNNING
         self._record.since = time.monotonic()
+
+    def begin_step(self, step: int) -> None:
+        """Record which optimizer step this rank has begun, from 1."""
+        self._record.step = step
 
     def end(self) -> None:
         """Record that all ranks are done, so this one may leave."""
@@ -221,5 +228,6 @@ def _parse(record):
         since=record.since,
         timeout=record.timeout,
         num_elements=record.num_elements,
+        step=record.step,
         name=record.name.decode(errors="replace"),
     )

@@ -23,6 +23,7 @@ from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
 from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
+from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
@@ -76,7 +77,7 @@ def launch(job: Job, max_restarts: int = 0) -> int:
 
     Args:
         job: The job.
-        max_restarts: How often all ranks start again after one has failed.
+        max_restarts: How often all ranks start again after one has failed, without a new checkpoint in between.
 
     Returns:
         0 if all ranks succeeded; the status of the rank that failed first (128 + number for a signal); 128 + number of
@@ -92,12 +93,16 @@ def launch(job: Job, max_restarts: int = 0) -> int:
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             num = job.nproc
             say(f"mindnlp-dp: note: {num} ranks share {cores} cores, so they are no faster than {cores} would be\n")
-        ending = run_once(job, signals, homes, guard)
-        while ending.exit_code and not (signals.stop or ending.was_stopped) and job.restart < max_restarts:
+        ending, restarts = run_once(job, signals, homes, guard), Restarts(max_restarts)
+        while ending.exit_code and not (signals.stop or ending.was_stopped):
+            why_not = restarts.why_not(ending.error, ending.step, newest_checkpoint(homes, job.name))
+            if why_not is not None:
+                ending = replace(ending, words=ending.words + _no_restart(why_not))
+                break
             say(ending.words)
-            delay = backoff(job)
+            delay = backoff(job.backend, restarts.used)
             job = job.again()
-            say(f"mindnlp-dp: restart {job.restart} of {max_restarts} in {delay} s; logs: {job.log_dir}\n")
+            say(f"mindnlp-dp: restart {restarts} in {delay} s; logs: {job.log_dir}\n")
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
@@ -162,7 +167,16 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
                     store.clear_leftovers(home)
 
 
-def backoff(job: Job) -> int:
-    """Seconds to wait before a job that failed is started again."""
-    release = DEVICE_RELEASE_S if ENGINES[job.backend].device == "Ascend" else 0
-    return min(2**job.restart, MAX_BACKOFF_S) + release
+def backoff(backend: str, num_restarts: int) -> int:
+    """Seconds to wait before a job that failed is started again.
+
+    Args:
+        backend: Its backend.
+        num_restarts: The restarts since something was gained, with this one.
+    """
+    release = DEVICE_RELEASE_S if ENGINES[backend].device == "Ascend" else 0
+    return min(2 ** (num_restarts - 1), MAX_BACKOFF_S) + release
+
+
+def _no_restart(why):
+    return f"mindnlp-dp: no restart: {why}\n" if why else ""

@@ -39,12 +39,16 @@ class Ending:
         words: The text for the user.
         failure: The failure that ended it; None if it succeeded.
         was_stopped: Whether a signal ended it, to a launcher or to its ranks.
+        error: The exception that ended it, of a rank of this node; None if there was none.
+        step: The optimizer step that a rank of this node had begun; None if none was training.
     """
 
     exit_code: int
     words: str
     failure: Failure | None = None
     was_stopped: bool = False
+    error: ErrorRecord | None = None
+    step: int | None = None
 
 
 class Monitor:
@@ -252,7 +256,12 @@ class Monitor:
             log = failure.log
             ends = {}
         self._view.show_all(ends, READER_S, unless=self._signals)
-        return Ending(failure.exit_code, report(failure, log), first)
+        error = failure if isinstance(failure, ErrorRecord) else None
+        return Ending(failure.exit_code, report(failure, log), first, error=error, step=self._step())
+
+    def _step(self) -> int | None:
+        statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]
+        return max((status.step for status in statuses if status), default=0) or None
 
     def _named(self, death: Death) -> Death:
         """The rank that mpirun reports, instead of mpirun."""

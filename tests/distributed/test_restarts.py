@@ -1,6 +1,7 @@
 """Jobs that are started again after a rank has died end as one that was left alone: to the last bit."""
 
 import json
+import re
 import shutil
 import stat
 
@@ -25,7 +26,8 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
     shutil.copytree(never / "trainer/checkpoint-12", of_another_job)
     finished = run(again, FAULTS, max_restarts=2)
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    for said in ("restart 1 of 2 in 1 s", "restart 2 of 2 in 2 s", "killed by SIGKILL", "killed by SIGSEGV"):
+    budget = ("restart 1 of 2 since checkpoint-1 in 1 s", "restart 1 of 2 since checkpoint-6 in 1 s")
+    for said in (*budget, "killed by SIGKILL", "killed by SIGSEGV"):
         assert said in finished.stderr
     for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
         log = (again / f"logs/restart_{start}/rank_0.log").read_text()
@@ -39,3 +41,12 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
     for folder in left.values():
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert store.read_record(folder)["train_call"] == 1
+
+
+def test_what_fails_at_the_same_step_again_is_not_tried_a_third_time(tmp_path):
+    finished = run_ranks(
+        "fails_at_a_step.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs", options=("--max-restarts", 5)
+    )
+    assert finished.returncode == 1
+    assert re.findall("restart . of 5 in . s", finished.stderr) == ["restart 1 of 5 in 1 s"]
+    assert "mindnlp-dp: no restart: the same ValueError came twice at step 3" in finished.stderr.splitlines()

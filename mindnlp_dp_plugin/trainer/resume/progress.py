@@ -7,6 +7,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.mixed_precision import LossScaler
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
 from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, settings_of
@@ -47,6 +48,7 @@ class Progress(TrainerCallback):
         self._micro_steps = 0  # of this run
         self._epoch_has_ended = False
         self._host_random = None
+        self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
         self.begins_optimizer_step = True
 
@@ -134,6 +136,10 @@ class Progress(TrainerCallback):
         """Start counting a new epoch."""
         self._epoch, self._micro_steps_in_epoch = self._dataset.epoch, self._dataset.num_skipped
         self._epoch_has_ended = False
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        """Show the launcher where training stands."""
+        self._status.begin_step(state.global_step + 1)
 
     def on_step_end(self, args, state, control, **kwargs):
         """Include skipped micro-steps in the epoch, which MindNLP's loop does not."""
