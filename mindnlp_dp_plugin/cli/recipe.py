@@ -49,7 +49,7 @@ def add_recipe(
         command = ["-m", MODULE, "train", task, *to_arguments(options)]
         return launch(Job(command, nproc, engine, log_dir, master_port=free_port()))
 
-    run.params += [config_option(), *parameters(defaults)]
+    run.params += [config_option(), *parameters(defaults, task)]
 
 
 def _left_in(folder, **others):
@@ -67,6 +67,13 @@ add_recipe(
     "Texts, or pairs of texts, with labels of your own; two classes or many.",
     _left_in("classification_output"),
     generates_data=False,
+)
+add_recipe(
+    "multi-label",
+    "Texts, or pairs of texts, with any number of labels each: topics, emotions.",
+    _left_in("multi_label_output"),
+    generates_data=False,
+    task="multi-label",
 )
 add_recipe(
     "regression",

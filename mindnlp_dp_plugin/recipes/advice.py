@@ -20,10 +20,9 @@ def give_advice(results: dict, language: str = "en") -> list[str]:
     split = list(results["splits"])[-1]
     scores = results["splits"][split]
     found = []
-    only = _single_prediction(scores, results["label_names"]) if "confusion_matrix" in scores else None
-    if only is not None:
-        found.append(words["single"].format(label=only, split=split))
     task = get_task(results["task"])
+    if (only := task.always(scores, results)) is not None:
+        found.append(words["single"].format(label=only or words["no_class"], split=split))
     for name, baseline in results["baselines"].items():
         if scores[task.main_score] < baseline[task.main_score]:
             found.append(_below(scores, baseline, task.compared, words, name, split))
@@ -31,12 +30,6 @@ def give_advice(results: dict, language: str = "en") -> list[str]:
         ideas = words["and"].join(_ideas(results, words, weights=only is not None))
         found[-1] += " " + words["try"].format(ideas=ideas)
     return found
-
-
-def _single_prediction(scores, names):
-    """The class that is predicted for all rows, if there is one."""
-    counts = [sum(column) for column in zip(*scores["confusion_matrix"])]
-    return names[counts.index(max(counts))] if sum(count > 0 for count in counts) == 1 else None
 
 
 def _below(scores, baseline, compared_scores, words, name, split):

@@ -35,6 +35,33 @@ def predict_baselines(train: datasets.Dataset, scored: datasets.Dataset, seed: i
     return {"majority": np.full(len(scored), most), "tfidf": _predict_by_terms(train, scored)}
 
 
+def predict_sets(train: datasets.Dataset, scored: datasets.Dataset, seed: int, threshold: float) -> dict:
+    """Fit both baselines on ``train`` and choose classes for ``scored``.
+
+    Args:
+        train: Rows with ``text``, perhaps ``text_pair``, and ``label``: 1 for each class a row has, 0 for the others.
+        scored: The same.
+        seed: Fixes the sample that is fitted if there are very many rows.
+        threshold: The probability from which on a class is chosen.
+
+    Returns:
+        ``majority``: always the most frequent class. ``tfidf_one_vs_rest``: for each class a logistic regression on
+        TF-IDF, as ``predict_baselines`` takes it. Both of shape (rows, classes), bool.
+    """
+    if len(train) > MOST_ROWS:
+        train = train.shuffle(seed=seed).select(range(MOST_ROWS))
+    labels = np.array(train["label"]) > 0
+    majority = np.zeros((len(scored), labels.shape[1]), bool)
+    majority[:, labels.sum(axis=0).argmax()] = True
+    shares = np.tile(labels.mean(axis=0), (len(scored), 1))
+    fitted, asked = _all_terms(train, scored)
+    for number, column in enumerate(labels.T) if fitted is not None else ():
+        if 0 < column.sum() < len(column):  # else all rows of train are the same
+            model = LogisticRegression(C=10, solver="liblinear", random_state=seed).fit(fitted, column)
+            shares[:, number] = model.predict_proba(asked)[:, 1]
+    return {"majority": majority, "tfidf_one_vs_rest": shares >= threshold}
+
+
 def predict_numbers(train: datasets.Dataset, scored: datasets.Dataset, seed: int) -> dict[str, np.ndarray]:
     """Fit two baselines on ``train`` and predict the numbers of ``scored``.
 

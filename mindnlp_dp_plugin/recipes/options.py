@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS
 MINILM = "minilm"
 MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
-METRICS = ("macro_f1", "accuracy", "f1", "r2", "spearman", "loss")
+METRICS = ("macro_f1", "micro_f1", "exact_match", "accuracy", "f1", "r2", "spearman", "loss")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1)
 
@@ -36,6 +36,17 @@ class RecipeOptions:
     encoding: str | None = _option(None, "Encoding of the files, such as gb18030. Default: detected.")
     positive_label: str | None = _option(
         None, "With two classes, the one whose F1 is reported. Default: the rarer one."
+    )
+    label_separator: str | None = _option(
+        None,
+        "What stands between the classes of a cell. Default: the first of ; | , that is in the label column.",
+        tasks=["multi-label"],
+    )
+    threshold: float | None = _option(
+        None,
+        "Classes at least as probable as this are chosen. Default: 0.5.",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        tasks=["multi-label"],
     )
     model: str | None = _option(
         None,
@@ -66,7 +77,9 @@ class RecipeOptions:
         type=click.Choice(["none", "balanced"]),
     )
     best_by: str | None = _option(
-        None, "Dev score that chooses the epoch to keep. Default: macro_f1; r2 for numbers.", type=click.Choice(METRICS)
+        None,
+        "Dev score that chooses the epoch to keep. Default: macro_f1; several classes: micro_f1; numbers: r2.",
+        type=click.Choice(METRICS),
     )
     patience: int | None = _option(
         None, "Stop after this many epochs without a better --best-by.", type=click.IntRange(min=1)
@@ -85,6 +98,11 @@ class RecipeOptions:
         Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path)
     )
     seed: int = _option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
+
+    @property
+    def chosen_threshold(self) -> float:
+        """The threshold, unless the user set it."""
+        return 0.5 if self.threshold is None else self.threshold
 
     @property
     def is_from_nothing(self) -> bool:
@@ -109,9 +127,18 @@ class RecipeOptions:
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 
 
-def parameters(defaults: RecipeOptions) -> list[click.Option]:
-    """The options of a command, with their ``defaults``."""
-    return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
+def parameters(defaults: RecipeOptions, task: str | None = None) -> list[click.Option]:
+    """The options of a command, with their ``defaults``.
+
+    Args:
+        defaults: Their values, if they are not given.
+        task: Leave out what only other tasks have; None: all options.
+    """
+    return [
+        _parameter(each, getattr(defaults, each.name))
+        for each in fields(defaults)
+        if task is None or task in each.metadata.get("tasks", [task])
+    ]
 
 
 def config_option() -> click.Option:
@@ -203,7 +230,7 @@ def _run(command):
 
 
 def _parameter(each, default):
-    settings = dict(each.metadata)
+    settings = {name: value for name, value in each.metadata.items() if name != "tasks"}
     shown = default not in (None, ()) and not settings.get("is_flag")
     return click.Option([_flag(each.name)], default=default, show_default=shown, **settings)
 

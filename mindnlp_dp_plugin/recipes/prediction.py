@@ -56,7 +56,8 @@ class Predictor:
             all_probabilities: Whether to return the probability of each class, too.
 
         Returns:
-            For each text ``label`` and, if that is a class, its ``probability``.
+            For each text ``label`` and, if that is a class, its ``probability``; or lists of ``labels`` and
+            ``probabilities``, if the model chooses several.
         """
         columns = self.task.predictions(self.logits(texts, batch_size), self.kept, all_probabilities)
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
@@ -145,16 +146,22 @@ def answer(path: str) -> None:
         for row, texts in enumerate(request.texts)
     ]
     if request.out is not None:
-        write_predictions(Path(request.out), rows)
+        write_predictions(Path(request.out), rows, predictor.kept.get("label_separator", ";"))
         print(f"predictions written to {request.out}: {len(rows)}")
     else:
-        _show(rows)
+        _show(predictor.task, rows)
     if request.labels is not None:
         _show_scores(predictor, request, given, logits, texts)
 
 
-def write_predictions(path: Path, rows: list[dict]) -> None:
-    """Write rows as csv, jsonl or parquet, by the suffix; whole or not at all."""
+def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> None:
+    """Write rows as csv, jsonl or parquet, by the suffix; whole or not at all.
+
+    Args:
+        path: The file.
+        rows: What is in each column.
+        separator: What stands between the items of a list in a csv.
+    """
     unfinished = path.with_name(f"incomplete-{path.name}")
     if path.suffix.lower() == ".parquet":
         import datasets
@@ -167,11 +174,15 @@ def write_predictions(path: Path, rows: list[dict]) -> None:
             else:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
-                writer.writerows(rows)
+                writer.writerows({name: _cell(value, separator) for name, value in row.items()} for row in rows)
     unfinished.replace(path)
 
 
-def _show(rows):
+def _cell(value, separator):
+    return separator.join(map(str, value)) if isinstance(value, list) else value
+
+
+def _show(task, rows):
     for row in rows[:MOST_SHOWN]:
         texts = " | ".join(row[name] for name in ("text", "text_pair") if name in row)
         others = [
@@ -179,9 +190,8 @@ def _show(rows):
             for name in row
             if name.startswith(PROBABILITY) and row[name] is not None
         ]
-        label = "-" if row["label"] is None else shown_label(row["label"])
-        chance = [f"{row['probability']:.3f}"] if row.get("probability") is not None else []
-        print("  ".join([label, *chance, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
+        predicted = task.in_short(row) if all(value is not None for value in row.values()) else "-"
+        print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
         print(f"... and {len(rows) - MOST_SHOWN} more: give --out FILE for all")
 

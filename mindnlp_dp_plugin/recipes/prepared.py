@@ -146,8 +146,8 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
         rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict({**tokens, "labels": rows["label"]}).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
-            classes = get_task(facts["task"]).rough_classes(rows["label"])
-            begin_with_counts(Path(source.path), tokens["input_ids"], classes, options.seed)
+            examples = get_task(facts["task"]).examples(tokens["input_ids"], rows["label"])
+            begin_with_counts(Path(source.path), *examples, options.seed)
 
 
 def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:

@@ -21,7 +21,7 @@ class Request(NamedTuple):
     Attributes:
         run: Folder of the run.
         texts: One text, or the two of a pair, for each row.
-        labels: The true label of each row, as a number, or None where it is not known; None if it is known of no row.
+        labels: The true label of each row, as data have it, or None where it is not known; None if no row has one.
         remarks: What was assumed.
         out: File for the predictions.
         batch_size: Rows at a time.
@@ -113,6 +113,8 @@ def _from_file(run, path, results, columns, label, encoding, **how):
         if name is not None and name not in table.columns:
             raise DataParallelError(f"{option} {name!r} is not there: the columns are {', '.join(table.names)}.")
     label = label or _find_label(table, results, task)
+    if label is not None and not any(map(as_text, table.columns[label])):
+        label = None
     if not columns:
         columns = trained if all(name in table.columns for name in trained) else find_texts(table, label)
     if len(columns) != len(trained):
@@ -126,10 +128,7 @@ def _from_file(run, path, results, columns, label, encoding, **how):
     remarks.append(remark(kind, texts=list(columns), label=label))
     labels = None
     if label is not None:
-        found = table.columns[label]
-        if classes := table.class_names.get(label):
-            found = [None if number is None or number < 0 else classes[number] for number in found]
-        labels = [task.read_label(text, results) for text in map(as_text, found)]
+        labels = [task.read_label(cell, results) for cell in table.values(label)]
         if unknown := labels.count(None):
             remarks.append(remark("unknown_labels", rows=unknown))
     return Request(str(run), texts, labels, remarks, **how)
@@ -141,7 +140,7 @@ def _find_label(table, results, task):
         return trained
     for name in table.names:
         if name.lower() in LABELS:
-            values = [text for text in map(as_text, table.columns[name]) if text]
-            if values and sum(task.read_label(value, results) is not None for value in values) > 0.5 * len(values):
+            cells = [cell for cell in table.values(name) if as_text(cell)]
+            if cells and sum(task.read_label(cell, results) is not None for cell in cells) > 0.5 * len(cells):
                 return name
     return None

@@ -92,11 +92,11 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
             "predicted": label_names[predicted[row]],
             "probability": float(chances[row, predicted[row]]),
         }
-        for row in _each_text_once(wrong.tolist(), texts)
+        for row in each_text_once(wrong.tolist(), texts)
     ]
 
 
-def _each_text_once(rows, texts):
+def each_text_once(rows, texts):
     """The first rows, without those whose text has come before."""
     first = {}
     for row in rows:
@@ -148,7 +148,7 @@ def worst_numbers(predicted: np.ndarray, numbers: np.ndarray, texts: list[tuple[
             "label": float(numbers[row]),
             "predicted": float(predicted[row]),
         }
-        for row in _each_text_once(worst.tolist(), texts)
+        for row in each_text_once(worst.tolist(), texts)
     ]
 
 

@@ -121,8 +121,8 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
 
     Args:
         folder: Of the model.
-        rows: The tokens of each training row.
-        labels: Its class.
+        rows: Tokens; a training row may stand here more than once, or in parts.
+        labels: The class of each.
         seed: Fixes the directions in which the classes lie.
     """
     import mindspore

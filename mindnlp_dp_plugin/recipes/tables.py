@@ -1,7 +1,7 @@
 """A data set: texts and labels, without empty rows, in splits."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import datasets
@@ -80,10 +80,11 @@ def read_labelled_texts(
         DataParallelError: If the data cannot be read or are no task of classification.
     """
     found = read_rows(name, text_columns, label_column, encoding)
-    label_names = _label_names([label for *_, label in found.splits["train"]], found.columns.label, found.table)
-    found.remarks.extend(_alike(label_names))
+    labels = [label for *_, label in found.splits["train"]]
+    label_names = _label_names(labels, found.columns.label, found.tables["train"])
+    found.remarks.extend(alike(label_names))
     numbers = {label: number for number, label in enumerate(label_names)}
-    numbered = {split: _numbered(rows, numbers, split) for split, rows in found.splits.items()}
+    numbered = {split: _numbered(found, numbers, split) for split in found.splits}
     if "dev" not in numbered:
         numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], numbered["train"]["label"], seed)
         found.remarks.append(remark("dev_split_off", rows=len(numbered["dev"])))
@@ -97,16 +98,22 @@ class PlainRows:
     """Rows of texts and labels as they are in the files, without empty ones.
 
     Attributes:
-        splits: For each split its rows: the texts and the label, as text, in a tuple.
-        table: That of ``train``, as read.
+        splits: For each split its rows: the texts, as text, and the label in a tuple.
+        tables: Each split as it was read.
         columns: Where texts and labels were found.
         remarks: What was found and dropped.
+        numbers: For each split the number that each of its rows has in its table.
     """
 
-    splits: dict[str, list[tuple[str, ...]]]
-    table: Table
+    splits: dict[str, list[tuple]]
+    tables: dict[str, Table]
     columns: Columns
     remarks: list[dict]
+    numbers: dict[str, list[int]]
+
+    def place(self, split: str, row: int) -> str:
+        """Where a row is from, for messages."""
+        return self.tables[split].place(self.numbers[split][row])
 
 
 def read_rows(
@@ -115,8 +122,9 @@ def read_rows(
     label_column: str | None,
     encoding: str | None,
     is_label: Callable[[list], bool] = could_be_label,
+    as_label: Callable = as_text,
 ) -> PlainRows:
-    """Read a data set, find its columns, and leave out rows whose text or label is empty.
+    """Read a data set, find its columns, and leave out rows whose text or label is missing.
 
     Args:
         name: A file, a folder or a name in the hub, see ``read_splits``.
@@ -124,6 +132,7 @@ def read_rows(
         label_column: The column with the labels; None: found.
         encoding: Of the files, if it is not to be found.
         is_label: Whether a column of such values could be the label.
+        as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
 
     Raises:
         DataParallelError: If the data cannot be read.
@@ -133,17 +142,17 @@ def read_rows(
     said = [each for table in tables.values() for each in table.remarks]
     remarks = [each for place, each in enumerate(said) if each not in said[:place]]
     remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
-    splits = {split: plain_rows(table, columns, split) for split, table in tables.items()}
-    for split, rows in list(splits.items()):
-        kept = [row for row in rows if all(row)]
+    splits, numbers = {}, {}
+    for split, table in tables.items():
+        rows = _plain_rows(table, columns, split, as_label)
+        kept = [number for number, row in enumerate(rows) if all(row[:-1]) and row[-1] not in (None, "")]
         if dropped := len(rows) - len(kept):
             remarks.append(remark("empty_rows", split=split, dropped=dropped, rows=len(rows)))
-        splits[split] = kept
-        if not kept and split != "train":  # test sets are often published without their labels
-            del splits[split]
+        if kept or split == "train":  # test sets are often published without their labels
+            splits[split], numbers[split] = [rows[number] for number in kept], kept
     if not splits["train"]:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    return PlainRows(splits, tables["train"], columns, remarks)
+    return PlainRows(splits, tables, columns, remarks, numbers)
 
 
 def in_order(splits: dict) -> dict:
@@ -157,21 +166,23 @@ def to_dataset(rows: list[tuple], labels: list) -> datasets.Dataset:
     return datasets.Dataset.from_dict({**dict(zip(("text", "text_pair"), map(list, texts))), "label": labels})
 
 
-def plain_rows(table: Table, columns: Columns, split: str) -> list[tuple[str, ...]]:
-    """Each row's texts and label, as text, in a tuple.
-
-    Raises:
-        DataParallelError: If a column is not there.
-    """
+def _plain_rows(table, columns, split, as_label):
+    """Each row's texts and its label in a tuple."""
     missing = [name for name in (*columns.texts, columns.label) if name not in table.columns]
     if missing:
         raise DataParallelError(
             f"column {missing[0]!r} is not in the {split} split: its columns are {', '.join(table.names)}."
         )
-    labels = table.columns[columns.label]
-    if names := table.class_names.get(columns.label):
-        labels = [None if number is None or number < 0 else names[number] for number in labels]
-    return [tuple(map(as_text, row)) for row in zip(*(table.columns[name] for name in columns.texts), labels)]
+    labels = []
+    for row, value in enumerate(table.values(columns.label)):
+        try:
+            labels.append(as_label(value))
+        except ValueError as error:
+            raise DataParallelError(
+                f"{table.place(row)}: label column {columns.label!r} holds {value!r}: {error}."
+            ) from None
+    texts = [map(as_text, table.columns[name]) for name in columns.texts]
+    return list(zip(*texts, labels))
 
 
 def _label_names(labels, column, table: Table) -> list[str]:
@@ -179,8 +190,8 @@ def _label_names(labels, column, table: Table) -> list[str]:
     distinct = set(labels)
     if many := [value for value in table.columns[column] if _is_list(value)]:
         raise DataParallelError(
-            f"label column {column!r} holds lists (for example {many[0]}): multi-label classification is not built; "
-            "give one label for each row."
+            f"label column {column!r} holds lists (for example {many[0]}): train several labels for each text with "
+            "`mindnlp-dp recipe multi-label`."
         )
     if len(distinct) == 1:
         raise DataParallelError(
@@ -205,7 +216,7 @@ def _is_list(value):
     )
 
 
-def _alike(label_names) -> list[dict]:
+def alike(label_names) -> list[dict]:
     """A remark for labels that only case or blanks tell apart."""
     spellings = defaultdict(list)
     for label in label_names:
@@ -217,14 +228,20 @@ def _alike(label_names) -> list[dict]:
     ]
 
 
-def _numbered(rows, numbers, split):
-    for row in rows:
-        if row[-1] not in numbers:
-            raise DataParallelError(
-                f"label {row[-1]!r} of the {split} split is unseen in training, whose labels are "
-                f"{', '.join(_first(numbers))}: correct the label, or add rows with it to the training data."
-            )
+def _numbered(found, numbers, split):
+    rows = found.splits[split]
+    for row, (*_, label) in enumerate(rows):
+        if label not in numbers:
+            raise unseen(label, found.place(split, row), split, numbers)
     return to_dataset(rows, [numbers[label] for *_, label in rows])
+
+
+def unseen(label: str, place: str, split: str, known: Iterable[str]) -> DataParallelError:
+    """The error of a label that training does not know."""
+    return DataParallelError(
+        f"{place}: label {label!r} of the {split} split is unseen in training, whose labels are "
+        f"{', '.join(_first(known))}: correct the label, or add rows with it to the training data."
+    )
 
 
 def _first(names):

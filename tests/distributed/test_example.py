@@ -1,5 +1,6 @@
 """The example and the recipe command, as a student runs them, the folder a recipe leaves, and what is asked of it."""
 
+import csv
 import json
 import re
 import shutil
@@ -10,7 +11,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mindnlp_dp_plugin.recipes import generate_reviews, save_small_bert
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from tests.harness import REPOSITORY, run
+from tests.recipes.test_multi_label import NAMES, articles
 from tests.recipes.test_regression import rated
 from tests.recipes.test_tables import write
 
@@ -188,6 +191,49 @@ def test_numbers_from_data_to_predictions(tmp_path):
     assert (tmp_path / "out_1.jsonl").read_bytes() == (tmp_path / "out_2.jsonl").read_bytes()
     first = json.loads((tmp_path / "out_1.jsonl").read_text().splitlines()[0])
     assert list(first) == ["text", "label"] and 0 < first["label"] < 10
+
+
+def test_several_labels_from_data_to_predictions(tmp_path):
+    write(tmp_path / "articles.jsonl", list(articles(240)))
+    options = ["--dataset", "articles.jsonl", "--model", "small-bert", "--epochs", 12, "--max-length", 32]
+    options += ["--threshold", 0.4, "--output-dir", "out"]
+    words = run_command(tmp_path, "recipe", "multi-label", "--nproc", 2, *options)
+    assert "to beat on dev: micro F1" in words and "by TF-IDF + one logistic regression for each class" in words
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    scores = results["splits"]["dev"]
+    assert scores["micro_f1"] > 0.6 and results["best"]["by"] == "micro_f1" and results["threshold"] == 0.4
+    for nproc, kind in ((1, "csv"), (2, "csv"), (2, "jsonl")):
+        out = ["--out", f"out_{nproc}.{kind}", "--nproc", nproc, "--all-probabilities"]
+        words = run_command(tmp_path, "predict", "out", "articles.jsonl", *out)
+    assert "rows with labels: 240; micro F1" in words
+    assert (tmp_path / "out_1.csv").read_bytes() == (tmp_path / "out_2.csv").read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "out_2.jsonl").read_text().splitlines()]
+    with (tmp_path / "out_2.csv").open() as file:
+        cells = [row["labels"] for row in csv.DictReader(file)]
+    assert cells == [";".join(row["labels"]) for row in rows] and max(map(len, cells)) > 10
+    assert all(len(row["labels"]) == sum(row[f"probability_{name}"] >= 0.4 for name in NAMES) for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe, rows", [("multi-label", articles)])
+def test_two_ranks_learn_what_one_learns(tmp_path, recipe, rows):
+    """From rows in the same order, and without dropout, which each rank draws for itself."""
+    program = REPOSITORY / "tests" / "programs" / "recipe_in_order.py"
+    rows = list(rows(240))
+    write(tmp_path / "data.jsonl", rows)
+    save_small_bert(tmp_path / "bert", [row["text"] for row in rows], num_labels=2)
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
+    found = []
+    for nproc in (1, 2):
+        options = ["--dataset", "data.jsonl", "--model", "bert", "--epochs", 3, "--learning-rate", 1e-3]
+        options += ["--batch-size", 16 // nproc, "--output-dir", f"out_{nproc}"]
+        run_command(tmp_path, "run", "--nproc", nproc, program, recipe, *options)
+        found.append(json.loads((tmp_path / f"out_{nproc}" / "metrics.json").read_text())["splits"]["dev"])
+    one, two = found
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+    assert {name: two[name] for name in get_task(recipe).shown} == {name: one[name] for name in get_task(recipe).shown}
 
 
 @pytest.mark.slow

@@ -177,9 +177,9 @@ REFUSED = {
     "entities.conll": (b"EU NNP B-ORG\nrejects VBZ O\nGerman JJ B-MISC\n\n" * 20, "it looks like CoNLL"),
     "many.jsonl": (
         as_jsonl([(text, ["a", "b"]) for text, _ in SAME]).encode(),
-        "multi-label classification is not built",
+        "several labels for each text with `mindnlp-dp recipe multi-label`",
     ),
-    "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "multi-label classification is not built"),
+    "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "a line has several __label__: give columns"),
     "scores.csv": (
         as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),
         "which are numbers on a scale: train them with `mindnlp-dp recipe regression`",

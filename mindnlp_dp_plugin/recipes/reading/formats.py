@@ -51,6 +51,7 @@ def read_file(path: Path, encoding: str | None = None, known_labels: list[str] |
         raise DataParallelError(f"{str(path)!r} cannot be read: {_first_line(error)}.") from None
     if len(table) == 0:
         raise DataParallelError(f"{str(path)!r} has no rows: give a file with a text and a label in each row.")
+    table.files = [(path.name, len(table))]
     return table
 
 
@@ -148,8 +149,8 @@ def _read_json(text):
     except json.JSONDecodeError as error:
         if text.lstrip().startswith("["):
             raise BadFile(f"line {error.lineno}: {error.msg}") from None
-        numbered = enumerate(text.split("\n"), 1)
-        found = [_parse_line(number, line) for number, line in numbered if line.strip()]
+        numbered = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        return _from_json([_parse_line(*each) for each in numbered], [number for number, _ in numbered])
     return _from_json(found)
 
 
@@ -161,10 +162,11 @@ def _parse_line(number, line):
 
 
 def _looks_like_table(found):
-    return any(isinstance(value, (list, dict)) for value in found.values())
+    """Whether it holds columns, or a list of objects, and is no object that has a list for a label."""
+    return any(map(_is_records, found.values())) or all(isinstance(value, (list, dict)) for value in found.values())
 
 
-def _from_json(found):
+def _from_json(found, lines=()):
     if isinstance(found, dict):
         lists = [name for name, value in found.items() if _is_records(value)]
         if len(lists) > 1:
@@ -179,7 +181,7 @@ def _from_json(found):
         return from_rows(found)
     if not _is_records(found):
         raise BadFile("it holds other things than objects; give a list of objects, or one object a line")
-    return from_records(found)
+    return from_records(found, lines)
 
 
 def _is_records(value):
@@ -197,8 +199,9 @@ def _read_parquet(path):
 
 def from_dataset(rows: datasets.Dataset) -> Table:
     """A Hugging Face data set as a table."""
-    kinds = {name: kind for name, kind in rows.features.items() if isinstance(kind, datasets.ClassLabel)}
-    return Table(rows.to_dict(), [], {name: list(kind.names) for name, kind in kinds.items()})
+    kinds = {name: getattr(kind, "feature", kind) for name, kind in rows.features.items()}
+    named = {name: list(kind.names) for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
+    return Table(rows.to_dict(), [], named)
 
 
 def _read_xlsx(path):

@@ -30,7 +30,10 @@ def read_labelled(text: str) -> Table:
     """
     parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in split(text)]
     if any(len(part) > 1 and part[1].startswith(FASTTEXT) for part in parts):
-        raise ValueError("a line has several labels, and multi-label classification is not built: give one for a line")
+        raise ValueError(
+            "a line has several __label__: give columns, such as jsonl with a list of labels, and train it with "
+            "`mindnlp-dp recipe multi-label`"
+        )
     labels = [part[0].removeprefix(FASTTEXT) for part in parts]
     if not any(len(part) > 1 for part in parts) or len(set(labels)) > max(2, MOST_LABEL_SHARE * len(labels)):
         raise ValueError(

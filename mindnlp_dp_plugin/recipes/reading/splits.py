@@ -74,6 +74,8 @@ def _concatenate(files, encoding):
         for name, values in part.columns.items():
             whole.columns[name] += values
         whole.remarks += part.remarks
+        whole.lines = whole.lines + part.lines if whole.lines and part.lines else []
+        whole.files += part.files
     return whole
 
 

@@ -16,12 +16,16 @@ class Table:
     Attributes:
         columns: Values by column, all equally many.
         remarks: What was assumed in order to read it.
-        class_names: For columns that hold class numbers: the names of all classes.
+        class_names: For columns that hold class numbers, or lists of them: the names of all classes.
+        lines: The line of its file in which each row begins; empty where a file has no lines.
+        files: The files that were read, each with its number of rows.
     """
 
     columns: dict[str, list]
     remarks: list[dict] = field(default_factory=list)
     class_names: dict[str, list[str]] = field(default_factory=dict)
+    lines: list[int] = field(default_factory=list)
+    files: list[tuple[str, int]] = field(default_factory=list)
 
     def __len__(self):
         return len(next(iter(self.columns.values()), []))
@@ -31,11 +35,30 @@ class Table:
         """Names of the columns."""
         return list(self.columns)
 
+    def values(self, name: str) -> list:
+        """A column, with the names of classes in place of their numbers; None for a class that is not known."""
+        values, classes = self.columns[name], self.class_names.get(name)
+        return values if classes is None else [_named(value, classes) for value in values]
 
-def from_records(records: list[dict]) -> Table:
-    """A table of objects; what an object lacks is None."""
+    def place(self, row: int) -> str:
+        """Where a row is from, for messages: its file and line, or its number among the rows."""
+        line = f"line {self.lines[row]}" if self.lines else None
+        for file, num_rows in self.files:
+            if row < num_rows:
+                return f"{file!r}, {line or f'row {row + 1}'}"
+            row -= num_rows
+        return f"row {row + 1}"
+
+
+def from_records(records: list[dict], lines: list[int] = ()) -> Table:
+    """A table of objects; what an object lacks is None.
+
+    Args:
+        records: The objects.
+        lines: The line of each, if each has one.
+    """
     names = dict.fromkeys(str(name) for record in records for name in record)
-    return Table({name: [record.get(name) for record in records] for name in names})
+    return Table({name: [record.get(name) for record in records] for name in names}, lines=list(lines))
 
 
 def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
@@ -59,10 +82,11 @@ def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
     remarks = [remark("short_rows", rows=short, width=width)] if short else []
     columns = [list(column) for column in zip(*(row + [None] * (width - len(row)) for row in rows))]
     if has_header(columns):
-        return Table({name: column[1:] for name, column in zip(_unique(rows[0]), columns)}, remarks)
+        named = {name: column[1:] for name, column in zip(_unique(rows[0]), columns)}
+        return Table(named, remarks, lines=list(numbers or [])[1:])
     names = [f"column_{number}" for number in range(1, width + 1)]
     remarks.append(remark("no_header", columns=names))
-    return Table(dict(zip(names, columns)), remarks)
+    return Table(dict(zip(names, columns)), remarks, lines=list(numbers or []))
 
 
 def has_header(columns: list[list]) -> bool:
@@ -99,6 +123,12 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _named(value, classes):
+    if isinstance(value, list):
+        return [_named(each, classes) for each in value]
+    return None if value is None or value < 0 else classes[value]
 
 
 def _unique(header):

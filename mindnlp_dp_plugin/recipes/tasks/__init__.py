@@ -1,4 +1,4 @@
-"""Tasks. Each is one file in this folder, named after the task, that ends with ``TASK = <a Task>()``."""
+"""Tasks. Each is one file in this folder, named after the task with _ for -, that ends with ``TASK = <a Task>()``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
 from mindnlp_dp_plugin.recipes.words import ENGLISH
 
 
@@ -62,8 +62,13 @@ class Task(ABC):
         """Scores of the baselines, for ``metrics.json``."""
 
     @abstractmethod
-    def rough_classes(self, labels: list) -> list[int]:
-        """A few classes of rows, for the first weights of a model from nothing."""
+    def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]]:
+        """Tokens, and one of a few classes for each list of them, for the first weights of a model from nothing.
+
+        Args:
+            tokens: Of each row of train.
+            labels: Of each row.
+        """
 
     @abstractmethod
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
@@ -81,13 +86,31 @@ class Task(ABC):
     def score(self, logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], kept: dict) -> dict:
         """What ``metrics.json`` keeps about one split, with its number of ``rows`` and the worst ``mistakes``."""
 
+    def always(self, scores: dict, kept: dict) -> str | None:
+        """What the model predicts for every row of a split, if it is the same; empty if that is nothing.
+
+        Args:
+            scores: What ``score`` found.
+            kept: What ``kept`` keeps.
+        """
+        return None
+
     @abstractmethod
-    def read_label(self, text: str, kept: dict) -> float | None:
-        """The label that a cell of a file holds, as a number; None if it holds none that the model knows."""
+    def read_label(self, cell: Any, kept: dict) -> Any:
+        """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
 
     @abstractmethod
     def predictions(self, logits: np.ndarray, kept: dict, all_probabilities: bool) -> dict[str, list]:
         """Columns of what is predicted for each row."""
+
+    def in_short(self, row: dict) -> str:
+        """What is predicted for a row, for the terminal.
+
+        Args:
+            row: The columns of ``predictions`` for it.
+        """
+        chance = [f"{row['probability']:.3f}"] if "probability" in row else []
+        return "  ".join([shown_label(row["label"]), *chance])
 
     def in_words(self, scores: dict, digits: int = 3) -> str:
         """Scores in a line of English."""
@@ -96,4 +119,4 @@ class Task(ABC):
 
 def get_task(name: str) -> Task:
     """The task of that name."""
-    return import_module(f"{__name__}.{name}").TASK
+    return import_module(f"{__name__}.{name.replace('-', '_')}").TASK

@@ -6,6 +6,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, softmax, worst_mistakes
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
@@ -80,9 +81,9 @@ class Classification(Task):
                 found.setdefault(name, np.zeros(len(train), int))[rows] = predicted
         return score_baselines(found, train["label"], "dev")
 
-    def rough_classes(self, labels):
-        """The classes themselves."""
-        return labels
+    def examples(self, tokens, labels):
+        """The rows themselves."""
+        return tokens, labels
 
     def load_model(self, name, kept, **how):
         """A model with a class for each label; a head for another number of classes is begun anew."""
@@ -125,9 +126,14 @@ class Classification(Task):
         mistakes = worst_mistakes(logits, labels, texts, names)
         return {**score(logits, labels, names, _positive(kept)), "rows": len(labels), "mistakes": mistakes}
 
-    def read_label(self, text, kept):
+    def always(self, scores, kept):
+        """The class that is predicted for all rows."""
+        counts = [sum(column) for column in zip(*scores["confusion_matrix"])]
+        return kept["label_names"][counts.index(max(counts))] if sum(count > 0 for count in counts) == 1 else None
+
+    def read_label(self, cell, kept):
         """The number of the class of that name."""
-        names = kept["label_names"]
+        names, text = kept["label_names"], as_text(cell)
         return names.index(text) if text in names else None
 
     def predictions(self, logits, kept, all_probabilities):

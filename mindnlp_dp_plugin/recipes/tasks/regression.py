@@ -7,7 +7,7 @@ import numpy as np
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.baselines import predict_numbers
 from mindnlp_dp_plugin.recipes.reading.columns import holds_numbers
-from mindnlp_dp_plugin.recipes.reading.table import is_number
+from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
 from mindnlp_dp_plugin.recipes.scores import score_numbers, worst_numbers
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, in_order, read_rows, to_dataset
@@ -38,7 +38,7 @@ class Regression(Task):
         found = read_rows(options.dataset, *named, holds_numbers)
         column = found.columns.label
         splits = {
-            split: to_dataset(rows, [_number(label, column, split) for *_, label in rows])
+            split: to_dataset(rows, [_number(found, split, row) for row in range(len(rows))])
             for split, rows in found.splits.items()
         }
         if len(set(splits["train"]["label"])) == 1:
@@ -93,9 +93,9 @@ class Regression(Task):
             found = predict_numbers(train, data.splits[split], options.seed)
         return {name: {**score_numbers(predicted, labels), "split": split} for name, predicted in found.items()}
 
-    def rough_classes(self, labels):
-        """In which quarter of the numbers each is."""
-        return np.searchsorted(np.quantile(labels, QUARTILES), labels).tolist()
+    def examples(self, tokens, labels):
+        """In which quarter of the numbers each row is."""
+        return tokens, np.searchsorted(np.quantile(labels, QUARTILES), labels).tolist()
 
     def load_model(self, name, kept, **how):
         """A model with one output; another head is begun anew."""
@@ -129,8 +129,9 @@ class Regression(Task):
             "mistakes": worst_numbers(predicted, labels, texts),
         }
 
-    def read_label(self, text, kept):
+    def read_label(self, cell, kept):
         """The number."""
+        text = as_text(cell)
         return float(text) if is_number(text) and math.isfinite(float(text)) else None
 
     def predictions(self, logits, kept, all_probabilities):
@@ -142,11 +143,12 @@ def _numbers(logits, kept):
     return np.asarray(logits, np.float64).reshape(-1) * kept["std"] + kept["mean"]
 
 
-def _number(label, column, split):
+def _number(found, split, row):
+    *_, label = found.splits[split][row]
     if not is_number(label) or not math.isfinite(float(label)):
         raise DataParallelError(
-            f"label column {column!r} holds {label!r} in the {split} split, which is no number: correct it, or train "
-            "classes with `mindnlp-dp recipe classification`."
+            f"{found.place(split, row)}: label column {found.columns.label!r} holds {label!r} in the {split} split, "
+            "which is no number: correct it, or train classes with `mindnlp-dp recipe classification`."
         )
     return float(label)
 

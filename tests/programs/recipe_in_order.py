@@ -1,0 +1,23 @@
+"""A recipe that reads its rows in the order of the file: ``recipe_in_order.py TASK OPTIONS``.
+
+One process draws another order than several do, so that only this can be compared.
+"""
+
+import sys
+
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse
+from mindnlp_dp_plugin.recipes.prepared import PreparedData
+from mindnlp_dp_plugin.recipes.training import train
+
+shuffled = PreparedData.pipeline
+
+
+def in_order(self, split, batch_size, shuffle=False, rows=None):
+    """The pipeline of ``PreparedData``, never shuffled."""
+    return shuffled(self, split, batch_size, rows=rows)
+
+
+PreparedData.pipeline = in_order
+_, task, *arguments = sys.argv
+sys.argv = [sys.argv[0], *arguments]
+train(parse("", RecipeOptions()), task)

@@ -1,0 +1,239 @@
+"""Texts with any number of labels: read, beaten, scored, reported and asked for."""
+
+import json
+import random
+from dataclasses import replace
+
+import datasets
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes import report
+from mindnlp_dp_plugin.recipes.advice import give_advice
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, to_yaml
+from mindnlp_dp_plugin.recipes.request import make_request
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.tasks.multi_label import score_sets
+from mindnlp_dp_plugin.recipes.words import remark, say
+from tests.recipes.test_parts import results_of
+from tests.recipes.test_tables import write
+
+TASK = get_task("multi-label")
+TOPICS = {"team": "sport", "bank": "money", "film": "art", "vote": "politics"}
+NAMES = sorted(TOPICS.values())
+
+
+def articles(num_rows, seed=0):
+    """Texts with up to three words that each tell a topic."""
+    chance = random.Random(seed)
+    for number in range(num_rows):
+        words = chance.sample(list(TOPICS), chance.randint(0, 3))
+        yield {"text": " and ".join([f"item {number}", *words]), "labels": [TOPICS[word] for word in words]}
+
+
+def in_cells(rows, separator):
+    return [{**row, "labels": separator.join(row["labels"])} for row in rows]
+
+
+def contents(data):
+    """Every row of every split, with the names of its labels."""
+    return sorted(
+        (row["text"], tuple(name for name, has in zip(data.label_names, row["label"]) if has))
+        for split in data.splits.values()
+        for row in split
+    )
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet", "csv", "tsv", "separated by bars", "printed lists"])
+def test_every_way_to_write_several_labels_gives_the_same_rows(tmp_path, kind):
+    rows, options = list(articles(120)), {}
+    if kind in ("csv", "tsv"):
+        path = write(tmp_path / f"data.{kind}", in_cells(rows, ";" if kind == "csv" else ", "))
+    elif kind == "separated by bars":
+        path, options = write(tmp_path / "data.csv", in_cells(rows, " | ")), {"label_separator": "|"}
+    elif kind == "printed lists":
+        path = write(tmp_path / "data.csv", [{**row, "labels": str(row["labels"])} for row in rows])
+    else:
+        path = write(tmp_path / f"data.{kind}", rows)
+    data = TASK.read(RecipeOptions(str(path), **options))
+    assert contents(data) == sorted((row["text"], tuple(sorted(row["labels"]))) for row in rows)
+    assert data.label_names == NAMES and len(data.splits["dev"]) == 12
+    said = " ".join(map(say, data.remarks))
+    assert ("the classes of a cell are separated by" in said) == (kind in ("csv", "tsv", "separated by bars"))
+
+
+def test_numbers_of_classes_in_a_hub_data_set_have_names(tmp_path):
+    names = ["joy", "anger", "fear"]
+    kinds = datasets.Features(
+        {"text": datasets.Value("string"), "labels": datasets.Sequence(datasets.ClassLabel(names=names))}
+    )
+    rows = {"text": [f"text {row}" for row in range(40)], "labels": [[row % 3, (row + 1) % 3] for row in range(40)]}
+    datasets.Dataset.from_dict(rows, features=kinds).to_parquet(str(tmp_path / "data.parquet"))
+    data = TASK.read(RecipeOptions(str(tmp_path / "data.parquet")))
+    assert data.label_names == sorted(names) and ("text 0", ("anger", "joy")) in contents(data)
+
+
+def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_path):
+    rows = [*articles(100), *({"text": f"odd {n}", "labels": ["art", f"rare {n // 2}"]} for n in range(6))]
+    write(tmp_path / "train.jsonl", rows)
+    (tmp_path / "test.jsonl").write_text('{"text": "of nothing", "labels": []}\n')
+    for seed in range(3):
+        data = TASK.read(RecipeOptions(str(tmp_path), seed=seed))
+        assert list(data.splits) == ["train", "dev"]
+        assert np.array(data.splits["train"]["label"]).sum(axis=0).min() >= 1
+    options = RecipeOptions(str(tmp_path), folds=4)
+    data = TASK.read(options)
+    folds = TASK.facts(data, options)["folds"]
+    assert sorted(row for fold in folds for row in fold) == list(range(106))
+    assert TASK.baselines(data, options)["tfidf_one_vs_rest"]["split"] == "dev"
+
+
+@pytest.mark.parametrize(
+    "labels, options, words",
+    [
+        (
+            ["a", "b"],
+            {},
+            "holds at most one class in each row (for example 'a'): train them with `mindnlp-dp recipe cl",
+        ),
+        (["a;b"] * 9 + ["a"], {"label_separator": "|"}, "--label-separator '|' is in no cell of label column 'labels'"),
+        (["a;a", "a"], {}, "label column 'labels' holds 1 classes in all: there is nothing to choose among"),
+        (["a;b"], {"positive_label": "a"}, "--positive-label 'a' is for one of two classes"),
+        (["[a, b]"], {}, "'data.csv', line 2: label column 'labels' holds '[a, b]': it is no list; write [\"a\""),
+        ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different labels in 40 rows, most of them once"),
+    ],
+)
+def test_what_is_no_multi_label_data(tmp_path, labels, options, words):
+    rows = [{"text": f"row {row}", "labels": labels[row % len(labels)]} for row in range(40)]
+    with pytest.raises(DataParallelError) as refused:
+        TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", rows)), **options))
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
+    rows = list(articles(40))
+    write(tmp_path / "train.jsonl", rows)
+    write(tmp_path / "dev.jsonl", [*rows[:4], {"text": "new", "labels": ["art", "music"]}])
+    with pytest.raises(DataParallelError) as refused:
+        TASK.read(RecipeOptions(str(tmp_path)))
+    assert "'dev.jsonl', line 5: label 'music' of the dev split is unseen in training" in str(refused.value)
+    write(tmp_path / "dev.jsonl", [*rows[:2], {"text": "new", "labels": [{"name": "art"}]}])
+    with pytest.raises(DataParallelError) as refused:
+        TASK.read(RecipeOptions(str(tmp_path)))
+    assert "'dev.jsonl', line 3: label column 'labels' holds [{'name': 'art'}]: a label is a text" in str(refused.value)
+
+
+def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):
+    chance = np.random.default_rng(0)
+    labels, chosen = chance.random((2, 50, 4)) > 0.6
+    found = score_sets(chosen, labels)
+    assert found["micro_f1"] == pytest.approx(f1_score(labels, chosen, average="micro"))
+    assert found["macro_f1"] == pytest.approx(f1_score(labels, chosen, average="macro"))
+    assert found["exact_match"] == (labels == chosen).all(axis=1).mean()
+    absent = np.zeros((50, 1), bool)
+    widened = score_sets(np.hstack([chosen, absent]), np.hstack([labels, absent]))
+    assert widened == found, "a class that neither occurs nor is chosen has no F1"
+    assert score_sets(absent, absent)["micro_f1"] == 0
+
+    options = RecipeOptions(str(write(tmp_path / "data.jsonl", list(articles(300)))))
+    data = TASK.read(options)
+    baselines = TASK.baselines(data, options)
+    assert baselines["tfidf_one_vs_rest"]["micro_f1"] > 0.95 > 0.6 > baselines["majority"]["micro_f1"] > 0.2
+    facts = {**TASK.facts(data, options), "num_rows": {"train": 270, "dev": 30}}
+    assert facts["label_separator"] == ";" and facts["threshold"] == 0.5
+    first, _ = TASK.describe(facts)
+    assert first.startswith("train: 270 rows, 4 classes: art (") and "rows without a class: " in first
+    rows, classes = TASK.examples([[1], [2]], [[1.0, 0, 1.0, 0], [0, 0, 0, 0]])
+    assert rows == [[1], [1], [2]] and classes == [0, 2, 4]
+
+
+def test_the_loss_is_the_mean_of_binary_cross_entropies():
+    from mindnlp_dp_plugin import compat
+
+    compat.bridge()
+    import mindspore
+
+    facts = {"label_names": ["a", "b"], "rows": {"train": {"a": 10, "b": 80}}, "num_rows": {"train": 100}}
+    logits = np.array([[1.0, -30.0], [0.5, 40.0], [0.0, 0.3]], np.float32)
+    labels = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], np.float32)
+    positive, negative = labels * np.logaddexp(0, -logits), (1 - labels) * np.logaddexp(0, logits)
+    for weights, expected in (
+        ("none", (positive + negative).mean()),
+        ("balanced", (positive * np.array([9, 0.25]) + negative).mean()),
+    ):
+        loss = TASK.loss(facts, RecipeOptions(class_weights=weights))
+        found = loss(mindspore.Tensor(logits), mindspore.Tensor(labels)).item()
+        assert found == pytest.approx(expected, rel=1e-5)
+        gradient = mindspore.grad(lambda values, loss=loss: loss(values, mindspore.Tensor(labels)))(
+            mindspore.Tensor(logits)
+        ).asnumpy()
+        assert np.isfinite(gradient).all() and gradient[0, 0] < 0 < gradient[1, 0]
+
+
+KEPT = {"label_names": NAMES, "threshold": 0.3, "label_separator": ";"}
+
+
+def test_the_threshold_decides_what_is_predicted():
+    chances = np.array([[0.29, 0.31, 0.9, 0.1], [0.1, 0.1, 0.1, 0.1]])
+    logits = np.log(chances / (1 - chances))
+    found = TASK.predictions(logits, KEPT, all_probabilities=True)
+    assert found["labels"][0] == ["money", "politics"] and found["labels"][1] == []
+    assert found["probabilities"][0] == pytest.approx([0.31, 0.9])
+    assert found["probability_art"][0] == pytest.approx(0.29)
+    assert TASK.in_short({name: values[0] for name, values in found.items()}) == "money 0.310, politics 0.900"
+    assert TASK.in_short({name: values[1] for name, values in found.items()}) == "–"
+
+
+def results(logits, labels, language="en"):
+    texts = [(f"text {row}",) for row in range(len(labels))]
+    scores = {**TASK.score(logits, labels, texts, KEPT), "loss": 0.1}
+    baseline = {"micro_f1": 0.9, "macro_f1": 0.8, "exact_match": 0.7, "split": "dev"}
+    others = {"task": "multi-label", **KEPT, "splits": {"dev": scores}}
+    others["baselines"] = {"majority": {**baseline, "micro_f1": 0.2}, "tfidf_one_vs_rest": baseline}
+    return {**results_of(NAMES, np.eye(4), np.arange(4), language), **others}
+
+
+def test_the_report_and_the_advice(tmp_path):
+    labels = np.array([[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]], np.float32)
+    logits = np.array([[9.0, -9, 9, -9], [2.0, 9, -9, -9], [-9, -9, -9, -9]])
+    good = results(logits, labels)
+    assert good["splits"]["dev"]["micro_f1"] == pytest.approx(6 / 7)
+    (mistake,) = good["splits"]["dev"]["mistakes"]
+    assert mistake == {"texts": ["text 1"], "label": "money", "predicted": "art, money"}
+    assert [each["predicted"] for each in good["splits"]["dev"]["per_class"]] == [2, 1, 1, 0]
+    (below,) = give_advice(good)
+    assert below.startswith("Below TF-IDF + one logistic regression for each class on dev: exact match 0.667 against")
+    assert give_advice(results(-9 * np.ones((3, 4)), labels))[0] == "The model predicts no class for every row of dev."
+    same = np.tile([9.0, 9, -9, -9], (3, 1))
+    assert give_advice(results(same, labels))[0] == "The model predicts art, money for every row of dev."
+    folder = RunFolder(tmp_path)
+    report.write(folder, good)
+    page = folder.report.read_text(encoding="utf-8")
+    assert "micro F1: 4.3 points below TF-IDF" in page and "A class is chosen from a probability of 0.3 on" in page
+    assert "mindnlp-dp recipe multi-label --config run.yaml" in page
+    report.write(folder, results(logits, labels, "zh"))
+    assert "概率不低于 0.3" in folder.report.read_text(encoding="utf-8")
+
+
+def test_files_to_predict_keep_their_labels(tmp_path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")
+    data = {"text_columns": ["text"], "label_column": "labels"}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps({"task": "multi-label", **KEPT, "data": data}))
+    rows = [{"text": "a", "labels": "art; money"}, {"text": "b", "labels": ""}, {"text": "c", "labels": "art;music"}]
+    write(tmp_path / "asked.csv", rows)
+    request = make_request(tmp_path / "run", (str(tmp_path / "asked.csv"),), (), None, None)
+    assert request.labels == [[1, 1, 0, 0], [0, 0, 0, 0], None]
+    write(tmp_path / "asked.csv", [{**row, "labels": ""} for row in rows])
+    request = make_request(tmp_path / "run", (str(tmp_path / "asked.csv"),), (), None, None)
+    assert request.labels is None and request.texts == [["a"], ["b"], ["c"]]
+
+
+def test_settings_of_this_task_are_written_down_and_those_of_others_are_not():
+    options = RecipeOptions("data.csv", threshold=0.3, label_separator="/")
+    assert "threshold: 0.3" in to_yaml(options) and "label_separator: /" in to_yaml(options)
+    assert "threshold" not in to_yaml(replace(options, threshold=None))
+    assert say(remark("labels_separated", by="/"), "zh") == "单元格中的类别以 '/' 分隔"
