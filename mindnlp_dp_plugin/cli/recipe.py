@@ -76,6 +76,13 @@ add_recipe(
     task="multi-label",
 )
 add_recipe(
+    "token-classification",
+    "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl.",
+    _left_in("token_classification_output"),
+    generates_data=False,
+    task="token-classification",
+)
+add_recipe(
     "regression",
     "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
     _left_in("regression_output"),

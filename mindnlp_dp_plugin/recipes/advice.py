@@ -27,7 +27,7 @@ def give_advice(results: dict, language: str = "en") -> list[str]:
         if scores[task.main_score] < baseline[task.main_score]:
             found.append(_below(scores, baseline, task.compared, words, name, split))
     if found:
-        ideas = words["and"].join(_ideas(results, words, weights=only is not None))
+        ideas = words["and"].join(_ideas(results, words, weights=only is not None and task.weighs_classes))
         found[-1] += " " + words["try"].format(ideas=ideas)
     return found
 

@@ -1,7 +1,7 @@
 """Baselines without a neural network: a model that is no better has learned little."""
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 
 import datasets
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, f1_score
 
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
+from mindnlp_dp_plugin.recipes.splitting import text_columns
 
 MOST_ROWS = 20_000  # of more, a sample is fitted: enough to compare with, and done in seconds
 MOST_TERMS = 200_000
@@ -82,6 +83,22 @@ def predict_numbers(train: datasets.Dataset, scored: datasets.Dataset, seed: int
     return {"mean": mean, "tfidf_ridge": ridge}
 
 
+def most_frequent_tags(train: datasets.Dataset, scored: datasets.Dataset, names: list[str]) -> list[list[str]]:
+    """For each sentence the tag that each word has most often in ``train``, the first tag if it is not there.
+
+    Args:
+        train: Rows with ``words`` and ``label``, the numbers of their tags.
+        scored: The same.
+        names: Of the tags.
+    """
+    counts = defaultdict(Counter)
+    for words, tags in zip(train["words"], train["label"]):
+        for word, tag in zip(words, tags):
+            counts[word][tag] += 1
+    best = {word: min(of, key=lambda tag: (-of[tag], tag)) for word, of in counts.items()}
+    return [[names[best.get(word, 0)] for word in words] for words in scored["words"]]
+
+
 def score_baselines(predictions: dict[str, np.ndarray], labels: list[int], split: str) -> dict[str, dict]:
     """For each baseline its ``accuracy``, ``macro_f1``, and the name of the ``split`` that was scored."""
     return {
@@ -106,8 +123,7 @@ def _predict_by_terms(train, scored):
 
 def _all_terms(train, scored):
     """The terms of all text columns side by side, of both; None if no text has a word."""
-    columns = [name for name in train.column_names if name != "label"]
-    fitted, asked = zip(*(_terms(train[name], scored[name]) for name in columns))
+    fitted, asked = zip(*(_terms(train[name], scored[name]) for name in text_columns(train)))
     return (hstack(fitted), hstack(asked)) if sum(matrix.shape[1] for matrix in fitted) else (None, None)
 
 

@@ -8,13 +8,16 @@ from mindnlp_dp_plugin.recipes.options import MODEL_NAMES, RecipeOptions
 NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
 
 
-def require_packages() -> None:
+def require_packages(*others: str) -> None:
     """Make sure that what recipes import is installed.
+
+    Args:
+        *others: Packages that are needed, too.
 
     Raises:
         DataParallelError: Naming what is not.
     """
-    if missing := [package for package in NEEDED if find_spec(package) is None]:
+    if missing := [package for package in (*NEEDED, *others) if find_spec(package) is None]:
         raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
 
 
@@ -35,6 +38,7 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     from mindnlp_dp_plugin.recipes.tasks import get_task
 
     learnt = get_task(task)
+    require_packages(*learnt.needs)
     if options.best_by not in (None, *learnt.best_by):
         raise DataParallelError(
             f"--best-by {options.best_by!r} is no score of {task}: give one of {', '.join(learnt.best_by)}."

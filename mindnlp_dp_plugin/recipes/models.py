@@ -131,17 +131,18 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         )
 
 
-def add_lora(model, r: int = 8, alpha: float = 16):
+def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS"):
     """The model with low-rank adapters on its attention; only they and the classifier are trained (Hu et al., 2021).
 
     Args:
-        model: A ``mindnlp`` model for sequence classification.
+        model: A ``mindnlp`` model.
         r: Rank of the adapters.
         alpha: They are scaled by ``alpha / r``.
+        kind: What ``peft`` calls the task; it says which head is trained, too.
     """
     from mindnlp.peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(task_type="SEQ_CLS", r=r, lora_alpha=alpha, lora_dropout=0.1))
+    return get_peft_model(model, LoraConfig(task_type=kind, r=r, lora_alpha=alpha, lora_dropout=0.1))
 
 
 def merge_lora(model):

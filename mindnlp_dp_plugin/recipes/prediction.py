@@ -1,7 +1,5 @@
 """Predict with a trained model: in Python, or on the ranks of ``mindnlp-dp predict``."""
 
-import csv
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +39,6 @@ class Predictor:
         folder = str(RunFolder(run).model)
         self.task = get_task(results["task"])
         self.kept = results
-        self._num_texts = len(results["data"]["text_columns"])
         self._max_length = results["settings"]["max_length"]
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._model = self.task.load_model(folder, self.kept)
@@ -51,19 +48,21 @@ class Predictor:
         """Predict for texts. All ranks must call it, with the same texts.
 
         Args:
-            texts: A list of texts; of pairs ``(text, other text)``, if the model was trained on pairs.
+            texts: A list of texts; of pairs ``(text, other text)``, if the model was trained on pairs; of texts or
+                lists of words, if it was trained on words.
             batch_size: Texts at a time.
             all_probabilities: Whether to return the probability of each class, too.
 
         Returns:
             For each text ``label`` and, if that is a class, its ``probability``; or lists of ``labels`` and
-            ``probabilities``, if the model chooses several.
+            ``probabilities``, if the model chooses several; or ``tags`` and ``entities`` of words.
         """
-        columns = self.task.predictions(self.logits(texts, batch_size), self.kept, all_probabilities)
+        answers = self.task.gather(self.answers(texts, batch_size), self.kept)
+        columns = self.task.predictions(answers, self.kept, all_probabilities)
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
-    def logits(self, texts: Sequence, batch_size: int = 32, show_progress: bool = False) -> np.ndarray:
-        """The model's logits. All ranks must call it, with the same texts.
+    def answers(self, texts: Sequence, batch_size: int = 32, show_progress: bool = False) -> list[np.ndarray]:
+        """The model's logits for each text. All ranks must call it, with the same texts.
 
         Whole batches are sharded, so the results are the same on any number of ranks.
 
@@ -73,50 +72,42 @@ class Predictor:
             show_progress: Whether rank 0 shows a bar.
 
         Returns:
-            Of shape (texts, outputs of the model), float32.
+            For each text an array, float32: of shape (outputs of the model,), or (words, outputs of the model).
 
         Raises:
             DataParallelError: If something else than texts is given, or pairs to a model of single texts.
         """
-        rows = self._tokens(texts)
+        if isinstance(texts, str):
+            raise DataParallelError(f"texts={texts[:40]!r} is a single text: give a list of texts.")
+        texts = [self.task.as_row(text, self.kept) for text in texts]
+        columns = self.task.inputs(self._tokenizer, texts, self._max_length, self.kept) if texts else {}
+        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
         order = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
         batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
         mine = batches[get_rank() :: get_world_size()]
         shown = show_progress and is_main_process()
         bar = tqdm(mine, "predicting", unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
-        answers = [(batch, self._answer([rows[row] for row in batch])) for batch in bar]
-        gathered = np.zeros((len(rows), self._model.config.num_labels), np.float32)
+        answers = [(batch, self._answer([rows[row] for row in batch], [texts[row] for row in batch])) for batch in bar]
+        gathered = {}
         for of_rank in all_gather_object(answers):
             for batch, found in of_rank:
-                gathered[batch] = found
-        return gathered
+                gathered |= zip(batch, found)
+        return [gathered[row] for row in range(len(rows))]
 
-    def _tokens(self, texts):
-        if isinstance(texts, str):
-            raise DataParallelError(f"texts={texts[:40]!r} is a single text: give a list of texts.")
-        rows = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
-        if wrong := [row for row in rows if len(row) != self._num_texts]:
-            kind = "pairs of texts" if self._num_texts == 2 else "single texts"
-            raise DataParallelError(f"the model was trained on {kind}, and {wrong[0]!r} is none.")
-        if not rows:
-            return []
-        columns = [list(column) for column in zip(*rows)]
-        tokens = self._tokenizer(*columns, truncation=True, max_length=self._max_length)
-        return [dict(zip(tokens, row)) for row in zip(*tokens.values())]
-
-    def _answer(self, rows):
+    def _answer(self, rows, texts):
         import mindspore
         from mindnlp.core import no_grad
 
         longest = max(len(row["input_ids"]) for row in rows)
         length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(self._max_length, longest))
         inputs = {}
-        for name in rows[0]:
+        for name in rows[0].keys() - {"places"}:
             filling = self._tokenizer.pad_token_id if name == "input_ids" else 0
             padded = [row[name] + [filling] * (length - len(row[name])) for row in rows]
             inputs[name] = mindspore.Tensor(np.array(padded, np.int32))
         with no_grad():
-            return self._model(**inputs).logits.asnumpy()
+            logits = self._model(**inputs).logits.asnumpy()
+        return [self.task.answer_of_row(*each, self.kept) for each in zip(logits, rows, texts)]
 
 
 def answer(path: str) -> None:
@@ -129,82 +120,57 @@ def answer(path: str) -> None:
     predictor = Predictor(request.run)
     given = [row for row, texts in enumerate(request.texts) if all(texts)]
     texts = [tuple(request.texts[row]) for row in given]
-    logits = predictor.logits(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
+    answers = predictor.answers(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
     if not is_main_process():
         return
     for remark in request.remarks:
         print(say(remark))
     if empty := len(request.texts) - len(given):
         print(f"rows without a text: {empty}; they get no label")
-    columns = predictor.task.predictions(logits, predictor.kept, request.all_probabilities)
+    task, kept = predictor.task, predictor.kept
+    columns = task.predictions(task.gather(answers, kept), kept, request.all_probabilities)
     places = {row: place for place, row in enumerate(given)}
     rows = [
         {
-            **dict(zip(("text", "text_pair"), texts)),
+            **task.named_texts(texts, kept),
             **{name: values[places[row]] if row in places else None for name, values in columns.items()},
         }
         for row, texts in enumerate(request.texts)
     ]
     if request.out is not None:
-        write_predictions(Path(request.out), rows, predictor.kept.get("label_separator", ";"))
+        task.write(Path(request.out), rows, kept)
         print(f"predictions written to {request.out}: {len(rows)}")
     else:
-        _show(predictor.task, rows)
+        _show(task, kept, rows)
     if request.labels is not None:
-        _show_scores(predictor, request, given, logits, texts)
+        _show_scores(predictor, request, given, answers, texts)
 
 
-def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> None:
-    """Write rows as csv, jsonl or parquet, by the suffix; whole or not at all.
-
-    Args:
-        path: The file.
-        rows: What is in each column.
-        separator: What stands between the items of a list in a csv.
-    """
-    unfinished = path.with_name(f"incomplete-{path.name}")
-    if path.suffix.lower() == ".parquet":
-        import datasets
-
-        datasets.Dataset.from_list(rows).to_parquet(str(unfinished))
-    else:
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
-            if path.suffix.lower() == ".jsonl":
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            else:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows({name: _cell(value, separator) for name, value in row.items()} for row in rows)
-    unfinished.replace(path)
-
-
-def _cell(value, separator):
-    return separator.join(map(str, value)) if isinstance(value, list) else value
-
-
-def _show(task, rows):
+def _show(task, kept, rows):
     for row in rows[:MOST_SHOWN]:
-        texts = " | ".join(row[name] for name in ("text", "text_pair") if name in row)
+        texts = task.text_of(row, kept)
         others = [
             f"{name.removeprefix(PROBABILITY)} {row[name]:.3f}"
             for name in row
             if name.startswith(PROBABILITY) and row[name] is not None
         ]
-        predicted = task.in_short(row) if all(value is not None for value in row.values()) else "-"
+        predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
         print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
         print(f"... and {len(rows) - MOST_SHOWN} more: give --out FILE for all")
 
 
-def _show_scores(predictor, request, given, logits, texts):
+def _show_scores(predictor, request, given, answers, texts):
     from rich.console import Console
     from rich.table import Table
 
     known = [place for place, row in enumerate(given) if request.labels[row] is not None]
     if not known:
         return
-    labels = np.array([request.labels[given[place]] for place in known])
-    scores = predictor.task.score(logits[known], labels, [texts[place] for place in known], predictor.kept)
+    gather = predictor.task.gather
+    labels = gather([request.labels[given[place]] for place in known], predictor.kept)
+    known_answers = gather([answers[place] for place in known], predictor.kept)
+    scores = predictor.task.score(known_answers, labels, [texts[place] for place in known], predictor.kept)
     words = predictor.task.in_words(scores, digits=4)
     if (positive := predictor.kept.get("positive_label")) is not None:
         words += f", F1 of {positive!r} {scores['f1']:.4f}"

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.recipes.languages import report_language
 from mindnlp_dp_plugin.recipes.models import ModelSource, choose_model, find_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
+from mindnlp_dp_plugin.recipes.splitting import text_columns
 from mindnlp_dp_plugin.recipes.tasks import get_task
 
 LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
@@ -50,11 +51,18 @@ class PreparedData:
             shuffle: Whether in a new order each epoch.
             rows: The numbers of those that are wanted; None: all.
         """
-        return batches(Rows(self._folder / split, rows), self.tokenizer, batch_size, self.facts["max_length"], shuffle)
+        fillings = {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
+        return batches(Rows(self._folder / split, rows), fillings, batch_size, self.facts["max_length"], shuffle)
 
-    def texts(self, split: str) -> list[tuple[str, ...]]:
-        """The text, or the two of a pair, of each row of a split."""
+    def texts(self, split: str, numbers: list[int] | None = None) -> list[tuple]:
+        """The text, or the two of a pair, or whatever else the task calls texts, of rows of a split.
+
+        Args:
+            split: Which.
+            numbers: Of the rows that are wanted; None: all.
+        """
         rows = datasets.load_from_disk(str(self._folder / "texts" / split))
+        rows = rows if numbers is None else rows.select(numbers)
         return list(zip(*(rows[name] for name in rows.column_names)))
 
 
@@ -76,18 +84,18 @@ class Rows:
         return len(self._rows)
 
 
-def batches(rows, tokenizer, batch_size: int, max_length: int, shuffle: bool = False) -> GeneratorDataset:
+def batches(rows, fillings: dict, batch_size: int, max_length: int, shuffle: bool = False) -> GeneratorDataset:
     """Rows of tokens in batches, padded to the longest of their batch.
 
     Args:
         rows: With ``columns``, ``__len__``, and a tuple of arrays for each row.
-        tokenizer: Says what ``input_ids`` are padded with.
+        fillings: What a column is padded with, if not with 0; None for one that is not padded.
         batch_size: Rows per batch.
         max_length: The longest row.
         shuffle: Whether in a new order each epoch.
     """
-    fillings = {name: tokenizer.pad_token_id if name == "input_ids" else 0 for name in rows.columns if name != "labels"}
-    padding = DynamicPadding(fillings, LENGTH_STEP, max_length)
+    padded = {name: fillings.get(name, 0) for name in rows.columns if fillings.get(name, 0) is not None}
+    padding = DynamicPadding(padded, LENGTH_STEP, max_length)
     pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
     return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
@@ -136,41 +144,21 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
     if options.is_from_nothing:
         source = source._replace(path=str(folder / "model"))
         train = splits["train"]
-        learnt_from = [text for name in train.column_names if name != "label" for text in train[name]]
+        learnt_from = [text for name in text_columns(train) for text in train[name]]
         SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
-    tokenizer = AutoTokenizer.from_pretrained(source.path, **source.how)
+    tokenizer, task = AutoTokenizer.from_pretrained(source.path, **source.how), get_task(facts["task"])
     facts |= {"model": source._asdict(), "cut_texts": {}}
     for name, rows in splits.items():
-        texts = [rows[column] for column in rows.column_names if column != "label"]
-        tokens, facts["cut_texts"][name] = cut(tokenizer, texts, options.max_length)
-        rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
-        datasets.Dataset.from_dict({**tokens, "labels": rows["label"]}).save_to_disk(str(folder / name))
+        tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
+        rows.select_columns(task.text_columns(rows)).save_to_disk(str(folder / "texts" / name))
+        datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
-            examples = get_task(facts["task"]).examples(tokens["input_ids"], rows["label"])
+            examples = task.examples(tokens["input_ids"], tokens["labels"])
             begin_with_counts(Path(source.path), *examples, options.seed)
-
-
-def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:
-    """Tokens of texts, or of pairs of them, cut to a length; and how many had to be.
-
-    Args:
-        tokenizer: The model's.
-        texts: A list of texts, or two.
-        max_length: In tokens.
-    """
-    tokens = dict(tokenizer(*texts, truncation=True, max_length=max_length))
-    full = [row for row, found in enumerate(tokens["input_ids"]) if len(found) >= max_length]
-    if not full:
-        return tokens, 0
-    whole = tokenizer(*([column[row] for row in full] for column in texts), verbose=False)["input_ids"]
-    return tokens, sum(len(found) > max_length for found in whole)
 
 
 def _shared_with_train(splits):
     """For each other split, how many of its rows have a text that train has, too."""
-    texts = {
-        split: list(zip(*(rows[name] for name in rows.column_names if name != "label")))
-        for split, rows in splits.items()
-    }
+    texts = {split: list(zip(*(rows[name] for name in text_columns(rows)))) for split, rows in splits.items()}
     trained = set(texts["train"])
     return {split: sum(text in trained for text in of) for split, of in texts.items() if split != "train"}

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.distributed.gather import concatenate
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
-from mindnlp_dp_plugin.recipes.scores import shortened
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import ENGLISH, say
 
@@ -100,7 +100,7 @@ def leave_results(
         "best": _best_epoch(outcome, options),
         "folds": _spread(outcome, data.task.compared),
         "language": facts["language"],
-        "sample": [shortened(text) for text in data.texts(data.splits[-1])[0]],
+        "sample": data.task.sample(data.texts(data.splits[-1])[0], facts),
         "settings": settings(options) | {"learning_rate": options.chosen_learning_rate, "epochs": outcome.epochs},
         "seconds": time.monotonic() - began,
         **circumstances(),
@@ -144,8 +144,8 @@ def _scores_of_splits(outcome, data):
     if outcome.folds:
         rows = np.concatenate([held for held, _, _ in outcome.folds])
         order = np.argsort(rows)
-        logits = np.concatenate([part.predictions for _, part, _ in outcome.folds])[order]
-        labels = np.concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
+        logits = concatenate([part.predictions for _, part, _ in outcome.folds])[order]
+        labels = concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
         splits["dev"] = data.task.score(logits, labels, data.texts("train"), data.facts)
     for split, part in outcome.scored.items():
         scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)

@@ -11,6 +11,11 @@ from mindnlp_dp_plugin.errors import DataParallelError
 DEV_SHARE = 0.1
 
 
+def text_columns(rows: datasets.Dataset) -> list[str]:
+    """The columns with the text of each row, or the two of a pair."""
+    return [name for name in ("text", "text_pair") if name in rows.column_names]
+
+
 def split_off_dev(
     train: datasets.Dataset, strata: list[int], seed: int
 ) -> tuple[datasets.Dataset, datasets.Dataset, list[int]]:
@@ -65,7 +70,7 @@ def fold_rows(rows: datasets.Dataset, strata: list[int], num_folds: int, seed: i
 
 def _distinct(rows, classes):
     """Each row's texts; and of each different text the class it has first."""
-    texts = list(zip(*(rows[name] for name in rows.column_names if name != "label")))
+    texts = list(zip(*(rows[name] for name in text_columns(rows))))
     first_label = {}
     for text, label in zip(texts, classes):
         first_label.setdefault(text, label)

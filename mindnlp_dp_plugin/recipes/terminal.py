@@ -7,7 +7,19 @@ from tqdm import tqdm
 from mindnlp_dp_plugin.recipes.words import ENGLISH
 from mindnlp_dp_plugin.trainer.mindnlp import TrainerCallback
 
-SHOWN = ("micro_f1", "accuracy", "macro_f1", "exact_match", "f1", "r2", "rmse", "spearman", "loss")
+SHOWN = (
+    "micro_f1",
+    "accuracy",
+    "macro_f1",
+    "exact_match",
+    "f1",
+    "precision",
+    "recall",
+    "r2",
+    "rmse",
+    "spearman",
+    "loss",
+)
 
 
 class Terminal(TrainerCallback):

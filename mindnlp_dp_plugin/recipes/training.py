@@ -94,7 +94,7 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
         trainer = make_trainer(options, data, folder, f"fold {number + 1} of {len(folds)}", rest)
         trainer.train()
         part = predict(trainer, data, "train", held)
-        scores = data.task.score(part.predictions, part.label_ids, [("",)] * len(held), data.facts)
+        scores = data.task.score(part.predictions, part.label_ids, data.texts("train", held), data.facts)
         parts.append((held, part, scores))
         dp.print_rank_0(f"fold {number + 1} of {len(folds)}: {data.task.in_words(scores)}")
         if best is None or scores[data.task.main_score] > best[0]:
@@ -124,7 +124,7 @@ def make_trainer(
     with dp.main_process_first():  # it may have to be downloaded
         model = data.task.load_model(data.model.path, data.facts, **data.model.how)
     if options.lora:
-        model = add_lora(model, options.lora_r, options.lora_alpha)
+        model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type)
     is_fold = rows is not None
     callbacks = [Terminal(None if is_fold else options.best_by, heading)]
     if not is_fold:

@@ -16,6 +16,7 @@ from tests.harness import REPOSITORY, run
 from tests.recipes.test_multi_label import NAMES, articles
 from tests.recipes.test_regression import rated
 from tests.recipes.test_tables import write
+from tests.recipes.test_token_classification import sentences
 
 COMMAND = [sys.executable, "-m", "mindnlp_dp_plugin.cli"]
 RUN_FILES = ["checkpoints", "metrics.json", "model", "report.html", "run.yaml", "tensorboard"]
@@ -214,14 +215,39 @@ def test_several_labels_from_data_to_predictions(tmp_path):
     assert all(len(row["labels"]) == sum(row[f"probability_{name}"] >= 0.4 for name in NAMES) for row in rows)
 
 
+def test_tagged_words_from_data_to_predictions(tmp_path):
+    write(tmp_path / "sentences.jsonl", list(sentences(300)))
+    options = ["--dataset", "sentences.jsonl", "--model", "small-bert", "--epochs", 8, "--max-length", 32]
+    words = run_command(tmp_path, "recipe", "token-classification", "--nproc", 2, *options, "--output-dir", "out")
+    assert "to beat on dev: F1 0." in words and "by the most frequent tag of each word" in words
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    scores, baseline = results["splits"]["dev"], results["baselines"]["frequent_tag"]
+    assert scores["f1"] > baseline["f1"] + 0.1 and results["best"]["by"] == "f1" and scores["accuracy"] > 0.8
+    assert [each["label"] for each in scores["per_class"]] == ["LOC", "PER"]
+    assert sum(each["rows"] for each in scores["per_class"]) == 60
+    for nproc, kind in ((1, "conll"), (2, "conll"), (2, "jsonl")):
+        out = ["--out", f"out_{nproc}.{kind}", "--nproc", nproc]
+        words = run_command(tmp_path, "predict", "out", "sentences.jsonl", *out)
+    assert "rows with labels: 300; F1" in words and "the worst mistakes:" in words
+    assert (tmp_path / "out_1.conll").read_bytes() == (tmp_path / "out_2.conll").read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "out_2.jsonl").read_text().splitlines()]
+    assert list(rows[0]) == ["tokens", "tags", "probabilities", "entities"]
+    assert rows[0]["tokens"] == next(sentences(1))["tokens"] and len(rows[0]["tags"]) == len(rows[0]["tokens"])
+    lines = (tmp_path / "out_2.conll").read_text().split("\n")
+    assert lines[: len(rows[0]["tokens"])] == ["\t".join(pair) for pair in zip(rows[0]["tokens"], rows[0]["tags"])]
+    words = run_command(tmp_path, "predict", "out", "on day 3 Alan went to Paris .")
+    assert re.search(r"PER Alan; (PER|LOC) Paris  on day 3 Alan went to Paris \.", words)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe, rows", [("multi-label", articles)])
+@pytest.mark.parametrize("recipe, rows", [("multi-label", articles), ("token-classification", sentences)])
 def test_two_ranks_learn_what_one_learns(tmp_path, recipe, rows):
     """From rows in the same order, and without dropout, which each rank draws for itself."""
     program = REPOSITORY / "tests" / "programs" / "recipe_in_order.py"
     rows = list(rows(240))
     write(tmp_path / "data.jsonl", rows)
-    save_small_bert(tmp_path / "bert", [row["text"] for row in rows], num_labels=2)
+    texts = [" ".join(row.get("tokens", [row.get("text")])) for row in rows]
+    save_small_bert(tmp_path / "bert", texts, num_labels=2)
     config = json.loads((tmp_path / "bert" / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (tmp_path / "bert" / "config.json").write_text(json.dumps(config))

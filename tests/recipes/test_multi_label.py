@@ -183,8 +183,8 @@ def test_the_threshold_decides_what_is_predicted():
     assert found["labels"][0] == ["money", "politics"] and found["labels"][1] == []
     assert found["probabilities"][0] == pytest.approx([0.31, 0.9])
     assert found["probability_art"][0] == pytest.approx(0.29)
-    assert TASK.in_short({name: values[0] for name, values in found.items()}) == "money 0.310, politics 0.900"
-    assert TASK.in_short({name: values[1] for name, values in found.items()}) == "–"
+    assert TASK.in_short({name: values[0] for name, values in found.items()}, KEPT) == "money 0.310, politics 0.900"
+    assert TASK.in_short({name: values[1] for name, values in found.items()}, KEPT) == "–"
 
 
 def results(logits, labels, language="en"):

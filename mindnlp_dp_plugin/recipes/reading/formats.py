@@ -74,13 +74,17 @@ def _read(path, encoding, known_labels):
 
 def _read_text(text, suffix, known_labels):
     if suffix in (".json", ".jsonl"):
-        return _read_json(text)
+        return _read_json(text, is_lines=suffix == ".jsonl")
     if text.lstrip().startswith(("{", "[{")):
         try:
-            return _read_json(text)
+            return _read_json(text, is_lines=False)
         except BadFile:
             pass
-    lines.refuse_conll(text)
+    if lines.looks_like_conll(text):
+        raise BadFile(
+            "it looks like CoNLL, a token and its tag in each line: train it with `mindnlp-dp recipe "
+            "token-classification`"
+        )
     separator = "\t" if suffix == ".tsv" else find_separator(text)
     has_names = separator and _names_columns(text, separator)
     if suffix in (".csv", ".tsv") and separator or has_names or separator == "\t":
@@ -141,11 +145,11 @@ def _read_separated(text, separator, is_usual):
     return table
 
 
-def _read_json(text):
+def _read_json(text, is_lines):
     try:
         found = json.loads(text)
-        if isinstance(found, dict) and not _looks_like_table(found):
-            found = [found]
+        if isinstance(found, dict) and not _looks_like_table(found, is_lines):
+            return _from_json([found], [text[: text.index("{")].count("\n") + 1])
     except json.JSONDecodeError as error:
         if text.lstrip().startswith("["):
             raise BadFile(f"line {error.lineno}: {error.msg}") from None
@@ -161,9 +165,10 @@ def _parse_line(number, line):
         raise BadFile(f"line {number}: {error.msg}") from None
 
 
-def _looks_like_table(found):
-    """Whether it holds columns, or a list of objects, and is no object that has a list for a label."""
-    return any(map(_is_records, found.values())) or all(isinstance(value, (list, dict)) for value in found.values())
+def _looks_like_table(found, is_lines):
+    """Whether it holds columns, or a list of objects, and is no row that has lists in it."""
+    are_columns = not is_lines and all(isinstance(value, (list, dict)) for value in found.values())
+    return are_columns or any(map(_is_records, found.values()))
 
 
 def _from_json(found, lines=()):

@@ -43,15 +43,8 @@ def read_labelled(text: str) -> Table:
     return Table({"label": labels, "text": [part[1] if len(part) > 1 else "" for part in parts]})
 
 
-def refuse_conll(text: str) -> None:
-    """Refuse a file with a token and its tag in each line.
-
-    Raises:
-        ValueError: If it is one.
-    """
+def looks_like_conll(text: str) -> bool:
+    """Whether a file has a word and its tag in each line."""
     filled = [line.split() for line in text[:100_000].split("\n")[:-1] or [text] if line.strip()][:2000]
     tagged = sum(2 <= len(words) <= 4 and bool(TAG.fullmatch(words[-1])) for words in filled)
-    if tagged > 0.8 * len(filled) and any(words[-1] != "O" for words in filled):
-        raise ValueError(
-            "it looks like CoNLL, a token and its tag in each line: classifying tokens is not built, only whole texts"
-        )
+    return tagged > 0.8 * len(filled) and any(words[-1] != "O" for words in filled)

@@ -1,7 +1,7 @@
 """Tables of texts as they lie on disk or in the hub, one for each split, columns as they are."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import datasets
@@ -19,13 +19,20 @@ SPLIT_WORDS = {
 }
 
 
-def read_splits(name: str, encoding: str | None = None) -> dict[str, Table]:
+def read_splits(
+    name: str,
+    encoding: str | None = None,
+    read: Callable[[Path, str | None], Table] = read_file,
+    suffixes: tuple[str, ...] = SUFFIXES,
+) -> dict[str, Table]:
     """All splits of a data set.
 
     Args:
         name: A file (csv with any separator, tsv, json, jsonl, parquet, xlsx, or lines of ``<label> <text>``); a folder
             with one such file, or with files whose names say train, dev and test; or a data set's name in the hub.
         encoding: Of the files, if the user named one; otherwise found.
+        read: Reads a file.
+        suffixes: Those of files that are data.
 
     Returns:
         ``train``, and ``dev`` and ``test`` where there are such.
@@ -36,16 +43,17 @@ def read_splits(name: str, encoding: str | None = None) -> dict[str, Table]:
     """
     path = Path(name).expanduser()
     if path.is_dir():
-        return {split: _concatenate(files, encoding) for split, files in _files_by_split(path).items()}
+        found = _files_by_split(path, suffixes)
+        return {split: _concatenate(files, [read(file, encoding) for file in files]) for split, files in found.items()}
     if path.is_file():
-        return {"train": read_file(path, encoding)}
-    if path.suffix.lower() in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
+        return {"train": read(path, encoding)}
+    if path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
         raise DataParallelError(f"--dataset {name!r} does not exist: check the path, from {str(Path.cwd())!r}.")
     return _read_from_hub(name)
 
 
-def _files_by_split(folder) -> dict[str, list[Path]]:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+def _files_by_split(folder, suffixes) -> dict[str, list[Path]]:
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     found = {split: [path for path in files if _says(words, path)] for split, words in SPLIT_WORDS.items()}
     found = {split: paths for split, paths in found.items() if paths}
     if found.get("train"):
@@ -62,8 +70,7 @@ def _says(words: Iterable[str], path) -> bool:
     return bool(set(re.split(r"[._-]", path.name.lower())) & set(words))
 
 
-def _concatenate(files, encoding):
-    parts = [read_file(path, encoding) for path in files]
+def _concatenate(files, parts):
     whole = parts[0]
     for path, part in zip(files[1:], parts[1:]):
         if part.names != whole.names:

@@ -1,15 +1,23 @@
 """Tasks. Each is one file in this folder, named after the task with _ for -, that ends with ``TASK = <a Task>()``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.asked import read_asked_texts
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES
+from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.scores import decimal, shortened, shown_label
+from mindnlp_dp_plugin.recipes.splitting import text_columns
+from mindnlp_dp_plugin.recipes.tokens import cut
 from mindnlp_dp_plugin.recipes.words import ENGLISH
+from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 
 class Task(ABC):
@@ -22,12 +30,24 @@ class Task(ABC):
         shown: Names of the scores that terminal and report show.
         compared: Those of them that are better the higher they are, the one that counts most last.
         best_by: Names of the scores that may choose the epoch to keep, the default first.
+        weighs_classes: Whether it can be trained with ``--class-weights``.
+        needs: Packages it needs beside those of all recipes.
+        label_filling: What the labels of a batch are padded with, if a row has one for each token.
+        lora_type: What ``peft`` calls such a task.
+        file_suffixes: Of files with its data.
+        out_suffixes: Of files it writes predictions to.
     """
 
     name: str
     shown: tuple[str, ...]
     compared: tuple[str, ...]
     best_by: tuple[str, ...]
+    weighs_classes: bool = True
+    needs: tuple[str, ...] = ()
+    label_filling: int | None = None
+    lora_type: str = "SEQ_CLS"
+    file_suffixes: tuple[str, ...] = SUFFIXES
+    out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet")
 
     @property
     def main_score(self) -> str:
@@ -70,6 +90,31 @@ class Task(ABC):
             labels: Of each row.
         """
 
+    def text_columns(self, rows: Any) -> list[str]:
+        """The columns of a split that ``score`` gets as texts."""
+        return text_columns(rows)
+
+    def tokenise(self, tokenizer: Any, rows: Any, max_length: int, facts: dict) -> tuple[dict[str, list], int]:
+        """The columns a model is trained with, ``labels`` among them, and how many rows had to be cut.
+
+        Args:
+            tokenizer: The model's.
+            rows: A split.
+            max_length: In tokens.
+            facts: What ``facts`` found.
+        """
+        columns, num_cut = cut(tokenizer, [rows[name] for name in text_columns(rows)], max_length)
+        return {**columns, "labels": rows["label"]}, num_cut
+
+    def sample(self, texts: tuple, kept: dict) -> list[str]:
+        """What the report asks the model for, to show how.
+
+        Args:
+            texts: The texts of a row.
+            kept: What ``kept`` keeps.
+        """
+        return [shortened(text) for text in texts]
+
     @abstractmethod
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task."""
@@ -83,8 +128,15 @@ class Task(ABC):
         """The metrics the Trainer computes after each epoch. All ranks must call it."""
 
     @abstractmethod
-    def score(self, logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], kept: dict) -> dict:
-        """What ``metrics.json`` keeps about one split, with its number of ``rows`` and the worst ``mistakes``."""
+    def score(self, logits: Any, labels: Any, texts: list[tuple], kept: dict) -> dict:
+        """What ``metrics.json`` keeps about one split, with its number of ``rows`` and the worst ``mistakes``.
+
+        Args:
+            logits: What ``Trainer.predict`` or ``gather`` returned.
+            labels: The same of labels.
+            texts: The ``text_columns`` of each row.
+            kept: What ``kept`` keeps.
+        """
 
     def always(self, scores: dict, kept: dict) -> str | None:
         """What the model predicts for every row of a split, if it is the same; empty if that is nothing.
@@ -99,18 +151,72 @@ class Task(ABC):
     def read_label(self, cell: Any, kept: dict) -> Any:
         """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
 
+    def asked(self, texts: Sequence[str], results: dict) -> list:
+        """Texts of a command line as rows: one text, or the two of a pair.
+
+        Raises:
+            DataParallelError: If half a pair is left.
+        """
+        size = len(results["data"]["text_columns"])
+        if len(texts) % size:
+            raise DataParallelError(
+                f"the run was trained on pairs of texts: give two texts for each, not {len(texts)}."
+            )
+        return [[as_text(text) for text in texts[row : row + size]] for row in range(0, len(texts), size)]
+
+    def read_asked(self, path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None) -> tuple:
+        """What ``read_asked_texts`` returns of a file."""
+        return read_asked_texts(self, path, results, columns, label, encoding)
+
+    def as_row(self, text: Any, results: dict) -> tuple:
+        """What a program asks for, as a row.
+
+        Raises:
+            DataParallelError: If the model was not trained on such.
+        """
+        row, size = (text,) if isinstance(text, str) else tuple(text), len(results["data"]["text_columns"])
+        if len(row) != size:
+            kind = "pairs of texts" if size == 2 else "single texts"
+            raise DataParallelError(f"the model was trained on {kind}, and {row!r} is none.")
+        return row
+
+    def inputs(self, tokenizer: Any, rows: list[tuple], max_length: int, kept: dict) -> dict[str, list]:
+        """The model's inputs for rows; what is called ``places`` is for ``answer_of_row`` only."""
+        return dict(tokenizer(*map(list, zip(*rows)), truncation=True, max_length=max_length))
+
+    def answer_of_row(self, logits: np.ndarray, inputs: dict, row: tuple, kept: dict) -> np.ndarray:
+        """What of a row's logits ``gather`` takes; the model may have been given it in a longer batch."""
+        return logits
+
+    def gather(self, rows: list, kept: dict) -> Any:
+        """Answers or labels of all rows, as ``score`` and ``predictions`` take them."""
+        return np.array(rows) if rows else np.zeros((0, len(kept.get("label_names", "1"))))
+
     @abstractmethod
     def predictions(self, logits: np.ndarray, kept: dict, all_probabilities: bool) -> dict[str, list]:
         """Columns of what is predicted for each row."""
 
-    def in_short(self, row: dict) -> str:
+    def in_short(self, row: dict, kept: dict) -> str:
         """What is predicted for a row, for the terminal.
 
         Args:
-            row: The columns of ``predictions`` for it.
+            row: The columns of ``predictions`` and ``named_texts`` for it.
+            kept: What ``kept`` keeps.
         """
         chance = [f"{row['probability']:.3f}"] if "probability" in row else []
         return "  ".join([shown_label(row["label"]), *chance])
+
+    def named_texts(self, texts: Sequence, kept: dict) -> dict:
+        """The columns for a row's texts in a file of predictions."""
+        return dict(zip(("text", "text_pair"), texts))
+
+    def text_of(self, row: dict, kept: dict) -> str:
+        """The texts of such a row, for the terminal."""
+        return " | ".join(row[name] for name in ("text", "text_pair") if name in row)
+
+    def write(self, path: Path, rows: list[dict], kept: dict) -> None:
+        """Write predictions, whole or not at all."""
+        write_predictions(path, rows, kept.get("label_separator", ";"))
 
     def in_words(self, scores: dict, digits: int = 3) -> str:
         """Scores in a line of English."""

@@ -226,7 +226,7 @@ class MultiLabel(Task):
             columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
         return columns
 
-    def in_short(self, row):
+    def in_short(self, row, kept):
         """Each class with its probability."""
         parts = [f"{label} {chance:.3f}" for label, chance in zip(row["labels"], row["probabilities"])]
         return ", ".join(parts) or NO_CLASS

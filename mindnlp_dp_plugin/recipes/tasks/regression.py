@@ -26,6 +26,7 @@ class Regression(Task):
     shown = ("r2", "rmse", "spearman")
     compared = ("r2",)
     best_by = ("r2", "spearman", "loss")
+    weighs_classes = False
 
     def read(self, options):
         """Texts and numbers in splits; with ``--folds``, dev is part of train."""

@@ -1,0 +1,73 @@
+"""Files of texts to predict, with or without their labels."""
+
+from pathlib import Path
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts
+from mindnlp_dp_plugin.recipes.reading.formats import read_file
+from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.words import remark
+
+
+def read_asked_texts(
+    task, path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None
+) -> tuple[list, list | None, list[dict]]:
+    """The texts of a file, their labels if it has any, and remarks.
+
+    Args:
+        task: Reads labels.
+        path: The file.
+        results: Of the run: ``metrics.json``.
+        columns: The text columns, if the user named them.
+        label: The label column, if the user named it.
+        encoding: Of the file, if the user named it.
+
+    Returns:
+        For each row its text, or the two of a pair; for each row the label as data have it, None where it is not known,
+        or None if no row has one; and what was assumed.
+
+    Raises:
+        DataParallelError: If the file cannot be used.
+    """
+    trained = tuple(results["data"]["text_columns"])
+    table = read_file(path, encoding, results.get("label_names", []))
+    remarks = list(table.remarks)
+    (only,) = table.names if len(table.names) == 1 else ("",)
+    if only and only.lower() not in (*TEXTS, *trained):
+        table.columns = {"text": [only, *table.columns[only]]}
+        remarks.append(remark("no_header_of_texts"))
+    for option, name in [*(("--text-column", name) for name in columns), ("--label-column", label)]:
+        if name is not None and name not in table.columns:
+            raise DataParallelError(f"{option} {name!r} is not there: the columns are {', '.join(table.names)}.")
+    label = label or _find_label(table, results, task)
+    if label is not None and not any(map(as_text, table.columns[label])):
+        label = None
+    if not columns:
+        columns = trained if all(name in table.columns for name in trained) else find_texts(table, label)
+    if len(columns) != len(trained):
+        kind = "pairs of texts" if len(trained) == 2 else "single texts"
+        raise DataParallelError(
+            f"the run was trained on {kind} ({', '.join(trained)}): name {len(trained)} --text-column among "
+            f"{', '.join(table.names)}."
+        )
+    texts = [[as_text(cell) for cell in row] for row in zip(*(table.columns[name] for name in columns))]
+    kind = "columns_found" if label else "text_columns_found"
+    remarks.append(remark(kind, texts=list(columns), label=label))
+    labels = None
+    if label is not None:
+        labels = [task.read_label(cell, results) for cell in table.values(label)]
+        if unknown := labels.count(None):
+            remarks.append(remark("unknown_labels", rows=unknown))
+    return texts, labels, remarks
+
+
+def _find_label(table, results, task):
+    """The column of the true labels, if there is one."""
+    if (trained := results["data"]["label_column"]) in table.columns:
+        return trained
+    for name in table.names:
+        if name.lower() in LABELS:
+            cells = [cell for cell in table.values(name) if as_text(cell)]
+            if cells and sum(task.read_label(cell, results) is not None for cell in cells) > 0.5 * len(cells):
+                return name
+    return None

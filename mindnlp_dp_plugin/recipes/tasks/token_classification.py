@@ -1,0 +1,312 @@
+"""A tag for each word of a sentence: names of persons and places, and other entities."""
+
+from collections import Counter
+
+import numpy as np
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.baselines import most_frequent_tags
+from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entities, entity_type, in_words, score_entities, score_types
+from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
+from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TABLE_SUFFIXES, TAGS, TOKENS, read_tagged, write_conll
+from mindnlp_dp_plugin.recipes.reading.decoding import decode
+from mindnlp_dp_plugin.recipes.reading.lines import looks_like_conll
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened, softmax
+from mindnlp_dp_plugin.recipes.splitting import fold_rows
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts
+from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, TOKEN_NAMES, first_of, have_entities, read_sentences, words_of
+from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.tokens import IGNORED, words_to_tokens
+from mindnlp_dp_plugin.recipes.words import remark
+
+
+class TokenClassification(Task):
+    """A tag for each word, scored by whole entities."""
+
+    name = "token-classification"
+    shown = ("f1", "precision", "recall")
+    compared = ("recall", "precision", "f1")
+    best_by = ("f1", "loss")
+    needs = ("seqeval",)
+    weighs_classes = False
+    label_filling = IGNORED
+    lora_type = "TOKEN_CLS"
+    file_suffixes = ALL_SUFFIXES
+    out_suffixes = (".conll", ".txt", ".jsonl")
+
+    def read(self, options):
+        """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
+        for option, default in (("positive_label", None), ("class_weights", "none")):
+            if (given := getattr(options, option)) != default:
+                raise DataParallelError(
+                    f"--{option.replace('_', '-')} {given!r} is for classes of texts, and here words have tags: leave "
+                    "it away."
+                )
+        data = read_sentences(options)
+        return data.with_dev_in_train() if options.folds else data
+
+    def facts(self, data: LabelledTexts, options):
+        """Tags, what stands between words, and the entities of each type in each split."""
+        train, names = data.splits["train"], data.label_names
+        types = _types(names)
+        rows = {}
+        for split, of in data.splits.items():
+            counts = Counter(kind for tags in of["label"] for kind, _, _ in entities([names[tag] for tag in tags]))
+            rows[split] = {kind: counts[kind] for kind in types}
+        return {
+            "label_names": names,
+            "num_outputs": len(names),
+            "joiner": "" if is_written_without_spaces(train["text"]) else " ",
+            "rows": rows,
+            "num_words": {split: sum(map(len, of["label"])) for split, of in data.splits.items()},
+            "folds": fold_rows(train, have_entities(train), options.folds, options.seed) if options.folds else None,
+        }
+
+    def kept(self, facts):
+        """The tags, and what stands between words."""
+        return {name: facts[name] for name in ("label_names", "joiner")}
+
+    def describe(self, facts):
+        """Sentences, words, and entities of each type."""
+        lines = []
+        for split, rows in facts["rows"].items():
+            listed = ", ".join(f"{kind} ({count})" for kind, count in rows.items())
+            sizes = f"{facts['num_rows'][split]} sentences, {facts['num_words'][split]} words"
+            lines.append(f"{split}: {sizes}; entities: {listed}")
+        return lines
+
+    def baselines(self, data: LabelledTexts, options):
+        """The most frequent tag of each word: on test, else on dev, or fold by fold on all rows."""
+        train, names = data.splits["train"], data.label_names
+        if not options.folds:
+            split = list(data.splits)[-1]
+            scored = data.splits[split]
+            predicted, labels = most_frequent_tags(train, scored, names), scored["label"]
+        else:
+            split, labels, predicted, everything = "dev", train["label"], [None] * len(train), set(range(len(train)))
+            for rows in fold_rows(train, have_entities(train), options.folds, options.seed):
+                rest = train.select(sorted(everything - set(rows)))
+                for row, tags in zip(rows, most_frequent_tags(rest, train.select(rows), names)):
+                    predicted[row] = tags
+        true = [[names[tag] for tag in tags] for tags in labels]
+        return {"frequent_tag": {**score_entities(predicted, true), "split": split}}
+
+    def examples(self, tokens, labels):
+        """Each token that begins a word, with the word's tag."""
+        pairs = [([token], tag) for row, tags in zip(tokens, labels) for token, tag in zip(row, tags) if tag != IGNORED]
+        rows, tags = zip(*pairs)
+        return list(rows), list(tags)
+
+    def tokenise(self, tokenizer, rows, max_length, facts):
+        """Tokens, and the tag of each word at its first token.
+
+        Tags of words that are cut off stand behind ``max_length``: no loss sees them, and in scores they count as
+        predicted to be no entity.
+        """
+        columns, places, num_cut = words_to_tokens(tokenizer, rows["words"], facts["joiner"], max_length)
+        columns["labels"] = []
+        for tokens, firsts, tags in zip(columns["input_ids"], places, rows["label"]):
+            is_cut = len(firsts) < len(tags)
+            labels = np.full(max_length if is_cut else len(tokens), IGNORED)
+            labels[firsts] = tags[: len(firsts)]
+            columns["labels"].append([*labels.tolist(), *tags[len(firsts) :]])
+        return columns, num_cut
+
+    def inputs(self, tokenizer, rows, max_length, kept):
+        """Tokens, and in ``places`` the first of each word; of words that are cut off there is none."""
+        columns, places, _ = words_to_tokens(tokenizer, [words for (words,) in rows], kept["joiner"], max_length)
+        return {**columns, "places": places}
+
+    def answer_of_row(self, logits, inputs, row, kept):
+        """Logits of each word; a word that was cut off is no entity."""
+        return _of_words(logits, np.array(inputs["places"], int), len(row[0]), kept)
+
+    def gather(self, rows, kept):
+        """A list: sentences have different numbers of words."""
+        return list(rows)
+
+    def text_columns(self, rows):
+        """The words."""
+        return ["words"]
+
+    def sample(self, texts, kept):
+        """The sentence as a text."""
+        return [shortened(kept["joiner"].join(texts[0]))]
+
+    def load_model(self, name, kept, **how):
+        """A model with an output for each tag; a head for other tags is begun anew."""
+        from mindnlp.transformers import AutoModelForTokenClassification
+
+        names = kept["label_names"]
+        return AutoModelForTokenClassification.from_pretrained(
+            name,
+            num_labels=len(names),
+            id2label=dict(enumerate(names)),
+            label2id={label: number for number, label in enumerate(names)},
+            ignore_mismatched_sizes=True,
+            **how,
+        )
+
+    def loss(self, facts, options):
+        """The cross entropy of all words, by the number of rows and the mean number of words of a row in train.
+
+        So each word counts the same in whatever batch and on whatever rank it is, and two ranks learn what one does.
+        """
+        from mindnlp.core.nn import functional
+
+        words_per_row = facts["num_words"]["train"] / facts["num_rows"]["train"]
+
+        def cross_entropy(logits, labels):
+            labels = labels[:, : logits.shape[1]]
+            flat = logits.reshape(-1, logits.shape[-1])
+            total = functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum")
+            return total / (len(labels) * words_per_row)
+
+        return cross_entropy
+
+    def compute_metrics(self, facts):
+        """What ``score_entities`` computes."""
+        names = facts["label_names"]
+
+        def compute(prediction):
+            logits, labels = _by_word(prediction.predictions, prediction.label_ids, facts)
+            return score_entities(*(_named(of, names) for of in (map(_best, logits), labels)))
+
+        return compute
+
+    def score(self, logits, labels, texts, kept):
+        """Scores over all and by type, and the sentences with the worst mistakes."""
+        names = kept["label_names"]
+        if isinstance(logits, np.ndarray):
+            logits, labels = _by_word(logits, labels, kept)
+        predicted, true = (_named(of, names) for of in (map(_best, logits), labels))
+        found = score_entities(predicted, true)
+        per_class = score_types(predicted, true, _types(names))
+        wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
+        sure = [softmax(of).max(axis=-1).mean() if len(of) else 0 for of in logits]
+        worst = sorted((row for row in range(len(true)) if wrong[row]), key=lambda row: (-wrong[row], -sure[row]))
+        mistakes = [
+            {
+                "texts": [shortened(kept["joiner"].join(texts[row][0]))],
+                "label": in_words(texts[row][0], true[row], kept["joiner"]),
+                "predicted": in_words(texts[row][0], predicted[row], kept["joiner"]),
+            }
+            for row in worst[:MOST_MISTAKES]
+        ]
+        return {**found, "rows": len(true), "per_class": per_class, "mistakes": mistakes}
+
+    def always(self, scores, kept):
+        """Nothing, if no entity is found in any row."""
+        return "" if scores["predicted"] == 0 else None
+
+    def asked(self, texts, results):
+        """Sentences: their words are what is between blanks, or each character of a language without them."""
+        return [[_split(text, results)] for text in texts]
+
+    def as_row(self, text, results):
+        """A sentence, given as a text or as a list of words."""
+        if isinstance(text, str):
+            return (_split(text, results),)
+        return tuple(text) if len(text) == 1 and not isinstance(text[0], str) else (list(text),)
+
+    def read_asked(self, path, results, columns, label, encoding):
+        """Sentences of a CoNLL file, of a table with lists of words, or of texts; with tags, if it has them."""
+        table = _read_words(path, [*columns, *results["data"]["text_columns"], *TOKEN_NAMES], encoding)
+        if table is None:
+            texts, _, remarks = super().read_asked(path, results, columns, None, encoding)
+            return self.asked([text for (text,) in texts], results), None, remarks
+        tokens = first_of(table, [*columns, *results["data"]["text_columns"], *TOKEN_NAMES])
+        tags = first_of(table, [label, results["data"]["label_column"], *TAG_NAMES])
+        texts = [[words_of(table, tokens, row)] for row in range(len(table))]
+        remarks = [
+            *table.remarks,
+            remark("columns_found" if tags else "text_columns_found", texts=[tokens], label=tags),
+        ]
+        if tags is None:
+            return texts, None, remarks
+        labels = [self.read_label(cell, results) for cell in table.values(tags)]
+        labels = [of if of is not None and len(of) == len(words) else None for of, (words,) in zip(labels, texts)]
+        if unknown := labels.count(None):
+            remarks.append(remark("unknown_labels", rows=unknown))
+        return texts, labels, remarks
+
+    def read_label(self, cell, kept):
+        """The number of each word's tag."""
+        names = kept["label_names"]
+        if not isinstance(cell, (list, tuple)) or not set(cell) <= set(names):
+            return None
+        return [names.index(tag) for tag in cell]
+
+    def predictions(self, logits, kept, all_probabilities):
+        """``tags`` and their ``probabilities`` for the words, and ``entities`` with type, words and place."""
+        names = kept["label_names"]
+        tags = _named(map(_best, logits), names)
+        chances = [softmax(of).max(axis=-1).tolist() if len(of) else [] for of in logits]
+        found = [[{"type": kind, "first": first, "last": last} for kind, first, last in entities(of)] for of in tags]
+        return {TAGS: tags, "probabilities": chances, "entities": found}
+
+    def named_texts(self, texts, kept):
+        """The words."""
+        return {TOKENS: texts[0]}
+
+    def in_short(self, row, kept):
+        """The entities."""
+        return in_words(row[TOKENS], row[TAGS], kept["joiner"])
+
+    def text_of(self, row, kept):
+        """The sentence."""
+        return kept["joiner"].join(row[TOKENS])
+
+    def write(self, path, rows, kept):
+        """Words and tags as CoNLL, or all as jsonl."""
+        if path.suffix.lower() == ".jsonl":
+            super().write(path, rows, kept)
+        else:
+            write_conll(path, rows)
+
+
+def _types(names):
+    return sorted({entity_type(name) for name in names} - {None})
+
+
+def _of_words(logits, places, num_words, kept):
+    """Logits of words, from those of tokens; O for words without a token."""
+    answer = np.zeros((num_words, len(kept["label_names"])), np.float32)
+    answer[:, kept["label_names"].index(OUTSIDE)] = 1.0
+    seen = places[places < len(logits)]
+    answer[: len(seen)] = logits[seen]
+    return answer
+
+
+def _by_word(logits, labels, kept):
+    """Logits and tags of each row's words, from those of its tokens."""
+    places = [np.flatnonzero(tags != IGNORED) for tags in labels]
+    found = [_of_words(of, of_row, len(of_row), kept) for of, of_row in zip(logits, places)]
+    return found, [tags[of_row].tolist() for tags, of_row in zip(labels, places)]
+
+
+def _best(logits):
+    return logits.argmax(axis=-1).tolist()
+
+
+def _named(rows, names):
+    return [[names[tag] for tag in tags] for tags in rows]
+
+
+def _split(text, results):
+    return text.split() if results["joiner"] else [each for each in text if not each.isspace()]
+
+
+def _read_words(path, names, encoding):
+    """The table of a file that holds sentences word by word; None if it holds texts."""
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        table = read_tagged(path, encoding)
+        tokens = first_of(table, names)
+        has_lists = tokens is not None and any(isinstance(value, (list, tuple)) for value in table.columns[tokens])
+        return table if has_lists else None
+    if path.suffix.lower() == ".xlsx" or not looks_like_conll(decode(path, encoding)[0]):
+        return None
+    return read_tagged(path, encoding)
+
+
+TASK = TokenClassification()

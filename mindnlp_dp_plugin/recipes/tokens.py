@@ -1,0 +1,63 @@
+"""Texts and words as the tokens of a model."""
+
+from collections.abc import Sequence
+
+IGNORED = -100  # the label of a token that no loss and no score counts
+
+
+def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:
+    """Tokens of texts, or of pairs of them, cut to a length; and how many had to be.
+
+    Args:
+        tokenizer: The model's.
+        texts: A list of texts, or two.
+        max_length: In tokens.
+    """
+    tokens = dict(tokenizer(*texts, truncation=True, max_length=max_length))
+    full = [row for row, found in enumerate(tokens["input_ids"]) if len(found) >= max_length]
+    if not full:
+        return tokens, 0
+    whole = tokenizer(*([column[row] for row in full] for column in texts), verbose=False)["input_ids"]
+    return tokens, sum(len(found) > max_length for found in whole)
+
+
+def words_to_tokens(
+    tokenizer, sentences: Sequence[Sequence[str]], joiner: str, max_length: int
+) -> tuple[dict[str, list], list[list[int]], int]:
+    """Tokens of sentences that are given word by word, cut to a length.
+
+    Each word is tokenised by itself, so that it is known which tokens are its own, with any tokenizer, fast or not.
+
+    Args:
+        tokenizer: The model's.
+        sentences: The words of each.
+        joiner: What stands between words in a text: a blank, or nothing.
+        max_length: In tokens.
+
+    Returns:
+        The columns of the model's inputs; for each sentence the place of each word's first token, of those that were
+        not cut off; and the number of sentences that were cut.
+    """
+    pieces = {joiner * (place > 0) + word for words in sentences for place, word in enumerate(words)}
+    pieces = sorted(pieces)
+    found = tokenizer(pieces, add_special_tokens=False)["input_ids"] if pieces else []
+    tokens_of = {piece: tokens or [tokenizer.unk_token_id] for piece, tokens in zip(pieces, found)}
+    around = tokenizer.build_inputs_with_special_tokens([IGNORED])
+    before = around.index(IGNORED)
+    room = max_length - len(around) + 1
+    rows, places, num_cut = [], [], 0
+    for words in sentences:
+        tokens, firsts = [], []
+        for place, word in enumerate(words):
+            own = tokens_of[joiner * (place > 0) + word]
+            if len(tokens) + len(own) > room:
+                num_cut += 1
+                break
+            firsts.append(before + len(tokens))
+            tokens += own
+        rows.append(tokenizer.build_inputs_with_special_tokens(tokens))
+        places.append(firsts)
+    columns = {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
+    if "token_type_ids" in tokenizer.model_input_names:
+        columns["token_type_ids"] = [[0] * len(row) for row in rows]
+    return columns, places, num_cut
