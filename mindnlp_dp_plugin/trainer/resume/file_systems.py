@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from mindnlp.engine.utils import get_last_checkpoint
@@ -35,7 +36,8 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
     seen = [name for name in marks if writes and (store.workspace(home) / name).exists()]
     num_seen = collective.all_gather_object(len(seen))
     if writes:
-        mark.rmdir()
+        with suppress(FileNotFoundError):  # another node has closed the workspace that they share
+            mark.rmdir()
         store.close_workspace(home)
     if max(num_seen) > 1:
         raise DataParallelError(
