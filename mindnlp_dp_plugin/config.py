@@ -88,6 +88,8 @@ class DataParallelConfig:
         trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
         resume: Whether each ``train()`` goes on from the newest whole checkpoint in its ``output_dir``, if there is
             one.
+        async_save: Whether rank 0 writes checkpoints while training goes on. What cannot be written is reported at the
+            next checkpoint or at the end. Needs memory for what training changes meanwhile, at most the state's.
         check_replicas_every: When ranks compare a digest of what the optimizer steps; a difference ends the job. None:
             after the first optimizer step, before each checkpoint and at the end. A number: also every so many
             optimizer steps. 0: never.
@@ -127,6 +129,7 @@ class DataParallelConfig:
     )
     trace: str | None = _option(None, _or_none(_path("is not a file: give its path, or None for no trace.")))
     resume: bool = _option(False, _switch())
+    async_save: bool = _option(False, _switch())
     check_replicas_every: int | None = _option(
         None,
         _or_none(

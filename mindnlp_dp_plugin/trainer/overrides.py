@@ -4,7 +4,7 @@ docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 
 import mindspore
@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainer.observe import throughput
@@ -64,6 +65,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         with TemporaryDirectory() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.check_replicas()
+        session.save.wait()
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -116,31 +118,43 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         self.control.should_save = True
     result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
     if session.preemption.agreed:
+        session.save.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
     return result
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
-    """Rank 0 writes the checkpoint atomically and removes old ones; all ranks wait for it."""
+    """Rank 0 writes the checkpoint atomically and removes old ones; all wait for it, unless ``async_save`` is set."""
     session = self.data_parallel_session
     session.check_replicas()
+    session.save.wait()
     record = session.progress.checkpoint_record()
     home, writes = self._get_output_dir(), self.args.should_save
-    with store.atomic_save(home) if writes else store.dropped_save(home, current().rank) as scratch:
+    is_deferred = writes and self.data_parallel_config.async_save
+    with ExitStack() as stack:
+        scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
         replacements = Replacements()
         replacements.replace(self, "_get_output_dir", lambda: str(scratch))
         try:
-            stock(self, model, metrics=metrics)
+            with large_files_deferred() if is_deferred else nullcontext() as large_files:
+                stock(self, model, metrics=metrics)
         finally:
             replacements.undo()
         written = scratch / f"checkpoint-{self.state.global_step}"
         if self.state.best_model_checkpoint == str(written):
             self.state.best_model_checkpoint = os.path.join(home, written.name)
-        if writes:
-            self.state.save_to_json(str(written / store.STATE))
+
+        def publish():
             store.publish(written, home, record)
             self._rotate_checkpoints(use_mtime=False, output_dir=home)
+
+        if writes:
+            self.state.save_to_json(str(written / store.STATE))
+        if is_deferred:
+            session.save.start(written.name, large_files, publish, stack.pop_all())
+        elif writes:
+            publish()
     current().barrier()
 
 
@@ -157,6 +171,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.check_replicas()  # the last model is gone afterwards
+    self.data_parallel_session.save.wait()
     if current().rank == 0:
         stock(self)
     make_replicas(self.model, current())

@@ -1,5 +1,6 @@
 """One call of ``Trainer.train()`` on several ranks, from its first collective to its last."""
 
+from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, make_replicas
@@ -32,6 +33,7 @@ class TrainingSession:
 
     Attributes:
         resumption: The same.
+        save: The checkpoint that is being written while training goes on.
         preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         averaging: Averages gradients, from ``begin`` on.
@@ -47,6 +49,7 @@ class TrainingSession:
         self._config = config
         self.resumption = resumption
         self.preemption = Preemption()
+        self.save = BackgroundSave()
         self._callbacks = []
         self._replacements = Replacements()
         self._replacements.replace(trainer, "data_parallel_session", self)
@@ -97,6 +100,7 @@ class TrainingSession:
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
+        self.save.abandon()
         self.preemption.end()
         if self._callbacks:
             callbacks = self._trainer.callback_handler.callbacks

@@ -22,10 +22,12 @@ def disk(tmp_path):
     return disk
 
 
-def test_a_full_disk_is_named_and_what_was_written_of_the_checkpoint_is_gone(disk, tmp_path):
+@pytest.mark.parametrize("async_save", ["0", "1"])
+def test_a_full_disk_is_named_and_what_was_written_of_the_checkpoint_is_gone(disk, tmp_path, async_save):
     command = f"{sys.executable} -m mindnlp_dp_plugin.cli run --nproc 2 --backend mpi --log-dir {tmp_path}/logs "
     command += f"{PROGRAMS / 'full_disk.py'} {disk}"
-    finished = run([*IN_ITS_OWN_NAMESPACE, SMALL_DISK.format(disk=disk, command=command)], timeout=120)
+    way = {"MINDNLP_DP_ASYNC_SAVE": async_save}
+    finished = run([*IN_ITS_OWN_NAMESPACE, SMALL_DISK.format(disk=disk, command=command)], timeout=120, env=way)
     assert finished.returncode == 1, finished.stderr
     assert finished.stderr.startswith("mindnlp-dp: rank 0 on "), finished.stderr
     assert "No space left on device" in finished.stderr

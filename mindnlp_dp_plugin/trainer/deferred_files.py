@@ -1,0 +1,61 @@
+"""The large files of a checkpoint, written later from the values of now."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+
+import mindspore
+import safetensors.numpy
+from mindnlp.engine.trainer import base
+from mindnlp.transformers import modeling_utils
+
+from mindnlp_dp_plugin.nested import map_leaves
+from mindnlp_dp_plugin.patching import Replacements
+
+
+@contextmanager
+def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
+    """Within the block MindNLP's functions that write tensors leave a function that does it.
+
+    These functions call nothing of MindSpore's: tensors are turned into arrays in the block, which share their memory
+    on CPU.
+    """
+    writes = []
+    replacements = Replacements()
+
+    def safe_save_file(tensors, filename, metadata=None):
+        arrays = {name: tensor.asnumpy() for name, tensor in tensors.items()}
+        writes.append(partial(safetensors.numpy.save_file, arrays, filename, metadata))
+
+    def save(stock, state, file):
+        reduced = {}
+
+        def note(leaf):
+            if isinstance(leaf, mindspore.Tensor):
+                reduced[id(leaf)] = leaf.__reduce_ex__(PROTOCOL)
+
+        map_leaves(note, state)
+        writes.append(partial(stock, state, file, pickle_module=SimpleNamespace(Pickler=_pickler(reduced))))
+
+    for module in (base, modeling_utils):
+        replacements.replace(module, "safe_save_file", safe_save_file)
+    replacements.replace(base, "save", partial(save, base.save))
+    try:
+        yield writes
+    finally:
+        replacements.undo()
+
+
+PROTOCOL = 2  # of MindNLP's ``save``
+
+
+def _pickler(reduced):
+    """A class of picklers that know how tensors are pickled."""
+
+    class Pickler(pickle.Pickler):
+        def reducer_override(self, obj):
+            return reduced.get(id(obj), NotImplemented)
+
+    return Pickler
