@@ -121,6 +121,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         session.save.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
+    session.pace.begin_step()
     return result
 
 

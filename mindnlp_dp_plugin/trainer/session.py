@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
 from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
+from mindnlp_dp_plugin.trainer.observe.pace import Pace
 from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
@@ -38,6 +39,7 @@ class TrainingSession:
         progress: Counts where training stands, from ``begin`` on.
         averaging: Averages gradients, from ``begin`` on.
         check_replicas: Compares the ranks' parameters when called, from ``begin`` on.
+        pace: Compares what ranks take for their own work, from ``begin`` on.
         meter: Measures time and waiting, from ``begin`` on.
     """
 
@@ -73,7 +75,8 @@ class TrainingSession:
         self.averaging = Averaging(
             trainer, collective, carrier, config, self.progress, self.preemption, precision, steps, self._replacements
         )
-        self.meter = Meter(collective, self.averaging)
+        self.pace = Pace(collective, self.averaging)
+        self.meter = Meter(collective, self.averaging, self.pace)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above
         steps.before.append(self.progress.note_update)
         FirstStep(trainer, steps)
@@ -84,7 +87,7 @@ class TrainingSession:
         install_fast_path(trainer, self.averaging.reducer, self._replacements)
         for callback in self._trackers():
             callback.follow(self.meter, config)
-        self._callbacks = [self.progress, self.meter, *([tracer] if tracer else [])]
+        self._callbacks = [self.progress, self.meter, self.pace, *([tracer] if tracer else [])]
         trainer.callback_handler.callbacks[:0] = self._callbacks
         self.preemption.begin()
 

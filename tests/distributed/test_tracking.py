@@ -1,6 +1,8 @@
 """TensorBoard files hold what the Trainer logged and what was measured; loggers know their rank; a summary ends it."""
 
 import json
+import re
+import socket
 from collections import defaultdict
 from dataclasses import asdict
 
@@ -163,3 +165,12 @@ def test_a_summary_ends_training_on_ranks(tracked):
     assert waiting == pytest.approx(expected, rel=0.1, abs=2)
     memory = [float(peak) for peak in summary[3].split(": ")[1].split(", ")]
     assert len(memory) == 2 and all(200 < peak < 10_000 for peak in memory)
+
+
+def test_a_slow_rank_is_named(tmp_path):
+    finished = run_ranks_successfully("paced.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+    log = (tmp_path / "logs/rank_0.log").read_text()
+    assert f"Steps 1 to 50: rank 1 on {socket.gethostname()} takes" in log
+    assert "All wait for it" not in (tmp_path / "logs/rank_1.log").read_text(), "rank 0 says it"
+    line = "slower than the median rank, in windows of 50 steps: "
+    assert re.search(rf"{line}.*rank 1 on {socket.gethostname()} in [12] of 2", finished.stdout)

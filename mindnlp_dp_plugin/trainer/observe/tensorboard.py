@@ -30,6 +30,7 @@ class TensorBoardCallback(Stopwatch):
     - ``train/samples_per_second``: over all ranks, since the last log; evaluations and saves do not count.
     - ``train/communication_wait_seconds``: how long a rank waited in a step for all-reduces after backward, the mean
       over the steps since the last log and over all ranks; 0 in one process.
+    - ``train/slowest_rank``: what the slowest rank took for its own work in the last 50 steps, in times of the median.
     - As texts, ``args`` and, on several ranks, ``data_parallel_config``.
 
     Steps that do not log compute nothing and copy nothing to the host. A resumed run continues in the same folder; what
@@ -115,14 +116,18 @@ class TensorBoardCallback(Stopwatch):
 
     def _since_last_log(self, args, train_dataset):
         seconds, wait = self.seconds, 0.0
+        slowest = None
         if self._meter is not None:
             wait = sum(self._meter.waited_seconds) / len(self._meter.waited_seconds)
+            slowest = self._meter.pace.slowest
         num_steps = self.num_steps - self._logged_steps
         rows = train_dataset.get_batch_size() * args.gradient_accumulation_steps * args.world_size * num_steps
         values = {
             "train/samples_per_second": rows / (seconds - self._logged_seconds),
             "train/communication_wait_seconds": (wait - self._logged_wait) / num_steps,
         }
+        if slowest is not None:
+            values["train/slowest_rank"] = slowest
         if self._grad_norm is not None:
             values["train/grad_norm"] = self._grad_norm.item()
         self._logged_steps, self._logged_seconds, self._logged_wait = self.num_steps, seconds, wait

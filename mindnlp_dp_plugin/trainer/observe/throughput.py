@@ -9,6 +9,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.trainer.averaging import Averaging
+from mindnlp_dp_plugin.trainer.observe.pace import Pace
 
 MEGABYTE = 2**20
 
@@ -62,15 +63,18 @@ class Meter(Stopwatch):
     Args:
         collective: The ranks that train together.
         averaging: Averages this rank's gradients.
+        pace: Compares what ranks take for their own work.
 
     Attributes:
+        pace: The same.
         waited_seconds: For each rank, the seconds it has waited for all-reduces, when
             ``gather_waits`` was last called.
     """
 
-    def __init__(self, collective: Collective, averaging: Averaging):
+    def __init__(self, collective: Collective, averaging: Averaging, pace: Pace):
         self._collective = collective
         self._averaging = averaging
+        self.pace = pace
         self.waited_seconds = [0.0] * collective.world_size
 
     def gather_waits(self) -> None:
@@ -95,6 +99,7 @@ class Meter(Stopwatch):
             f"  samples per second: {samples_per_second:.4g}, per rank {samples_per_second / world_size:.4g}\n"
             f"  waiting for communication, rank by rank: {shares}\n"
             f"  peak memory in MB, rank by rank: {', '.join(f'{peak / MEGABYTE:.0f}' for peak in memory)}"
+            f"{self.pace.summary()}"
         )
 
 

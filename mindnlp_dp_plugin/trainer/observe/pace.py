@@ -1,0 +1,74 @@
+"""Name ranks whose own work takes longer than the others'."""
+
+import logging
+import socket
+import statistics
+import time
+from collections import Counter
+
+from mindnlp.engine.callbacks import TrainerCallback
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.trainer.averaging import Averaging
+
+logger = logging.getLogger(__name__)
+
+WINDOW = 50  # optimizer steps between comparisons
+SLOW = 1.2  # times what the median rank takes
+
+
+class Pace(TrainerCallback):
+    """Compares, every ``WINDOW`` optimizer steps, what ranks take for their own work.
+
+    That is data, forward, backward and the optimizer. Waiting for others, logging, evaluations and saves do not count.
+    A rank's time is its median over the window.
+
+    Args:
+        collective: The ranks that train together.
+        averaging: Averages this rank's gradients.
+
+    Attributes:
+        slowest: What the slowest rank took in the last window, in times of the median rank; None before the first.
+    """
+
+    def __init__(self, collective: Collective, averaging: Averaging):
+        self._collective = collective
+        self._averaging = averaging
+        self._own = []
+        self._num_windows = 0
+        self._num_slow = Counter()
+        self.slowest: float | None = None
+
+    def begin_step(self) -> None:
+        """The rank's own work begins: what is logged, evaluated and saved is done."""
+        self._began = time.perf_counter() - self._averaging.waited_seconds
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Begin the first step."""
+        self.begin_step()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Note what the step took; at the end of a window compare it with others'."""
+        self._own.append(time.perf_counter() - self._averaging.waited_seconds - self._began)
+        if len(self._own) == WINDOW:
+            self._compare(state.global_step)
+            self._own.clear()
+
+    def _compare(self, step):
+        everyone = self._collective.all_gather_object((statistics.median(self._own), socket.gethostname()))
+        typical = statistics.median_low(seconds for seconds, _ in everyone)
+        self.slowest = max(everyone)[0] / typical
+        self._num_windows += 1
+        for rank, (seconds, node) in enumerate(everyone):
+            if seconds >= SLOW * typical:
+                self._num_slow[f"rank {rank} on {node}"] += 1
+                if self._collective.rank == 0:
+                    logger.warning(
+                        f"Steps {step - WINDOW + 1} to {step}: rank {rank} on {node} takes {seconds:.3g} s a step for "
+                        f"its own work, {seconds / typical:.2f} times what the median rank takes. All wait for it."
+                    )
+
+    def summary(self) -> str:
+        """A line that names the ranks that were slow; empty if none was."""
+        slow = [f"{name} in {num} of {self._num_windows}" for name, num in self._num_slow.items()]
+        return f"\n  slower than the median rank, in windows of {WINDOW} steps: {', '.join(slow)}" if slow else ""
