@@ -6,6 +6,7 @@ from typing import Any
 
 import mindspore
 
+from mindnlp_dp_plugin.cpu_operators.adam import adam
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
@@ -39,6 +40,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
     from mindnlp.core import ops
     from mindnlp.core.nn import functional, utils
     from mindnlp.core.nn.modules import normalization
+    from mindnlp.core.ops import optim
 
     return [
         (functional, "linear", linear),
@@ -56,6 +58,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (mindspore.Tensor, "__mul__", multiply),
         (mindspore.Tensor, "__matmul__", matmul),
         (utils, "clip_grad_norm_", clip_grad_norm_),
+        (optim, "raw_adam", adam),
     ]
 
 

@@ -1,0 +1,41 @@
+"""Adam's step: in MindSpore's, a number's last bit depends on where it stands and on how many threads share the work.
+
+There the ends of each thread's share are computed by other instructions than the rest. Ranks with different numbers of
+cores, or with different slices of a parameter, would then step the same number differently.
+"""
+
+import numpy as np
+
+from mindnlp_dp_plugin.cpu_operators.arrays import BLOCK, are_float32
+
+ONE = np.float32(1)
+
+
+def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
+    """By MindSpore's formula, which adds epsilon before the correction for the first steps; all written to in place."""
+    tensors = parameter, mean, mean_of_squares, gradient
+    if not (are_float32(*tensors) and all(tensor.is_contiguous() for tensor in tensors)):
+        numbers = beta1_power, beta2_power, lr, beta1, beta2, epsilon
+        return stock(parameter, mean, mean_of_squares, *numbers, gradient)
+    numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon)))
+    beta1_power, beta2_power, lr, beta1, beta2, epsilon = numbers
+    arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
+    scratch = np.empty(min(BLOCK, parameter.size), np.float32)
+    with np.errstate(all="ignore"):
+        rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
+        for begin in range(0, parameter.size, BLOCK):
+            p, m, v, g = (array[begin : begin + BLOCK] for array in arrays)
+            change = scratch[: p.size]
+            np.subtract(g, m, out=change)
+            change *= ONE - beta1
+            m += change
+            np.multiply(g, g, out=change)
+            change -= v
+            change *= ONE - beta2
+            v += change
+            np.sqrt(v, out=change)
+            change += epsilon
+            np.divide(m, change, out=change)
+            change *= rate
+            p -= change
+    return parameter, mean, mean_of_squares

@@ -1,0 +1,54 @@
+"""Adam's step: MindSpore's but for rounding, and each number to the same bits wherever it stands."""
+
+import itertools
+
+import mindspore
+import numpy as np
+from mindnlp.core import ops
+
+from mindnlp_dp_plugin.cpu_operators.adam import adam
+from tests.cpu_operators.compared import never
+
+SIZE = 70_001  # more than two blocks, and odd
+NUM_STEPS = 8
+
+
+def gradients():
+    chance = np.random.default_rng(1)
+    return [chance.standard_normal(SIZE) * 10.0 ** chance.integers(-8, 1, SIZE) for _ in range(NUM_STEPS)]
+
+
+def stepped(step, cuts=()):
+    """Parameters, first and second moments after some steps of ``raw_adam``, for a parameter cut into slices."""
+    borders = list(itertools.pairwise((0, *cuts, SIZE)))
+    values = np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)
+    slices = [[mindspore.Tensor(values[begin:end]) for begin, end in borders]]
+    slices += [[ops.zeros_like(parameter) for parameter in slices[0]] for _ in range(2)]
+    for number, gradient in enumerate(gradients(), 1):
+        for (begin, end), *tensors in zip(borders, *slices):
+            of_slice = mindspore.Tensor(gradient[begin:end].astype(np.float32))
+            step(*tensors, 0.9**number, 0.999**number, 1e-3, 0.9, 0.999, 1e-8, of_slice)
+    return [np.concatenate([tensor.asnumpy() for tensor in tensors]) for tensors in slices]
+
+
+def test_it_steps_as_mindspore_s(stock):
+    mine = stepped(lambda *arguments: adam(never, *arguments))
+    for values, expected in zip(mine, stepped(stock["raw_adam"]), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_number_s_bits_do_not_depend_on_its_place():
+    whole = stepped(lambda *arguments: adam(never, *arguments))
+    parts = stepped(lambda *arguments: adam(never, *arguments), cuts=(1, 777, 778, 50_003))
+    for values, expected in zip(parts, whole, strict=True):
+        np.testing.assert_array_equal(values, expected)
+
+
+def test_an_infinite_gradient_gives_what_mindspore_gives(stock):
+    for number in (np.inf, np.nan):
+        results = []
+        for step in (lambda *arguments: adam(never, *arguments), stock["raw_adam"]):
+            tensors = [mindspore.Tensor(np.array(values, np.float32)) for values in ([1, 2], [0, 0], [0, 0])]
+            step(*tensors, 0.9, 0.999, 1e-3, 0.9, 0.999, 1e-8, mindspore.Tensor(np.array([number, 1], np.float32)))
+            results.append([np.isfinite(tensor.asnumpy()).tolist() for tensor in tensors])
+        assert results[0] == results[1]
