@@ -29,7 +29,7 @@ class Collective(ABC):
         world_size: Number of ranks.
         local_rank: This process's rank among those on the same node.
         local_world_size: Number of ranks on this node; None if the launcher does not say.
-        uses_numpy: Whether ``all_reduce`` takes NumPy arrays (True) or MindSpore tensors (False).
+        uses_numpy: Whether ``all_reduce`` and ``all_gather`` take NumPy arrays (True) or MindSpore tensors (False).
         bucket_cap_mb: The bucket size that suits the engine, in MB.
     """
 
@@ -51,6 +51,18 @@ class Collective(ABC):
 
         Returns:
             The work to ``wait`` for.
+        """
+
+    @abstractmethod
+    def all_gather(self, part: Any) -> Any:
+        """The ``part`` of every rank, joined in the order of ranks. All ranks must call it, in the same order.
+
+        Args:
+            part: One-dimensional and contiguous, of the same length and dtype on all ranks: a NumPy array if
+                ``uses_numpy``, otherwise a tensor. float32, float16 and bfloat16 work on every engine.
+
+        Returns:
+            An array or a tensor of its own, ``world_size`` times as long.
         """
 
     @abstractmethod

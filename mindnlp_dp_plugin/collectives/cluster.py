@@ -32,9 +32,16 @@ class MindSporeCollective(Collective):
         init()
         self.rank = get_rank()
         self.world_size = get_group_size()
+        self._all_gather = mindspore.ops.AllGather()
 
     def all_reduce(self, buffer):
         return MindSporeWork(distributed.all_reduce(buffer, async_op=True))
+
+    def all_gather(self, part):
+        # The operator: mint.distributed's is not there on CPU.
+        if part.dtype == mindspore.bfloat16 and mindspore.get_context("device_target") == "CPU":
+            return self._all_gather(part.astype(mindspore.float32)).astype(part.dtype)
+        return self._all_gather(part)
 
     def broadcast(self, tensor, src=0):
         # MCCL has no broadcast of bool, so bool travels as uint8.

@@ -28,6 +28,11 @@ class MpiCollective(Collective):
     def all_reduce(self, buffer):
         return self._all_reduces.start(buffer)
 
+    def all_gather(self, part):
+        whole = np.empty(self.world_size * part.size, part.dtype)
+        self._comm.Allgather(part.view(np.uint8), whole.view(np.uint8))
+        return whole
+
     def broadcast(self, tensor, src=0):
         values = tensor.asnumpy()
         message = np.ascontiguousarray(values).view(np.uint8) if values.ndim else values.reshape(1).view(np.uint8)

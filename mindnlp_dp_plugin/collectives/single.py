@@ -16,6 +16,9 @@ class SingleProcess(Collective):
     def all_reduce(self, buffer):
         return Work()
 
+    def all_gather(self, part):
+        return part.copy()
+
     def broadcast(self, tensor, src=0):
         pass
 

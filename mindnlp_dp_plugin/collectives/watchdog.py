@@ -52,6 +52,10 @@ class Watched(Collective):
         work = start(buffer) if self.uses_numpy else self._wait(noted, start, buffer)
         return WatchedWork(work, self._wait, noted)
 
+    def all_gather(self, part):
+        self._number += 1
+        return self._wait((self._number, "all_gather", part.size), self._engine.all_gather, part)
+
     def broadcast(self, tensor, src=0):
         self._number += 1
         self._wait((self._number, "broadcast", tensor.size), self._engine.broadcast, tensor, src)

@@ -81,6 +81,17 @@ def all_reduce_starts_while_a_late_rank_is_elsewhere():
 
 
 @check
+def all_gather_keeps_the_order_of_ranks():
+    for dtype in ("float32", "float16", "bfloat16"):
+        for length in (1, 1000, 2**20 + 1):
+            values = mindspore.Tensor(np.arange(length) % 7 + 7 * GROUP.rank, dtype=getattr(mindspore, dtype))
+            whole = GROUP.all_gather(values.asnumpy() if GROUP.uses_numpy else values)
+            expected = np.concatenate([np.arange(length) % 7 + 7 * rank for rank in range(GROUP.world_size)])
+            gathered = whole if GROUP.uses_numpy else whole.astype(mindspore.float32).asnumpy()
+            np.testing.assert_array_equal(gathered.astype(np.float32), expected, err_msg=f"{dtype} {length}")
+
+
+@check
 def broadcast_overwrites_any_dtype():
     for dtype in ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool_"):
         for shape in ((), (5,), (3, 4)):
