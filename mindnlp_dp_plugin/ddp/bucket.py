@@ -23,7 +23,7 @@ class HostBucket:
         self._dtype = parameters[0].dtype
         self._sums_as = np.float64 if self._dtype == mindspore.float64 else np.float32
         is_rounded = comm_dtype != "float32" and self._sums_as is np.float32
-        self._travels_as = _numpy_dtype(comm_dtype) if is_rounded else self._sums_as
+        self._travels_as = numpy_dtype(comm_dtype) if is_rounded else self._sums_as
         self.release()
 
     def release(self) -> None:
@@ -149,7 +149,7 @@ def scale_each(gradients: list, factor) -> None:
         gradient.assign_value((gradient.astype(wide) * factor.astype(wide)).astype(gradient.dtype))
 
 
-def _numpy_dtype(name):
+def numpy_dtype(name):
     """The NumPy dtype of a name; bfloat16 is MindSpore's."""
     if name != "bfloat16":
         return np.dtype(name)

@@ -3,6 +3,7 @@
 import functools
 import types
 from collections.abc import Callable
+from typing import Any
 
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -17,12 +18,14 @@ class WatchedSteps:
         before: Functions without arguments, called in order before each step; if one raises, the step is not made.
         after: Functions without arguments, called in order after each step.
         skips: Tells whether a step is to be skipped: then only ``before`` and ``after`` are called.
+        way: Makes a step, given the optimizer and its own ``step`` without arguments.
     """
 
     def __init__(self, replacements: Replacements):
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
         self.skips: Callable[[], bool] = lambda: False
+        self.way: Callable[[Any, Callable[[], Any]], Any] = lambda optimizer, step: step()
         self._replacements = replacements
         self._watched = None
 
@@ -37,7 +40,7 @@ class WatchedSteps:
         def step(_, *args, **kwargs):
             for function in self.before:
                 function()
-            result = None if self.skips() else stock(*args, **kwargs)
+            result = None if self.skips() else self.way(optimizer, functools.partial(stock, *args, **kwargs))
             for function in self.after:
                 function()
             return result

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
@@ -159,6 +160,13 @@ def _save_checkpoint(stock, self, model, metrics=None):
     current().barrier()
 
 
+def _save_optimizer_and_scheduler(stock, self, output_dir):
+    """Ranks that share out the optimizer's states send them to those that write."""
+    if not self.args.should_save:
+        send_states(self.optimizer)
+    stock(self, output_dir)
+
+
 def _save(stock, self, output_dir=None, state_dict=None):
     """Save adapters without the model they adapt; of any other model, buffers as well as parameters."""
     if not isinstance(self.model, PeftModel):
@@ -199,6 +207,7 @@ TRAINER_METHODS = (
     num_examples,
     _maybe_log_save_evaluate,
     _save_checkpoint,
+    _save_optimizer_and_scheduler,
     _save,
     _load_best_model,
     evaluation_loop,

@@ -1,12 +1,13 @@
 """One call of ``Trainer.train()`` on several ranks, from its first collective to its last."""
 
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
-from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, make_replicas
 from mindnlp_dp_plugin.optim.first_step import FirstStep
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.replica_check import ReplicaCheck
+from mindnlp_dp_plugin.optim.sharded import join_states, share_states
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averaging import Averaging
@@ -68,6 +69,7 @@ class TrainingSession:
         make_replicas(trainer.model, collective, parameters_outside(trainer.model, trainer.optimizer).items())
         self._buffers = SharedBuffers(trainer.model, collective)
         steps = WatchedSteps(self._replacements)
+        self._share_states(steps)
         precision = MixedPrecision(trainer, config, steps, self._replacements)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption, precision.scaler)
         tracer = StepTracer(collective, config.trace) if config.trace else None
@@ -123,6 +125,17 @@ class TrainingSession:
     def write_stock_state(self, folder: str) -> None:
         """Write to ``folder`` the state that MindNLP's loop reads when it resumes."""
         self.resumption.write_stock_state(folder, self._dataset, self._trainer.args)
+
+    def _share_states(self, steps):
+        """Let each rank keep what ``zero_stage`` says of the optimizer."""
+        collective, config = self._collective, self._config
+        hint = "Start all ranks with the same MINDNLP_DP_ZERO_STAGE."
+        require_same("zero_stage", config.zero_stage, collective, hint)
+        if config.zero_stage == 0:
+            join_states(self._trainer.optimizer)
+            return
+        share_states(self._trainer.optimizer, collective, config.bucket_cap_mb)
+        steps.way = lambda optimizer, step: share_states(optimizer, collective, config.bucket_cap_mb).step(step)
 
     def _share_of_train_dataset(self):
         args = self._trainer.args

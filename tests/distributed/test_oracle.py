@@ -1,5 +1,7 @@
 """N ranks train as one process with N times the batch would, and as each other to the last bit."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,19 +9,24 @@ from tests.distributed.jobs import jobs
 from tests.programs.scenarios import SCENARIOS
 
 NUM_POLLED = 4  # numbers that ranks exchange before each optimizer step
+# Of the scenarios, those that `make test` also trains with states shared out.
+SHARDED = [
+    *("bert_adamw", "adam", "momentum", "groups_and_schedule", "accumulation_with_tail", "frozen_embeddings"),
+    *("used_by_one_rank", "tied_weights", "lora", "float32_masters", "half_precision_weights"),
+]
 
 
 @pytest.fixture(scope="module")
 def one_process(output_of):
     """What one process makes of all scenarios, with the batch of a number of ranks: a function of that number."""
-    return lambda num_ranks: output_of("train_scenarios.py", num_ranks, *SCENARIOS, timeout=600)
+    return lambda num_ranks: output_of("train_scenarios.py", num_ranks, *SCENARIOS, timeout=900)
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
 def runs(request, one_process, output_of):
     """The same scenarios on ranks: (number of ranks, results of one process, results of the ranks)."""
     ranks, backend = request.param
-    output = output_of("train_scenarios.py", ranks, *SCENARIOS, ranks=ranks, backend=backend, timeout=600)
+    output = output_of("train_scenarios.py", ranks, *SCENARIOS, ranks=ranks, backend=backend, timeout=900)
     return ranks, one_process(ranks), output
 
 
@@ -85,3 +92,31 @@ def test_adapters_alone_travel(runs):
         # A step also sums whether there are new parameters and who is to stop, and MCCL's barrier sums a number.
         assert result["num_bytes"] - num_steps * (num_trained + NUM_POLLED) * 4 in (0, 4)
         assert num_trained < result["parameters"].size / 10
+
+
+@pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
+def sharded_runs(request, output_of):
+    """The same scenarios on the same ranks, plain and with shared states: (names, number of ranks, plain, shared)."""
+    ranks, backend = request.param
+    names = SHARDED if ranks == 2 else list(SCENARIOS)
+    job = dict(ranks=ranks, backend=backend, timeout=900)
+    plain = output_of("train_scenarios.py", ranks, *SCENARIOS, **job)
+    return names, ranks, plain, output_of("train_scenarios.py", ranks, *(f"{name}.zero1" for name in names), **job)
+
+
+def test_shared_out_states_change_no_bit(sharded_runs):
+    names, num_ranks, plain, sharded = sharded_runs
+    for name, rank in product(names, range(num_ranks)):
+        expected = np.load(plain / f"{name}.rank{rank}.npz")
+        result = np.load(sharded / f"{name}.zero1.rank{rank}.npz")
+        for what in ("digests", "gradients", "losses", "parameters"):
+            np.testing.assert_array_equal(result[what], expected[what], err_msg=f"{name}, rank {rank}, {what}")
+
+
+def test_a_rank_keeps_its_part_of_the_states(sharded_runs):
+    _, num_ranks, _, sharded = sharded_runs
+    for name, num_states in (("bert_adamw", 2), ("momentum", 1), ("lora", 2)):
+        results = [np.load(sharded / f"{name}.zero1.rank{rank}.npz") for rank in range(num_ranks)]
+        num_trained = results[0]["gradients"].shape[1]
+        assert sum(result["state_bytes"] for result in results) == 4 * num_states * num_trained
+        assert max(result["state_bytes"] for result in results) <= 1.02 * 4 * num_states * num_trained / num_ranks

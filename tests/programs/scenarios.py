@@ -12,7 +12,7 @@ from typing import NamedTuple
 import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
-from mindnlp.core.optim import SGD
+from mindnlp.core.optim import SGD, Adam
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
     BertConfig,
@@ -158,6 +158,32 @@ def roberta_adamw(num_ranks):
 @scenario(num_steps=20, optimizer="sgd")
 def roberta_sgd(num_ranks):
     return roberta()
+
+
+@scenario(own_optimizer=Adam)
+def adam(num_ranks):
+    return bert()
+
+
+class Momentum(SGD):
+    """MindNLP's SGD forgets its momentum after each step."""
+
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state, gradient = self.state[parameter], parameter.grad + group["weight_decay"] * parameter
+                state["momentum_buffer"] = 0.9 * state["momentum_buffer"] + gradient if state else gradient
+                ops.assign(parameter, parameter - group["lr"] * state["momentum_buffer"])
+
+
+@scenario(own_optimizer=Momentum, optimizer="sgd", arguments={"learning_rate": 1e-2})
+def momentum(num_ranks):
+    return bert()
+
+
+@scenario(arguments={"weight_decay": 0.1, "max_grad_norm": 0.1, "lr_scheduler_type": "cosine", "warmup_steps": 3})
+def groups_and_schedule(num_ranks):
+    return bert()
 
 
 # Accumulation
@@ -390,6 +416,11 @@ def float16(num_ranks):
     optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, tolerances=BESIDE_FLOAT32,
 )  # fmt: skip
 def float16_accumulated(num_ranks):
+    return bert_in_float16()
+
+
+@scenario(arguments={"fp16": True}, num_steps=4, tolerances=BESIDE_FLOAT32)
+def float32_masters(num_ranks):
     return bert_in_float16()
 
 

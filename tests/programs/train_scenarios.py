@@ -1,10 +1,11 @@
 """Train each named scenario and leave what happened in ``<output>/<scenario>.rank<r>.npz``.
 
-    python train_scenarios.py OUTPUT EMULATED_RANKS SCENARIO...
+    python train_scenarios.py OUTPUT EMULATED_RANKS SCENARIO[.zeroSTAGE]...
 
 Started as ranks, EMULATED_RANKS is their number; started alone, how many ranks' batches the one process takes at once.
 Models, data and optimizers are the same in both cases. Alone, MindNLP's own Trainer trains; a scenario with another
-average is also trained by the plugin, in one process: ``<output>/<scenario>.alone.npz``.
+average is also trained by the plugin, in one process: ``<output>/<scenario>.alone.npz``. With a stage, ranks share out
+what that stage of ZeRO says, and leave ``<output>/<scenario>.zero<stage>.rank<r>.npz``.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 
 import mindnlp_dp_plugin
 from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.optim.sharded import share_states
 from tests.programs.scenarios import BATCH_SIZE, SCENARIOS
 from tests.programs.tiny import seed_everything
 
@@ -107,7 +109,7 @@ def in_float32(tensor):
 
 def train(name, scenario, output, num_ranks, dataset, accumulation, config, trainer_type=RecordingTrainer):
     mindnlp_dp_plugin.install(mindnlp_dp_plugin.DataParallelConfig(**config))
-    arguments = TrainingArguments(
+    settings = dict(
         output_dir=str(output / f"{name}_trainer"),
         optim=scenario.optimizer,
         learning_rate=1e-3 if scenario.optimizer == "adamw" else 1e-1,
@@ -118,19 +120,21 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         logging_steps=1,
         save_strategy="no",
         disable_tqdm=True,
-        **scenario.arguments,
     )
+    arguments = TrainingArguments(**{**settings, **scenario.arguments})
     model = build_model(scenario, num_ranks)
     recorder = Recorder()
     trainer = trainer_type(model=model, args=arguments, train_dataset=dataset, callbacks=[recorder])
     if isinstance(dataset, StepByStep):
         trainer.get_train_dataset = lambda: dataset
     if scenario.own_optimizer:
-        trainer.optimizer = scenario.own_optimizer(model.parameters(), lr=arguments.learning_rate)
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        trainer.optimizer = scenario.own_optimizer(trained, lr=arguments.learning_rate)
     trainer.recorder, trainer.num_ranks, recorder.trainer = recorder, num_ranks, trainer
     num_bytes = count_bytes(collectives.current())
     result = trainer.train()
     del collectives.current().all_reduce
+    stage = config.get("zero_stage", 0)
     np.savez(
         output / f"{name}.npz",
         parameters=np.concatenate([in_float32(parameter).ravel() for parameter in model.parameters()]),
@@ -139,6 +143,7 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         losses=np.diff(recorder.loss_sums, prepend=0.0),
         train_loss=result.training_loss,
         num_bytes=sum(num_bytes),
+        state_bytes=share_states(trainer.optimizer, collectives.current()).num_bytes if stage else 0,
         rows=recorder.rows,
         lengths=recorder.lengths,
     )
@@ -156,11 +161,13 @@ def count_bytes(group):
     return sizes
 
 
-def run(name, scenario, output, num_ranks):
+def run(name, output, num_ranks):
+    scenario = SCENARIOS[name.partition(".")[0]]
     if mindnlp_dp_plugin.get_world_size() > 1:
         dataset = scenario.dataset(num_ranks, BATCH_SIZE)
         here = f"{name}.rank{mindnlp_dp_plugin.get_rank()}"
-        train(here, scenario, output, num_ranks, dataset, scenario.accumulation, scenario.config)
+        config = {**scenario.config, "zero_stage": int(name.partition(".zero")[2] or 0)}
+        train(here, scenario, output, num_ranks, dataset, scenario.accumulation, config)
     elif scenario.is_weighted:
         train(f"{name}.rank0", scenario, output, num_ranks, StepByStep(scenario, num_ranks), 1, {})
         if scenario.runs_alone:
@@ -177,4 +184,4 @@ def run(name, scenario, output, num_ranks):
 if __name__ == "__main__":
     output_folder, emulated_ranks, *names = sys.argv[1:]
     for name in names:
-        run(name, SCENARIOS[name], Path(output_folder), int(emulated_ranks))
+        run(name, Path(output_folder), int(emulated_ranks))

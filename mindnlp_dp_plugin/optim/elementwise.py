@@ -1,0 +1,62 @@
+"""Refuse optimizers that look at a tensor as a whole, before training: their state cannot be cut into slices."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import mindspore
+import numpy as np
+from mindnlp.core import nn
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+SHAPE, BORDERS = (6, 8), (0, 20, 48)
+NUM_STEPS = 3
+RATE = 1e-2
+TOLERANCE = 1e-5  # of a parameter: a norm over the slice instead of the tensor changes the step by percents
+
+
+def require_elementwise(optimizer) -> None:
+    """Raise unless the optimizer steps a slice of a parameter as it steps the same numbers within the whole parameter.
+
+    It is tried: a small matrix is stepped whole and in slices, with the options of each parameter group.
+
+    Args:
+        optimizer: Its parameters and states are left alone.
+
+    Raises:
+        DataParallelError: If the results differ, or if it cannot step a slice at all.
+    """
+    verdict = f"zero_stage cannot share out the states of {type(optimizer).__name__}"
+    hint = "Take an optimizer that steps each element by itself, such as AdamW, Adam or SGD, or leave zero_stage out."
+    for group in optimizer.param_groups:
+        try:
+            whole = _stepped(optimizer, group, [np.s_[:]])
+            slices = _stepped(optimizer, group, [np.s_[begin:end] for begin, end in pairwise(BORDERS)])
+        except Exception as error:
+            raise DataParallelError(f"{verdict}: it could not step a slice of a tensor ({error}). {hint}") from error
+        if not np.allclose(whole, slices, rtol=0, atol=TOLERANCE):
+            raise DataParallelError(
+                f"{verdict}: its step depends on the tensor as a whole (a norm, or rows and columns), so ranks cannot "
+                f"step slices. {hint}"
+            )
+
+
+def _stepped(optimizer, group, slices):
+    """A matrix after some steps of an optimizer of the same kind, which holds it whole or in slices."""
+    chance = np.random.default_rng(0)
+    values, *gradients = chance.standard_normal((1 + NUM_STEPS, *SHAPE)).astype(np.float32)
+    is_whole = len(slices) == 1
+
+    def tensors(array):
+        return [mindspore.Tensor(array if is_whole else array.reshape(-1)[part].copy()) for part in slices]
+
+    parameters = [nn.Parameter(tensor) for tensor in tensors(values)]
+    trial = object.__new__(type(optimizer))
+    vars(trial).update({name: value for name, value in vars(optimizer).items() if name != "step"})
+    trial.param_groups = [{**group, "lr": RATE, "params": parameters}]
+    trial.state = defaultdict(dict)
+    for gradient in gradients:
+        for parameter, tensor in zip(parameters, tensors(gradient)):
+            parameter.grad = tensor
+        trial.step()
+    return np.concatenate([parameter.asnumpy().reshape(-1) for parameter in parameters])
