@@ -37,7 +37,8 @@ class Adafactor(Optimizer):
             for parameter in group["params"]:
                 squares = parameter.grad**2
                 rows, columns = squares.mean(-1, keep_dims=True), squares.mean(0, keep_dims=True)
-                ops.assign(parameter, parameter - group["lr"] * parameter.grad / (rows * columns / squares.mean()) ** 0.5)
+                size = (rows * columns / squares.mean()) ** 0.5
+                ops.assign(parameter, parameter - group["lr"] * parameter.grad / size)
 
 
 class Lars(SGD):

@@ -1,0 +1,60 @@
+"""Shared-out optimizer states: checkpoints are those of plain data parallelism, and whatever follows ends alike."""
+
+import json
+
+import pytest
+
+from tests.distributed.jobs import jobs
+
+OF_OTHER_JOBS = {"data_parallel.json", "trainer_state.json"}  # name folders and times
+
+
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+def output(request, output_of):
+    ranks, backend = request.param
+    return output_of("sharded_states.py", ranks=ranks, backend=backend)
+
+
+@pytest.fixture
+def outcomes(output):
+    """Of rank 0; every rank has the same."""
+    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
+    assert others and all(other == first for other in others)
+    return first
+
+
+@pytest.mark.parametrize(
+    "name", ["saved", "trained_twice", "trained_once_more_with_whole_states", "given_new_parameters"]
+)
+def test_each_stage_ends_alike(outcomes, name):
+    plain, *staged = outcomes[name]
+    assert plain and len(set(plain)) > 10
+    assert staged == [plain] * len(staged)
+
+
+def test_resumed_with_any_stage_from_any_stage_it_ends_as_if_never_stopped(outcomes):
+    assert outcomes["resumed"] == [outcomes["saved"][0]] * len(outcomes["resumed"])
+
+
+@pytest.mark.parametrize("step", [2, 4, 6])
+def test_checkpoints_have_the_bytes_of_plain_data_parallelism_s(output, step):
+    plain, *staged = (folder / f"checkpoint-{step}" for folder in sorted(output.glob("stage?")))
+    names = sorted(path.name for path in plain.iterdir())
+    assert {"optimizer.ckpt", "scheduler.ckpt", "model.safetensors"} < set(names)
+    for folder in staged:
+        assert sorted(path.name for path in folder.iterdir()) == names
+        for name in set(names) - OF_OTHER_JOBS:
+            assert (folder / name).read_bytes() == (plain / name).read_bytes(), name
+
+
+def test_an_optimizer_that_is_not_elementwise_is_refused_before_training(outcomes):
+    words, step = outcomes["refusal"]
+    assert words.startswith("zero_stage cannot share out the states of Lamb: ") and step == 0
+
+
+@pytest.mark.slow
+def test_another_number_of_ranks_resumes(output_of):
+    of_two = output_of("sharded_states.py", ranks=2, backend="mpi")
+    of_three = output_of("sharded_states.py", str(of_two), ranks=3, backend="mpi")
+    plain, *staged = json.loads((of_three / "rank0.json").read_text())["resumed_on_more_ranks"]
+    assert staged == [plain] * len(staged)
