@@ -1,5 +1,7 @@
 """One call of ``Trainer.train()`` on several ranks, from its first collective to its last."""
 
+import logging
+
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -22,6 +24,8 @@ from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.same_data import require_same_labels
 from mindnlp_dp_plugin.trainer.train_data import shard_train_dataset
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingSession:
@@ -135,6 +139,9 @@ class TrainingSession:
             join_states(self._trainer.optimizer)
             return
         share_states(self._trainer.optimizer, collective, config.bucket_cap_mb)
+        logger.info(
+            "zero_stage=%d: a rank keeps 1/%d of the optimizer's states", config.zero_stage, collective.world_size
+        )
         steps.way = lambda optimizer, step: share_states(optimizer, collective, config.bucket_cap_mb).step(step)
 
     def _share_of_train_dataset(self):
