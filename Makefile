@@ -69,7 +69,7 @@ docs-check: install   ## every command and piece of Python that README and docs 
 docs: install   ## the pages in docs/ as a site, in build/site
 	$(BIN)/mkdocs build --strict --site-dir build/site
 
-recipes: minilm   ## the recipes on nine data sets beside their baselines, 2 ranks; an hour
+recipes: minilm   ## the recipes on ten data sets beside their baselines, 2 ranks; an hour
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/recipes.py --data $(DATA)
 
 sst2: minilm   ## pretrained weights on SST-2, one process and 2 ranks, three seeds; wants an idle machine

@@ -1,12 +1,13 @@
-"""The recipes on nine data sets, two ranks, no code changed, each beside its baselines.
+"""The recipes on ten data sets, two ranks, no code changed, each beside its baselines.
 
     python benchmarks/recipes.py --data ../shared/data
 
 Five are real: SST-2, a sample of IMDB, Chinese hotel reviews, and Chinese sentences of news, by whether they name a
-person (made from a named-entity set), and word by word. Four are generated to be hard: 50 classes that differ in which
-of two commands is meant, one row in 50 of the class that matters, numbers that hang on words far from each other, and
-several labels for each text that hang on what is said of which thing. No setting is tuned by hand. All are trained from
-nothing, two of the English ones also as they are by default if MiniLM's package is installed. Writes
+person (made from a named-entity set), and word by word. Five are generated to be hard: 50 classes that differ in which
+of two commands is meant, one row in 50 of the class that matters, numbers that hang on words far from each other,
+several labels for each text that hang on what is said of which thing, and conversations about prices that hang on two
+words of a question. No setting is tuned by hand. All are trained from nothing, two of the English ones also as they are
+by default if MiniLM's package is installed. Writes
 benchmarks/results/recipes_<hardware>_<date>.json and .md. Accuracy does not need an idle machine; seconds do.
 """
 
@@ -30,6 +31,7 @@ SYNONYMS = {
     "check": ["check", "look at", "inspect"],
     "repair": ["repair", "fix", "mend"],
 }
+MATERIALS = ["oak", "glass", "silver", "paper", "wool"]
 JUDGEMENTS = [["dull", "clumsy", "messy"], ["usual", "average", "common"], ["brilliant", "moving", "sharp"]]
 ORDERS = [
     "please {this}, and do not {that}",
@@ -97,6 +99,21 @@ def complaints(num_rows=4000, seed=0):
         yield {"text": ". ".join(parts), "labels": sorted(disliked)}
 
 
+def price_list(num_rows=3000, seed=0):
+    """Questions after prices. A price hangs on a thing and a material, which stand apart, and only answers tell it."""
+    chance = random.Random(seed)
+    asides = ["", "could you tell me, ", "my neighbour wants to know, ", "i am number {number} in the queue, "]
+    prices = {(thing, material): chance.randint(10, 99) for thing in THINGS for material in MATERIALS}
+    for number in range(num_rows):
+        messages = []
+        for thing, material in chance.sample(list(prices), chance.randint(1, 2)):
+            aside = chance.choice(asides).format(number=number)
+            question = f"{aside}what does the {thing} cost if it is made of {material}?"
+            messages.append({"role": "user", "content": question})
+            messages.append({"role": "assistant", "content": f"that is {prices[thing, material]} coins"})
+        yield {"messages": messages}
+
+
 def sentences_with_persons(path):
     """Sentences of a CoNLL file, by whether they name a person."""
     for block in path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n\n"):
@@ -120,6 +137,7 @@ def data_sets(data, home):
     write(home / "rare" / "train.jsonl", one_in_fifty())
     write(home / "rated" / "train.jsonl", rated())
     write(home / "complaints" / "train.jsonl", complaints())
+    write(home / "prices" / "train.jsonl", price_list())
     from_nothing, sst2 = {"model": "small-roberta"}, {"dataset": data / "sst2", "max_length": 48}
     return {
         "sst2": {**sst2, **from_nothing},
@@ -131,6 +149,7 @@ def data_sets(data, home):
         "ratings": {"recipe": "regression", "dataset": home / "rated", **from_nothing},
         "complaints": {"recipe": "multi-label", "dataset": home / "complaints", **from_nothing},
         "entities in news": {"recipe": "token-classification", "dataset": data / "ner_zh"},
+        "prices": {"recipe": "causal-lm", "dataset": home / "prices"},
         "sst2, minilm": sst2,
         "imdb sample, minilm": {"dataset": data / "imdb_sample"},
     }

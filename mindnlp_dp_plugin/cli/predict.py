@@ -22,6 +22,7 @@ MODULE = "mindnlp_dp_plugin.recipes"
     "--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch."
 )
 @click.option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
+@click.option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
 @click.option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: found.")
 @click.option("--label-column", help="Label column of FILE, for scores. Default: found.")
 @click.option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")

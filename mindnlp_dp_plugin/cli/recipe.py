@@ -83,6 +83,13 @@ add_recipe(
     task="token-classification",
 )
 add_recipe(
+    "causal-lm",
+    "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers.",
+    _left_in("causal_lm_output"),
+    generates_data=False,
+    task="causal-lm",
+)
+add_recipe(
     "regression",
     "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
     _left_in("regression_output"),

@@ -24,21 +24,21 @@ def give_advice(results: dict, language: str = "en") -> list[str]:
     if (only := task.always(scores, results)) is not None:
         found.append(words["single"].format(label=only or words["no_class"], split=split))
     for name, baseline in results["baselines"].items():
-        if scores[task.main_score] < baseline[task.main_score]:
-            found.append(_below(scores, baseline, task.compared, words, name, split))
+        if task.is_worse(task.main_score, scores[task.main_score], baseline[task.main_score]):
+            found.append(_below(scores, baseline, task, words, name, split))
     if found:
-        ideas = words["and"].join(_ideas(results, words, weights=only is not None and task.weighs_classes))
+        ideas = words["and"].join(_ideas(results, task, words, weights=only is not None and task.weighs_classes))
         found[-1] += " " + words["try"].format(ideas=ideas)
     return found
 
 
-def _below(scores, baseline, compared_scores, words, name, split):
-    lower = [score for score in compared_scores if scores[score] < baseline[score]]
+def _below(scores, baseline, task, words, name, split):
+    lower = [score for score in task.compared if task.is_worse(score, scores[score], baseline[score])]
     compared = words["and"].join(
         words["against"].format(name=words[score], mine=f"{scores[score]:.3f}", theirs=f"{baseline[score]:.3f}")
         for score in lower
     )
-    sentence = words["below"].format(name=words[name], split=split, scores=compared)
+    sentence = words["worse" if task.falling else "below"].format(name=words[name], split=split, scores=compared)
     if "accuracy" in lower:
         share = baseline["accuracy"]
         deviation = math.sqrt(max(share * (1 - share), 1e-4) / scores["rows"])
@@ -47,11 +47,10 @@ def _below(scores, baseline, compared_scores, words, name, split):
     return sentence
 
 
-def _ideas(results, words, weights):
+def _ideas(results, task, words, weights):
     ideas = [words["try_weights"]] if weights else []
     if not results["model"]["pretrained"]:
-        known = "hfl/chinese-roberta-wwm-ext" if results["language"] == "zh" else "minilm"
-        ideas.append(words["try_pretrained"].format(model=known))
+        ideas.append(words["try_pretrained"].format(model=task.known_model(results["language"])))
     if (best := results["best"]) and best["epoch"] >= results["settings"]["epochs"]:
         ideas.append(words["try_epochs"])
     num_rows = results["data"]["num_rows"]["train"]

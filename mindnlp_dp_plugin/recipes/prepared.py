@@ -11,13 +11,12 @@ from mindspore.dataset import GeneratorDataset
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.languages import report_language
-from mindnlp_dp_plugin.recipes.models import ModelSource, choose_model, find_model
+from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
 from mindnlp_dp_plugin.recipes.splitting import text_columns
 from mindnlp_dp_plugin.recipes.tasks import get_task
-
-LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
+from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
 
 
 class PreparedData:
@@ -39,6 +38,7 @@ class PreparedData:
         self.model = ModelSource(**self.facts["model"])
         self.splits = list(self.facts["num_rows"])
         self.tokenizer = AutoTokenizer.from_pretrained(self.model.path, **self.model.how)
+        self.task.fit_tokenizer(self.tokenizer)
 
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None
@@ -122,10 +122,13 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         facts["label_column"] = data.columns.label if data.columns else "label"
         facts["chosen_model"], facts["why"] = options.model, None
         if options.model is None:
-            facts["chosen_model"], facts["why"] = choose_model(data.splits["train"]["text"])
+            facts["chosen_model"], facts["why"] = learnt.choose_model(data.splits["train"]["text"])
         tokenise(data.splits, facts, replace(options, model=facts["chosen_model"]), folder)
         facts["language"] = report_language(data.splits["train"]["text"])
         facts["baselines"] = learnt.baselines(data, options)
+        facts["baselines"] |= learnt.baselines_of_tokens(
+            lambda split: datasets.load_from_disk(str(folder / split)), list(data.splits)[-1]
+        )
         (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     barrier()
     return PreparedData(folder)
@@ -147,6 +150,7 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
         learnt_from = [text for name in text_columns(train) for text in train[name]]
         SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
     tokenizer, task = AutoTokenizer.from_pretrained(source.path, **source.how), get_task(facts["task"])
+    task.fit_tokenizer(tokenizer)
     facts |= {"model": source._asdict(), "cut_texts": {}}
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
@@ -154,7 +158,8 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
             examples = task.examples(tokens["input_ids"], tokens["labels"])
-            begin_with_counts(Path(source.path), *examples, options.seed)
+            if examples is not None:
+                begin_with_counts(Path(source.path), *examples, options.seed)
 
 
 def _shared_with_train(splits):

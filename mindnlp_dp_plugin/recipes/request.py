@@ -20,6 +20,7 @@ class Request(NamedTuple):
         out: File for the predictions.
         batch_size: Rows at a time.
         all_probabilities: Whether that of each class is wanted.
+        max_new_tokens: The longest answer of a language model; None: its own.
     """
 
     run: str
@@ -29,6 +30,7 @@ class Request(NamedTuple):
     out: str | None = None
     batch_size: int = 32
     all_probabilities: bool = False
+    max_new_tokens: int | None = None
 
     def save(self, path: Path) -> None:
         """Write it for the ranks."""
@@ -79,6 +81,11 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         )
     if out is not None and not Path(out).absolute().parent.is_dir():
         raise DataParallelError(f"--out {str(out)!r}: its folder does not exist.")
+    if how.get("max_new_tokens") is not None and not task.generates:
+        raise DataParallelError(
+            f"--max-new-tokens {how['max_new_tokens']} is for language models, and this run's task is {task.name}: "
+            "leave it away."
+        )
     path = Path(inputs[0])
     if len(inputs) == 1 and _is_file(path):
         return Request(str(run), *task.read_asked(path, results, columns, label, encoding), **how)

@@ -6,6 +6,12 @@ from pathlib import Path
 
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+END_OF_TEXT, CHAT_MARKS = "<|endoftext|>", ["<|im_start|>", "<|im_end|>"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+MOST_NEW_TOKENS = 64  # positions for an answer after the longest prompt
 VOCABULARY = 8000
 EMBEDDINGS_STD = 0.02  # small: they are normalised next, and what is small is learnt faster
 COUNTS_SHARE = 0.3  # of an embedding of length 0.16: what a token says of the class outweighs what it is
@@ -32,26 +38,10 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
         max_length: Maximum length of a text in tokens.
     """
     from mindnlp.transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    bpe, byte_level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
-    # Where words have no spaces between them, a clause is taken in pieces: as a whole it takes BPE minutes.
-    pieces = pre_tokenizers.Split(Regex(r"[\p{Han}\p{Hiragana}\p{Katakana}]{1,8}"), "isolated")
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([pieces, byte_level])
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        min_frequency=2,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=byte_level.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(texts, trainer)
-    bpe.model.save(str(folder))
-    tokenizer = RobertaTokenizerFast(
-        str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=max_length
-    )
+    vocabulary = _save_bpe(folder, _learn_bpe(texts, SPECIAL_TOKENS))
+    tokenizer = RobertaTokenizerFast(*vocabulary, model_max_length=max_length)
     tokenizer.save_pretrained(str(folder))
     config = RobertaConfig(
         vocab_size=len(tokenizer),
@@ -63,6 +53,85 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
         **SIZE,
     )
     _save(RobertaForSequenceClassification(config), folder)
+
+
+def save_small_gpt2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:
+    """Write a folder with an untrained GPT-2 and a byte-level BPE tokenizer.
+
+    Call it on one rank, with the arguments of ``save_small_roberta``; ``num_labels`` has no meaning.
+    """
+    from mindnlp.transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+
+    folder = Path(folder)
+    vocabulary = _save_bpe(folder, _learn_bpe(texts, [END_OF_TEXT]))
+    tokenizer = GPT2TokenizerFast(*vocabulary, model_max_length=max_length)
+    tokenizer.save_pretrained(str(folder))
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=max_length + MOST_NEW_TOKENS,
+        n_embd=SIZE["hidden_size"],
+        n_layer=SIZE["num_hidden_layers"],
+        n_head=SIZE["num_attention_heads"],
+        initializer_range=SIZE["initializer_range"],
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    GPT2LMHeadModel(config).save_pretrained(str(folder))
+
+
+def save_small_qwen2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:
+    """The same with a Qwen2, and the chat template of its family."""
+    from mindnlp.transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2TokenizerFast
+
+    folder = Path(folder)
+    bpe = _learn_bpe(texts, [END_OF_TEXT, *CHAT_MARKS])
+    _save_bpe(folder, bpe)
+    tokenizer = Qwen2TokenizerFast(
+        tokenizer_object=bpe,
+        eos_token=CHAT_MARKS[1],
+        pad_token=END_OF_TEXT,
+        additional_special_tokens=CHAT_MARKS,
+        model_max_length=max_length,
+        chat_template=CHAT_TEMPLATE,
+    )
+    tokenizer.save_pretrained(str(folder))
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=max_length + MOST_NEW_TOKENS,
+        num_key_value_heads=SIZE["num_attention_heads"] // 2,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        **SIZE,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(str(folder))
+
+
+def _learn_bpe(texts, special_tokens):
+    """A byte-level tokenizer, learnt from texts."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    bpe, byte_level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Where words have no spaces between them, a clause is taken in pieces: as a whole it takes BPE minutes.
+    pieces = pre_tokenizers.Split(Regex(r"[\p{Han}\p{Hiragana}\p{Katakana}]{1,8}"), "isolated")
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([pieces, byte_level])
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        min_frequency=2,
+        special_tokens=special_tokens,
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    bpe.decoder = decoders.ByteLevel()
+    return bpe
+
+
+def _save_bpe(folder, bpe):
+    """Write its tokens and merges; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    bpe.model.save(str(folder))
+    return str(folder / "vocab.json"), str(folder / "merges.txt")
 
 
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
@@ -147,4 +216,9 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     model.save_pretrained(str(folder))
 
 
-SAVERS = {"small-roberta": save_small_roberta, "small-bert": save_small_bert}
+SAVERS = {
+    "small-roberta": save_small_roberta,
+    "small-bert": save_small_bert,
+    "small-gpt2": save_small_gpt2,
+    "small-qwen2": save_small_qwen2,
+}

@@ -19,6 +19,8 @@ SHOWN = (
     "rmse",
     "spearman",
     "loss",
+    "perplexity",
+    "token_accuracy",
 )
 
 
@@ -28,10 +30,12 @@ class Terminal(TrainerCallback):
     Args:
         best_by: The score by which the best epoch is kept; None if the last one is.
         heading: What the bar is called.
+        falling: Scores that are better the lower they are, beside the loss.
     """
 
-    def __init__(self, best_by: str | None, heading: str = "training"):
+    def __init__(self, best_by: str | None, heading: str = "training", falling: tuple[str, ...] = ()):
         self._best_by = best_by
+        self._falls = best_by in ("loss", *falling)
         self._heading = heading
         self._bar = None
         self._best = None
@@ -81,7 +85,7 @@ class Terminal(TrainerCallback):
         value = found.get(self._best_by)
         if value is None:
             return ""
-        value = -value if self._best_by == "loss" else value
+        value = -value if self._falls else value
         if self._best is not None and value <= self._best:
             return ""
         self._best = value

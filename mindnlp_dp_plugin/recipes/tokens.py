@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
+LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CPU, few shapes to compile on Ascend
 IGNORED = -100  # the label of a token that no loss and no score counts
 
 
@@ -61,3 +64,26 @@ def words_to_tokens(
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = [[0] * len(row) for row in rows]
     return columns, places, num_cut
+
+
+def logits_of(model, tokenizer, rows: list[dict], max_length: int) -> np.ndarray:
+    """The model's logits for a batch.
+
+    Args:
+        model: The trained one.
+        tokenizer: Says what ``input_ids`` are padded with.
+        rows: The inputs of each row; what is called ``places`` is not for the model.
+        max_length: Rows are padded no further, unless one is longer.
+    """
+    import mindspore
+    from mindnlp.core import no_grad
+
+    longest = max(len(row["input_ids"]) for row in rows)
+    length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(max_length, longest))
+    inputs = {}
+    for name in [name for name in rows[0] if name != "places"]:
+        filling = tokenizer.pad_token_id if name == "input_ids" else 0
+        padded = [row[name] + [filling] * (length - len(row[name])) for row in rows]
+        inputs[name] = mindspore.Tensor(np.array(padded, np.int32))
+    with no_grad():
+        return model(**inputs).logits.asnumpy()

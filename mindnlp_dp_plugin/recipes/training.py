@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import Terminal
+from mindnlp_dp_plugin.recipes.words import ENGLISH
 from mindnlp_dp_plugin.trainer.mindnlp import (
     EarlyStoppingCallback,
     ProgressCallback,
@@ -27,11 +28,12 @@ class RecipeTrainer(Trainer):
 
     Args:
         loss: From logits and labels to a mean over rows; None: the model's own.
+        outputs: What evaluation keeps, from logits and labels; only with such a loss.
     """
 
-    def __init__(self, *args, loss=None, **kwargs):
+    def __init__(self, *args, loss=None, outputs=None, **kwargs):
         super().__init__(*args, **kwargs)
-        self._loss = loss
+        self._loss, self._outputs = loss, outputs
 
     def compute_loss(self, model, inputs, return_outputs=False):
         """The loss of a batch."""
@@ -40,7 +42,9 @@ class RecipeTrainer(Trainer):
         labels = inputs["labels"]
         outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
         loss = self._loss(outputs.logits, labels)
-        return (loss, {"loss": loss, "logits": outputs.logits}) if return_outputs else loss
+        if not return_outputs:
+            return loss
+        return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}
 
 
 def train(options: RecipeOptions, task: str = "classification") -> dict:
@@ -74,9 +78,19 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
 def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
+    if data.task.scores_before_training:
+        data.facts["baselines"] = {"before_training": _score_now(trainer, data), **data.facts["baselines"]}
     trainer.train(resume_from_checkpoint=options.resume)
     scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
     return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored)
+
+
+def _score_now(trainer, data):
+    split = data.splits[-1]
+    part = predict(trainer, data, split)
+    scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
+    dp.print_rank_0(f"to beat on {split}: {data.task.in_words(scores)} by {ENGLISH['before_training']}")
+    return {**{name: scores[name] for name in data.task.shown}, "split": split}
 
 
 def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
@@ -97,7 +111,7 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
         scores = data.task.score(part.predictions, part.label_ids, data.texts("train", held), data.facts)
         parts.append((held, part, scores))
         dp.print_rank_0(f"fold {number + 1} of {len(folds)}: {data.task.in_words(scores)}")
-        if best is None or scores[data.task.main_score] > best[0]:
+        if best is None or data.task.is_worse(data.task.main_score, best[0], scores[data.task.main_score]):
             best = scores[data.task.main_score], number, trainer
     _, number, trainer = best
     scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
@@ -126,7 +140,7 @@ def make_trainer(
     if options.lora:
         model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type)
     is_fold = rows is not None
-    callbacks = [Terminal(None if is_fold else options.best_by, heading)]
+    callbacks = [Terminal(None if is_fold else options.best_by, heading, data.task.falling)]
     if not is_fold:
         callbacks.append(dp.TensorBoardCallback(str(folder.tensorboard)))
         if options.patience:
@@ -136,20 +150,21 @@ def make_trainer(
     epochs = options.chosen_epochs(num_rows, dp.get_world_size())
     trainer = RecipeTrainer(
         model=model,
-        args=training_arguments(options, folder, epochs, is_fold),
+        args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
         train_dataset=train_rows,
         eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
         tokenizer=data.tokenizer,
         compute_metrics=data.task.compute_metrics(data.facts),
         callbacks=callbacks,
         loss=data.task.loss(data.facts, options),
+        outputs=data.task.outputs,
     )
     trainer.remove_callback(ProgressCallback)
     return trainer
 
 
 def training_arguments(
-    options: RecipeOptions, folder: RunFolder, epochs: float, is_fold: bool = False
+    options: RecipeOptions, folder: RunFolder, epochs: float, is_fold: bool = False, falling: tuple[str, ...] = ()
 ) -> TrainingArguments:
     """What the options say, for the Trainer: logged fifty times in all; without folds scored and saved each epoch."""
     each_epoch = "no" if is_fold else "epoch"
@@ -168,7 +183,7 @@ def training_arguments(
         save_total_limit=1,
         load_best_model_at_end=not is_fold,
         metric_for_best_model=options.best_by,
-        greater_is_better=options.best_by != "loss",
+        greater_is_better=options.best_by not in ("loss", *falling),
         logging_steps=0.02,
         fp16=options.fp16,
         seed=options.seed,

@@ -167,8 +167,8 @@ def _parse_line(number, line):
 
 def _looks_like_table(found, is_lines):
     """Whether it holds columns, or a list of objects, and is no row that has lists in it."""
-    are_columns = not is_lines and all(isinstance(value, (list, dict)) for value in found.values())
-    return are_columns or any(map(_is_records, found.values()))
+    are_columns = all(isinstance(value, (list, dict)) for value in found.values())
+    return not is_lines and (are_columns or any(map(_is_records, found.values())))
 
 
 def _from_json(found, lines=()):

@@ -17,7 +17,7 @@ MOST_IN_MATRIX = 24
 MOST_IN_TABLE = 60
 MOST_CONFUSIONS = 20
 SHOWN_MISTAKES = 6
-NOT_SHARES = ("r2", "rmse", "mae", "pearson", "spearman")
+NOT_SHARES = ("perplexity", "r2", "rmse", "mae", "pearson", "spearman")
 STYLES = ("first", "second")
 
 
@@ -40,7 +40,7 @@ def write(folder: RunFolder, results: dict) -> None:
         split=split,
         scores=results["splits"][split],
         task=task,
-        rivals=partial(_rivals, results, split, words),
+        rivals=partial(_rivals, task, results, split, words),
         shown=_shown,
         percent=partial(_shown, "accuracy"),
         label=shown_label,
@@ -86,19 +86,23 @@ def _shown(name, value):
     return decimal(value) if name in NOT_SHARES else f"{100 * value:.1f}%"
 
 
-def _rivals(results, split, words, name):
-    """What a score is of, its value, and the class of style: this model first, then the baselines, the best first."""
-    others = sorted(results["baselines"].items(), key=lambda each: -each[1][name])
-    return [
+def _rivals(task, results, split, words, name):
+    """What a score is of, its value, the class of style, and the length of its bar: this model, then the baselines."""
+    falls = name in task.falling
+    others = sorted(results["baselines"].items(), key=lambda each: each[1][name] * (1 if falls else -1))
+    found = [
         (words["this_model"], results["splits"][split][name], "mine"),
         *((words[baseline], scores[name], "") for baseline, scores in others),
     ]
+    longest = max(value for _, value, _ in found) if falls else 1
+    return [(*each, max(0, each[1]) / longest) for each in found]
 
 
 def _verdict(task, scores, baselines, words):
     """How it compares with the best baseline, in words, and the class of style that goes with it."""
     main = task.main_score
-    best = max(baselines, key=lambda name: baselines[name][main])
+    falls = main in task.falling
+    best = (min if falls else max)(baselines, key=lambda name: baselines[name][main])
     difference = scores[main] - baselines[best][main]
     size = decimal(abs(difference))
     if main not in NOT_SHARES:
@@ -107,7 +111,7 @@ def _verdict(task, scores, baselines, words):
     if abs(difference) < 5e-4:
         return words["equal"].format(baseline=words[best]), "fair"
     compared = words["higher" if difference > 0 else "lower"]
-    style = "good" if difference > 0 else "bad"
+    style = "bad" if task.is_worse(main, difference, 0) else "good"
     return compared.format(score=words[main], difference=size, baseline=words[best]), style
 
 
@@ -128,7 +132,7 @@ def _charts(task, results, words):
         return [(entry["epoch"], entry[tag]) for entry in history if tag in entry]
 
     losses = [Series(words["training"], points("loss"), "first"), Series("dev", points("eval_loss"), "second", True)]
-    names = [task.main_score, *(name for name in task.shown if name != task.main_score)][:2]
+    names = [task.main_score, *(name for name in task.shown if name != task.main_score)][: 1 if task.falling else 2]
     scored = [Series(words[name], points(f"eval_{name}"), style, True) for name, style in zip(names, STYLES)]
     mark = (best["epoch"], words["kept"]) if best else (None, "")
     drawn = [(words["loss"], losses), (f"{' / '.join(words[name] for name in names)} (dev)", scored)]

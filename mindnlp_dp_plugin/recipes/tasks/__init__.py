@@ -1,7 +1,7 @@
 """Tasks. Each is one file in this folder, named after the task with _ for -, that ends with ``TASK = <a Task>()``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.asked import read_asked_texts
-from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.models import choose_model
+from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import decimal, shortened, shown_label
 from mindnlp_dp_plugin.recipes.splitting import text_columns
-from mindnlp_dp_plugin.recipes.tokens import cut
+from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
 from mindnlp_dp_plugin.recipes.words import ENGLISH
 from mindnlp_dp_plugin.recipes.writing import write_predictions
 
@@ -28,31 +29,57 @@ class Task(ABC):
     Attributes:
         name: The task's, and that of its recipe.
         shown: Names of the scores that terminal and report show.
-        compared: Those of them that are better the higher they are, the one that counts most last.
+        compared: Those of them that are compared with baselines, the one that counts most last.
+        falling: Those of them that are better the lower they are.
         best_by: Names of the scores that may choose the epoch to keep, the default first.
+        scores_before_training: Whether the model before training is a baseline.
+        small_models: The models that can be trained from nothing, the default first.
+        generates: Whether it writes texts.
         weighs_classes: Whether it can be trained with ``--class-weights``.
         needs: Packages it needs beside those of all recipes.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         file_suffixes: Of files with its data.
         out_suffixes: Of files it writes predictions to.
+        out_name: Such a file, as an example.
     """
 
     name: str
     shown: tuple[str, ...]
     compared: tuple[str, ...]
     best_by: tuple[str, ...]
+    falling: tuple[str, ...] = ()
+    scores_before_training: bool = False
+    small_models: tuple[str, ...] = ("small-roberta", "small-bert")
+    generates: bool = False
     weighs_classes: bool = True
     needs: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet")
+    out_name: str = "labels.csv"
 
     @property
     def main_score(self) -> str:
-        """The score that counts most; the higher the better."""
+        """The score that counts most."""
         return self.compared[-1]
+
+    def is_worse(self, name: str, score: float, other: float) -> bool:
+        """Whether a score of that name is worse than another one."""
+        return score > other if name in self.falling else score < other
+
+    def choose_model(self, texts: Iterable[str]) -> tuple[str, dict]:
+        """The model to train if none is named, and why, as a remark."""
+        return choose_model(texts)
+
+    def known_model(self, language: str) -> str:
+        """A pretrained model to advise for texts in ``en`` or ``zh``."""
+        return "hfl/chinese-roberta-wwm-ext" if language == "zh" else MINILM
+
+    def fit_tokenizer(self, tokenizer: Any) -> None:
+        """Give a tokenizer what this task needs and it may not have."""
+        return
 
     @abstractmethod
     def read(self, options: RecipeOptions) -> Any:
@@ -81,9 +108,20 @@ class Task(ABC):
     def baselines(self, data: Any, options: RecipeOptions) -> dict:
         """Scores of the baselines, for ``metrics.json``."""
 
+    def baselines_of_tokens(self, tokens: Callable[[str], Any], split: str) -> dict:
+        """Scores of baselines that need tokens.
+
+        Args:
+            tokens: Gives the columns that ``tokenise`` made of a split.
+            split: To score; the last one there is.
+        """
+        return {}
+
     @abstractmethod
-    def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]]:
+    def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]] | None:
         """Tokens, and one of a few classes for each list of them, for the first weights of a model from nothing.
+
+        None: these are random.
 
         Args:
             tokens: Of each row of train.
@@ -122,6 +160,10 @@ class Task(ABC):
     @abstractmethod
     def loss(self, facts: dict, options: RecipeOptions) -> Callable | None:
         """The loss from logits and labels, a mean over rows; None for the model's own."""
+
+    def outputs(self, logits: Any, labels: Any) -> Any:
+        """What evaluation keeps of a batch, for ``compute_metrics`` and ``score``."""
+        return logits
 
     @abstractmethod
     def compute_metrics(self, facts: dict) -> Callable:
@@ -183,6 +225,19 @@ class Task(ABC):
     def inputs(self, tokenizer: Any, rows: list[tuple], max_length: int, kept: dict) -> dict[str, list]:
         """The model's inputs for rows; what is called ``places`` is for ``answer_of_row`` only."""
         return dict(tokenizer(*map(list, zip(*rows)), truncation=True, max_length=max_length))
+
+    def answer(self, model: Any, tokenizer: Any, inputs: list[dict], rows: list[tuple], kept: dict) -> list:
+        """The model's answer to each row of a batch, for ``gather``.
+
+        Args:
+            model: The trained one.
+            tokenizer: Its own.
+            inputs: What ``inputs`` made of each row.
+            rows: The same rows as ``as_row`` made them.
+            kept: What ``kept`` keeps.
+        """
+        logits = logits_of(model, tokenizer, inputs, kept["settings"]["max_length"])
+        return [self.answer_of_row(*each, kept) for each in zip(logits, inputs, rows)]
 
     def answer_of_row(self, logits: np.ndarray, inputs: dict, row: tuple, kept: dict) -> np.ndarray:
         """What of a row's logits ``gather`` takes; the model may have been given it in a longer batch."""

@@ -33,6 +33,7 @@ class TokenClassification(Task):
     lora_type = "TOKEN_CLS"
     file_suffixes = ALL_SUFFIXES
     out_suffixes = (".conll", ".txt", ".jsonl")
+    out_name = "tags.conll"
 
     def read(self, options):
         """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
