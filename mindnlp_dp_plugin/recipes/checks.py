@@ -36,9 +36,11 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
+    from mindnlp_dp_plugin.recipes.tracking import check_trackers
 
     learnt = get_task(task)
     require_packages(*learnt.needs)
+    check_trackers(options.report_to)
     if options.best_by not in (None, *learnt.best_by):
         raise DataParallelError(
             f"--best-by {options.best_by!r} is no score of {task}: give one of {', '.join(learnt.best_by)}."

@@ -97,11 +97,22 @@ class RecipeOptions:
     lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
     lora_r: int = _option(8, "Rank of the adapters.", type=click.IntRange(min=1))
     lora_alpha: float = _option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
+    report_to: tuple[str, ...] = _option(
+        (),
+        "Where curves go; may be given several times. Default: tensorboard.",
+        multiple=True,
+        type=click.Choice(["tensorboard", "wandb", "swanlab", "none"]),
+    )
     resume: bool = _option(False, "Continue from the last checkpoint in the output folder.", is_flag=True)
     output_dir: Path = _option(
         Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path)
     )
     seed: int = _option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Where curves go."""
+        return tuple(dict.fromkeys(name for name in self.report_to or ("tensorboard",) if name != "none"))
 
     @property
     def chosen_threshold(self) -> float:

@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.tracking import where
 from mindnlp_dp_plugin.recipes.words import ENGLISH, say
 
 
@@ -110,11 +111,11 @@ def leave_results(
     write_json(folder.metrics, results)
     write_text(folder.settings, to_yaml(options, nproc=results["ranks"]))
     report.write(folder, results)
-    print("\n" + summary(results, folder), flush=True)
+    print("\n" + summary(results, folder, where(options.trackers, folder)), flush=True)
     return dp.broadcast_object(results)
 
 
-def summary(results: dict, folder: RunFolder) -> str:
+def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     task, model = get_task(results["task"]), results["model"]
     lines = [f"{model['name']}, {model['parameters']:,} parameters, {_weights(model['origin'])}:"]
@@ -130,7 +131,7 @@ def summary(results: dict, folder: RunFolder) -> str:
         lines.append(f"kept: epoch {best['epoch']:g}, the best by {best['by']} on dev")
     lines += [f"{task.in_words(scores)} by {ENGLISH[name]}" for name, scores in results["baselines"].items()]
     lines += [f"WARNING: {each}" for each in results["advice"]]
-    lines.append(f"model: {folder.model}    report: {folder.report}    logs for TensorBoard: {folder.tensorboard}")
+    lines.append("    ".join([f"model: {folder.model}", f"report: {folder.report}", *logs]))
     lines.append(f"predict: mindnlp-dp predict {folder.home} 'your text'")
     return "\n".join(lines)
 

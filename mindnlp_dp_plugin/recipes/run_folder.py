@@ -25,6 +25,8 @@ class RunFolder:
         report: One page of all that, with plots.
         settings: What ``--config`` takes to run it again.
         tensorboard: Event files.
+        wandb: Those of Weights & Biases.
+        swanlab: Those of SwanLab.
         checkpoints: What a run goes on from.
         prepared: Tokenised data; gone when the run is done.
     """
@@ -36,6 +38,8 @@ class RunFolder:
         self.report = self.home / "report.html"
         self.settings = self.home / "run.yaml"
         self.tensorboard = self.home / "tensorboard"
+        self.wandb = self.home / "wandb"
+        self.swanlab = self.home / "swanlab"
         self.checkpoints = self.home / "checkpoints"
         self.prepared = self.home / "prepared"
 
@@ -64,7 +68,7 @@ class RunFolder:
         if is_main_process():
             self.check(resume)
             if not resume:
-                for left in (self.model, self.tensorboard, self.checkpoints):
+                for left in (self.model, self.tensorboard, self.wandb, self.swanlab, self.checkpoints):
                     shutil.rmtree(left, ignore_errors=True)
             shutil.rmtree(self.prepared, ignore_errors=True)
             self.metrics.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import Terminal
+from mindnlp_dp_plugin.recipes.tracking import make_trackers
 from mindnlp_dp_plugin.recipes.words import ENGLISH
 from mindnlp_dp_plugin.trainer.mindnlp import (
     EarlyStoppingCallback,
@@ -142,7 +143,7 @@ def make_trainer(
     is_fold = rows is not None
     callbacks = [Terminal(None if is_fold else options.best_by, heading, data.task.falling)]
     if not is_fold:
-        callbacks.append(dp.TensorBoardCallback(str(folder.tensorboard)))
+        callbacks += make_trackers(options.trackers, folder)
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     train_rows = data.pipeline("train", options.batch_size, shuffle=True, rows=rows)

@@ -17,8 +17,8 @@ from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
 from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.observe.pace import Pace
 from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
-from mindnlp_dp_plugin.trainer.observe.tensorboard import TensorBoardCallback
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
+from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainer.preemption import Preemption
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
@@ -153,4 +153,4 @@ class TrainingSession:
 
     def _trackers(self):
         callbacks = self._trainer.callback_handler.callbacks
-        return [callback for callback in callbacks if isinstance(callback, TensorBoardCallback)]
+        return [callback for callback in callbacks if isinstance(callback, Tracker)]

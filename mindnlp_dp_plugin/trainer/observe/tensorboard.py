@@ -2,23 +2,16 @@
 
 import atexit
 import json
-import numbers
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from mindnlp.core import nn
-
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.observe.throughput import Meter, Stopwatch
+from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
 
-SPLITS = ("eval", "test")
 FLUSH_S = 10  # a killed job loses at most this much
 
 
-class TensorBoardCallback(Stopwatch):
+class TensorBoardCallback(Tracker):
     """Writes TensorBoard files on rank 0, whenever the Trainer logs: ``Trainer(callbacks=[TensorBoardCallback()])``.
 
     One series for each tag, by optimizer step:
@@ -45,6 +38,7 @@ class TensorBoardCallback(Stopwatch):
     """
 
     def __init__(self, log_dir: str | None = None):
+        super().__init__()
         try:
             import tensorboardX  # noqa: F401
         except ImportError as error:
@@ -54,94 +48,26 @@ class TensorBoardCallback(Stopwatch):
         self._chosen_folder = log_dir
         self._folder = None
         self._writer = None
-        self._meter = None
-        self._config = None
-        self._grad_norm = None
-        self._replacements = Replacements()
-        self._last_steps = {}
 
-    def follow(self, meter: Meter, config: DataParallelConfig) -> None:
-        """Write measurements of all ranks, gathered by ``meter``, until ``close``."""
-        self._meter, self._config = meter, config
-
-    def close(self) -> None:
-        """Finish the file and restore the Trainer. Called when training ends, also by an error."""
-        self._meter = self._config = None
-        self._finish()
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Open the file and write the settings."""
-        super().on_train_begin(args, state, control, **kwargs)
-        self._finish()  # in one process, close is not called if training raises
-        self._logged_steps = self._logged_seconds = self._logged_wait = 0
-        if not state.is_world_process_zero:
-            return
+    def _begin(self, args, state, settings):
         self._folder = self._folder_for(args, state)
-        self._last_steps = {}
         self._writer = self._open(purge_step=state.global_step + 1)
         atexit.register(self._writer.close)
-        self._writer.add_text("args", _as_text(args.to_dict()), state.global_step)
-        if self._config is not None:
-            self._writer.add_text("data_parallel_config", _as_text(asdict(self._config)), state.global_step)
-        self._listen_to_clipping()
+        for name, values in settings.items():
+            self._writer.add_text(name, _as_text(values), state.global_step)
 
-    def on_log(self, args, state, control, logs=None, train_dataset=None, **kwargs):
-        """Write what was logged."""
-        if not state.is_world_process_zero:
-            return
-        values = {_tag(name): value for name, value in logs.items() if name != "epoch"}
-        if "loss" in logs:
-            values["train/epoch"] = logs["epoch"]
-            values.update(self._since_last_log(args, train_dataset))
+    def _write(self, values, args, state):
         writer = self._writer or self._open_again(args, state)
         for tag, value in values.items():
-            is_new = state.global_step > self._last_steps.get(tag, -1)
-            if is_new and isinstance(value, numbers.Real):
-                writer.add_scalar(tag, value, state.global_step)
-                self._last_steps[tag] = state.global_step
+            writer.add_scalar(tag, value, state.global_step)
         if writer is not self._writer:
             writer.close()
 
-    def on_train_end(self, args, state, control, **kwargs):
-        """Finish the file."""
-        self.close()
-
-    def _finish(self):
-        self._grad_norm = None
-        self._replacements.undo()
+    def _end(self):
         if self._writer is not None:
             atexit.unregister(self._writer.close)
             self._writer.close()
             self._writer = None
-
-    def _since_last_log(self, args, train_dataset):
-        seconds, wait = self.seconds, 0.0
-        slowest = None
-        if self._meter is not None:
-            wait = sum(self._meter.waited_seconds) / len(self._meter.waited_seconds)
-            slowest = self._meter.pace.slowest
-        num_steps = self.num_steps - self._logged_steps
-        rows = train_dataset.get_batch_size() * args.gradient_accumulation_steps * args.world_size * num_steps
-        values = {
-            "train/samples_per_second": rows / (seconds - self._logged_seconds),
-            "train/communication_wait_seconds": (wait - self._logged_wait) / num_steps,
-        }
-        if slowest is not None:
-            values["train/slowest_rank"] = slowest
-        if self._grad_norm is not None:
-            values["train/grad_norm"] = self._grad_norm.item()
-        self._logged_steps, self._logged_seconds, self._logged_wait = self.num_steps, seconds, wait
-        return values
-
-    def _listen_to_clipping(self):
-        """Keep the norm that the Trainer's clipping returns and discards; it stays on the device."""
-        clip = nn.utils.clip_grad_norm_
-
-        def clip_and_keep(*args, **kwargs):
-            self._grad_norm = clip(*args, **kwargs)
-            return self._grad_norm
-
-        self._replacements.replace(nn.utils, "clip_grad_norm_", clip_and_keep)
 
     def _folder_for(self, args, state):
         if self._chosen_folder is not None:
@@ -163,11 +89,6 @@ class TensorBoardCallback(Stopwatch):
         """Open the file again for an evaluation after training."""
         self._folder = self._folder or self._folder_for(args, state)
         return self._open()
-
-
-def _tag(name):
-    split, _, rest = name.partition("_")
-    return f"{split}/{rest}" if split in SPLITS else f"train/{name}"
 
 
 def _as_text(settings):
