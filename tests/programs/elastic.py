@@ -21,12 +21,18 @@ OUTPUT = Path(sys.argv[1])
 NUM_RANKS = dp.get_world_size()
 WHOLE = (2, 2, 3)  # ranks, batch size, accumulation: 12 rows in a step, 48 in an epoch
 CASES = {
-    "by_row": (lambda size: tiny_rows(48, shuffle=True).batch(size), [(2, 6, 1), (1, 4, 3), (1, 12, 1), (3, 2, 2)]),
+    "by_row": (
+        lambda size: tiny_rows(48, shuffle=True).batch(size),
+        [(2, 6, 1), (1, 4, 3), (1, 12, 1), (3, 2, 2)],
+        (1, 6),
+    ),
     "by_batch": (
         lambda size: tiny_rows(48, shuffle=True).filter(lambda ids: True, ["input_ids"]).batch(size),
         [(1, 2, 6), (3, 2, 2)],
+        (1, 6),
     ),
-    "by_length": (lambda size: of_many_lengths(size), [(1, 4, 3)]),
+    "by_length": (lambda size: of_many_lengths(size), [(1, 4, 3)], (1, 6)),
+    "a_step_an_epoch": (lambda size: tiny_rows(12, shuffle=True).batch(size), [(1, 6, 2)], (1,)),
 }
 
 
@@ -56,7 +62,7 @@ class NotesRows(Trainer):
 
 
 def train(case, split, resume=None):
-    rows, _ = CASES[case]
+    rows, _, _ = CASES[case]
     _, batch_size, accumulation = split
     arguments = TrainingArguments(
         output_dir=str(OUTPUT / (f"{case}_resumed" if resume else case)),
@@ -87,11 +93,11 @@ def train(case, split, resume=None):
 
 
 if __name__ == "__main__":
-    for case, (_, splits) in CASES.items():
+    for case, (_, splits, steps) in CASES.items():
         if WHOLE[0] == NUM_RANKS:
             train(case, WHOLE)
             dp.barrier()
         for split in splits:
             if split[0] == NUM_RANKS:
-                for step in (1, 6):
+                for step in steps:
                     train(case, split, str(OUTPUT / case / f"checkpoint-{step}"))

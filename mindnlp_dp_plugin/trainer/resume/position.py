@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +93,12 @@ class Resumption:
         is_same_batch = set(changed) <= set(SPLIT) and _global_batch(saved) == _global_batch(settings)
         before = self.record.get("nominal_accumulation", saved["gradient_accumulation_steps"])
         self.nominal_accumulation = before if is_same_batch else args.gradient_accumulation_steps
-        if changed and self.position.micro_steps_in_epoch:
-            reads_on = is_same_batch and dataset.reads_on(saved["world_size"], saved["batch size"])
-            position = self._in_micro_steps_of(settings)
-            if not reads_on or position is None:
+        if changed:
+            position = self._in_micro_steps_of(settings) if is_same_batch else None
+            reads_on = position and dataset.reads_on(saved["world_size"], saved["batch size"])
+            if self.position.micro_steps_in_epoch and not reads_on:
                 self._refuse(changed, saved, settings)
-            self.position = position
+            self.position = position or self._at_a_whole_step(args.gradient_accumulation_steps)
         if changed and args.max_steps <= 0:
             updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
             updates_left -= self.position.micro_steps_in_epoch // args.gradient_accumulation_steps
@@ -125,11 +125,13 @@ class Resumption:
         """The position counted in micro-steps of other sizes; None if it stands within one."""
         rows, of_micro_step = (each["world_size"] * each["batch size"] for each in (self.record["settings"], settings))
         micro_steps, rest = divmod(self.position.micro_steps_in_epoch * rows, of_micro_step)
-        return (
-            None
-            if rest
-            else Position(self.position.epoch, micro_steps, self.position.micro_steps * rows // of_micro_step)
-        )
+        total = self.position.micro_steps * rows // of_micro_step
+        return None if rest else Position(self.position.epoch, micro_steps, total)
+
+    def _at_a_whole_step(self, accumulation):
+        """The position at the end of an epoch, where a new optimizer step begins, whatever came before."""
+        num_steps = math.ceil(self.position.micro_steps / accumulation)
+        return replace(self.position, micro_steps=num_steps * accumulation)
 
     def _refuse(self, changed, saved, settings):
         differences = ", ".join(f"{name} was {saved[name]} and is {settings[name]}" for name in changed)
