@@ -24,14 +24,14 @@ CASES = {
     "by_row": (
         lambda size: tiny_rows(48, shuffle=True).batch(size),
         [(2, 6, 1), (1, 4, 3), (1, 12, 1), (3, 2, 2)],
-        (1, 6),
+        (1,),
     ),
     "by_batch": (
         lambda size: tiny_rows(48, shuffle=True).filter(lambda ids: True, ["input_ids"]).batch(size),
         [(1, 2, 6), (3, 2, 2)],
-        (1, 6),
+        (6,),
     ),
-    "by_length": (lambda size: of_many_lengths(size), [(1, 4, 3)], (1, 6)),
+    "by_length": (lambda size: of_many_lengths(size), [(1, 4, 3)], (1,)),
     "a_step_an_epoch": (lambda size: tiny_rows(12, shuffle=True).batch(size), [(1, 6, 2)], (1,)),
 }
 
