@@ -2,8 +2,8 @@
 
 Shell blocks run as they stand, in a folder that holds a ``roberta.py``; the Python of a page runs as one script, on two
 ranks, with ``model``, ``train_dataset``, ``eval_dataset``, ``predictions`` and ``labels`` at hand. A block that cannot
-run here has a comment above it, ``<!-- not run here: why -->``, which is shown. Each example must print what
-it promises.
+run here has a comment above it, ``<!-- not run here: why -->``, which is shown. A translation (``run.zh.md``) whose
+blocks are those of the English page but for comments is not run again. Each example must print what it promises.
 
     python -m tests.docs_check README.md examples/by_feature/lora.py    # some of them
 """
@@ -40,8 +40,17 @@ predictions, labels = np.zeros(3), np.zeros(3)
 ROBERTA = AT_HAND + "from tests.programs.tiny import tiny_trainer\ntiny_trainer('output', model).train()\n"
 
 
+def code_of(page: Path) -> list[str]:
+    """A page's blocks, without comments."""
+    return [re.sub(r" *#.*", "", block["text"]) for block in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
 def check(page: Path) -> list[str]:
     """Run a page's blocks; returns what failed."""
+    source = page.with_name(page.name.replace(".zh.md", ".md"))
+    if source != page and code_of(source) == code_of(page):
+        print(f"{page.relative_to(REPOSITORY)}: as {source.name}")
+        return []
     failures, script = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

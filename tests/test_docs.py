@@ -1,5 +1,8 @@
-"""The docs build: each link leads somewhere, each name of the API reference exists, each file they name is there."""
+"""The docs build in both languages: links lead somewhere, the API's names and the files they name exist, nothing comes
+from elsewhere, and each error that the plugin raises can be found by its words."""
 
+import html
+import json
 import re
 import sys
 
@@ -17,8 +20,20 @@ def test_docs_build_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
     finished = run(command, cwd=REPOSITORY)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    reference = (tmp_path / "site" / "api" / "index.html").read_text()
-    assert "gather_for_metrics" in reference and "bucket_cap_mb" in reference
+    site = tmp_path / "site"
+    reference = (site / "api" / "index.html").read_text()
+    assert "dp.gather_for_metrics" in reference and "bucket_cap_mb" in reference
+    for page in site.rglob("*.html"):
+        assert not re.search(r'<(?:script|img)[^>]+src="?http|<link[^>]+rel="?stylesheet"?[^>]+http', page.read_text())
+
+    found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    texts = {entry["location"].split("#")[0]: "" for entry in found}
+    for entry in found:
+        texts[entry["location"].split("#")[0]] += html.unescape(re.sub(r"<[^>]+>|\u200b", "", entry["text"]))
+    for page in ("messages/", "zh/messages/"):
+        for words in ("belongs to a job that is still running", "was given on two nodes", "holds one class only"):
+            assert words in texts[page]
+    assert "数据并行" in texts["zh/"]
 
 
 @pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CONTRIBUTING.md"], ids=lambda page: page.name)
