@@ -11,9 +11,10 @@ from mkdocs.exceptions import PluginError
 
 PACKAGE = Path(__file__).parents[2] / "mindnlp_dp_plugin"
 PLACE = re.compile(r"<!-- messages of ([\w ]+) -->")
-RAISING = ("DataParallelError", "UsageError", "_refuse")
+RAISING = ("DataParallelError", "UsageError", "_refuse", "_number", "_whole_number", "_path")
 VALUE = "…"
 END_OF_WHAT_IS_WRONG = re.compile(r"[:.;] (?=\S)")
+HAS_WORDS = re.compile("[a-z]{2}")
 MARKUP = re.compile(r"(?=[_*<\[])")
 
 
@@ -39,8 +40,8 @@ def messages_of_the_package() -> dict[str, list[str]]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
         for call in filter(raises, ast.walk(tree)):
-            text = re.sub(r"\s+", " ", as_text(call.args[0], constants)).strip()
-            if text != VALUE:
+            texts = (re.sub(r"\s+", " ", as_text(argument, constants)).strip() for argument in call.args)
+            if text := next(filter(HAS_WORDS.search, texts), None):
                 messages.setdefault(file.relative_to(PACKAGE).parts[0].removesuffix(".py"), []).append(text)
     return messages
 
