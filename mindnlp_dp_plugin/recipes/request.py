@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.checks import require_packages
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 
@@ -74,6 +75,7 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
     """
     results = read_run(run)
     task = get_task(results["task"])
+    require_packages(*task.needs)
     out = how.get("out")
     if out is not None and Path(out).suffix.lower() not in task.out_suffixes:
         raise DataParallelError(

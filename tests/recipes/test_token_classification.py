@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report, save_small_bert, save_small_roberta
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.entities import entities, in_words, score_entities, score_types
+from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.reading.conll import read_conll, write_conll
@@ -227,6 +228,23 @@ def test_baselines_and_what_models_from_nothing_begin_with(tmp_path):
     folded = replace(options, folds=4)
     assert TASK.baselines(TASK.read(folded), folded)["frequent_tag"]["f1"] > 0.2
     assert TASK.examples([[9, 7, 8]], [[-100, 2, -100]]) == ([[7]], [2])
+
+
+def test_lora_is_merged_with_its_new_head(tmp_path):
+    save_small_bert(tmp_path, ["Ada went to Paris"] * 3, num_labels=2)
+    adapted = add_lora(TASK.load_model(str(tmp_path), KEPT), kind=TASK.lora_type)
+    chance = np.random.default_rng(0)
+    trained = {name: parameter for name, parameter in adapted.named_parameters() if parameter.requires_grad}
+    assert any("classifier" in name for name in trained) and any("lora_B" in name for name in trained)
+    for parameter in trained.values():
+        parameter.assign_value(mindspore.Tensor(chance.normal(0, 0.3, parameter.shape), mindspore.float32))
+    adapted.set_train(False)
+    ids = mindspore.Tensor([[2, 7, 9, 3]])
+    answers = adapted(ids).logits.asnumpy()
+    merge_lora(adapted).save_pretrained(str(tmp_path / "merged"))
+    again = TASK.load_model(str(tmp_path / "merged"), KEPT)
+    again.set_train(False)
+    assert answers.shape == (1, 4, 5) and again(ids).logits.asnumpy() == pytest.approx(answers, abs=1e-5)
 
 
 def test_the_report_and_the_advice(tmp_path):

@@ -160,6 +160,7 @@ class MultiLabel(Task):
         extra = mindspore.Tensor(weights - 1, mindspore.float32)
 
         def cross_entropy(logits, labels):
+            logits = logits.float()
             each = labels * functional.softplus(-logits) * (1 + extra) + (1 - labels) * functional.softplus(logits)
             return each.mean()
 

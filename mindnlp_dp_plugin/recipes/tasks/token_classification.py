@@ -159,7 +159,7 @@ class TokenClassification(Task):
 
         def cross_entropy(logits, labels):
             labels = labels[:, : logits.shape[1]]
-            flat = logits.reshape(-1, logits.shape[-1])
+            flat = logits.reshape(-1, logits.shape[-1]).float()
             total = functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum")
             return total / (len(labels) * words_per_row)
 
