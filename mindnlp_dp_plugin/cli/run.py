@@ -56,7 +56,7 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How often all ranks start again from the newest checkpoint of this job after one has failed.",
+    help="How often all ranks start again from the newest checkpoint of this job, without getting further.",
 )
 @click.option(
     "--resume",
@@ -110,24 +110,19 @@ def run(
     require_script(command)
     config = DataParallelConfig.from_env()
     node = _node(nnodes, node_rank, master_addr, master_port, standalone)
-    if max_restarts and node.num_nodes > 1:
-        raise DataParallelError(
-            f"--max-restarts {max_restarts} does not go with --nnodes {node.num_nodes}: the nodes would not start "
-            "again together. Start each node again by hand, with trainer.train(resume_from_checkpoint=True)."
-        )
     nproc = _ranks_per_node(nproc, num_ranks, node.num_nodes)
     bind_address = bind_address and resolve(bind_address, 0, "--bind-address")
     address, port = require_master(node, config.timeout, bind_address)
     secret = require_secret(node, address, secret_file, insecure)
     engine = backends.choose(backend, node.num_nodes)
     job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
-    job = replace(job, secret=secret, bind_address=bind_address, grace=grace, resume=resume)
+    job = replace(job, secret=secret, bind_address=bind_address, grace=grace, resume=resume, max_restarts=max_restarts)
     if dry_run:
         processes = plan(job)
         for process in processes:
             click.echo(os.fsencode(describe(process, in_background=len(processes) > 1)))  # file names may be any bytes
         return 0
-    return launch(job, max_restarts)
+    return launch(job)
 
 
 def _node(nnodes, node_rank, master_addr, master_port, standalone) -> NodeInfo:

@@ -40,6 +40,7 @@ class Job:
         bind_address: Where node 0 listens, if that is not at its own address.
         grace: Seconds for the ranks to end by themselves after a signal that asks for it.
         resume: Whether each training goes on from the newest checkpoint in its folder, whichever job wrote it.
+        max_restarts: How often all ranks start again after one has failed, unless training got further meanwhile.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
@@ -60,6 +61,7 @@ class Job:
     bind_address: str | None = None
     grace: float = GRACE_S
     resume: bool = False
+    max_restarts: int = 0
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     scratch_dir: Path | None = None

@@ -72,12 +72,11 @@ def describe(process: Process, in_background: bool) -> str:
     return f"{' '.join(variables)} {shlex.join(process.argv)}{background}  # {process.name}"
 
 
-def launch(job: Job, max_restarts: int = 0) -> int:
+def launch(job: Job) -> int:
     """Run a job to its end.
 
     Args:
         job: The job.
-        max_restarts: How often all ranks start again after one has failed, without a new checkpoint in between.
 
     Returns:
         0 if all ranks succeeded; the status of the rank that failed first (128 + number for a signal); 128 + number of
@@ -93,9 +92,9 @@ def launch(job: Job, max_restarts: int = 0) -> int:
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             num = job.nproc
             say(f"mindnlp-dp: note: {num} ranks share {cores} cores, so they are no faster than {cores} would be\n")
-        ending, restarts = run_once(job, signals, homes, guard), Restarts(max_restarts)
+        ending, restarts = run_once(job, signals, homes, guard), Restarts(job.max_restarts)
         while ending.exit_code and not (signals.stop or ending.was_stopped):
-            why_not = restarts.why_not(ending.error, ending.step, newest_checkpoint(homes, job.name))
+            why_not = restarts.why_not(ending.failure)
             if why_not is not None:
                 ending = replace(ending, words=ending.words + _no_restart(why_not))
                 break

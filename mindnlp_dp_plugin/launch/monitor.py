@@ -39,16 +39,12 @@ class Ending:
         words: The text for the user.
         failure: The failure that ended it; None if it succeeded.
         was_stopped: Whether a signal ended it, to a launcher or to its ranks.
-        error: The exception that ended it, of a rank of this node; None if there was none.
-        step: The optimizer step that a rank of this node had begun; None if none was training.
     """
 
     exit_code: int
     words: str
     failure: Failure | None = None
     was_stopped: bool = False
-    error: ErrorRecord | None = None
-    step: int | None = None
 
 
 class Monitor:
@@ -236,6 +232,8 @@ class Monitor:
                 rank=failure.rank,
                 node=socket.gethostname(),
                 exception=exception_of(failure),
+                message=failure.message if has_raised else None,
+                step=self._step(),
             )
         )
 
@@ -256,8 +254,7 @@ class Monitor:
             log = failure.log
             ends = {}
         self._view.show_all(ends, READER_S, unless=self._signals)
-        error = failure if isinstance(failure, ErrorRecord) else None
-        return Ending(failure.exit_code, report(failure, log), first, error=error, step=self._step())
+        return Ending(failure.exit_code, report(failure, log), first)
 
     def _step(self) -> int | None:
         statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]

@@ -30,9 +30,8 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
     finished = run(again, FAULTS, max_restarts=2, async_save=async_save)
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
     assert "killed by SIGKILL" in finished.stderr and "killed by SIGSEGV" in finished.stderr
+    assert finished.stderr.count("restart 1 of 2 since step ") == 2, "the budget has come back"
     if async_save == "0":  # else a checkpoint may not be whole yet when its rank is killed
-        assert "restart 1 of 2 since checkpoint-1 in 1 s" in finished.stderr
-        assert re.search("restart 1 of 2 since checkpoint-[5-7] in 1 s", finished.stderr), "the budget has come back"
         for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
             log = (again / f"logs/restart_{start}/rank_0.log").read_text()
             assert f"Restart {start}: training continues from {again}/trainer/{came_from}" in log
@@ -52,5 +51,5 @@ def test_what_fails_at_the_same_step_again_is_not_tried_a_third_time(tmp_path):
         "fails_at_a_step.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs", options=("--max-restarts", 5)
     )
     assert finished.returncode == 1
-    assert re.findall("restart . of 5 in . s", finished.stderr) == ["restart 1 of 5 in 1 s"]
+    assert re.findall("restart .*;", finished.stderr) == ["restart 1 of 5 since step 3 in 1 s;"]
     assert "mindnlp-dp: no restart: the same ValueError came twice at step 3" in finished.stderr.splitlines()

@@ -50,6 +50,26 @@ def test_a_rank_killed_on_one_node_ends_all_and_what_follows_elsewhere_does_not_
     assert not runner.left_behind()
 
 
+def test_after_a_failure_all_nodes_start_again_together(runner, nodes):
+    """With real collectives before and after."""
+    runner.environ.update(PYTHONPATH=str(REPOSITORY), MINDNLP_DP_CPU_TUNING="0")
+    script = runner.script(
+        "import mindnlp_dp_plugin as dp\n"
+        "start = os.environ['MINDNLP_DP_RESTART']\n"
+        "assert dp.all_gather_object((dp.get_rank(), start)) == [(0, start), (1, start)]\n"
+        "if rank == 1 and start == '0': os.kill(os.getpid(), 9)\n"
+        "if rank == 0 and start == '1': raise OSError('no such device')\n"
+        "dp.barrier(); print('trained')"
+    )
+    outcomes = nodes.finish([nodes.start(node_rank, "--max-restarts", "3", script) for node_rank in range(2)])
+    assert [outcome.returncode for outcome in outcomes] == [0, 0], outcomes
+    for outcome in outcomes:
+        assert "mindnlp-dp: restart 1 of 3 in 1 s; " in outcome.stderr
+        assert "mindnlp-dp: restart 2 of 3 in 2 s; " in outcome.stderr
+    assert "trained" in outcomes[0].stdout.splitlines()
+    assert not runner.left_behind()
+
+
 def test_an_exception_on_node_0_is_shown_there_and_named_elsewhere(runner, nodes):
     script = runner.script(f"time.sleep(0.5)\nif rank == 0: raise ValueError('no such label')\n{SLEEP}")
     first, second = nodes.finish([nodes.start(node_rank, script) for node_rank in range(2)])

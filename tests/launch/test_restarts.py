@@ -2,41 +2,50 @@
 
 import pytest
 
-from mindnlp_dp_plugin.job.error_record import ErrorRecord
+from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind
 from mindnlp_dp_plugin.launch.restarts import Restarts
 
 
-def error(kind="ValueError", message="row 17 has no text", exit_code=1):
-    return ErrorRecord(0, "node", 0, exit_code, kind, message, "", 0)
+def killed(step=None):
+    return Failure(0, "rank 0 failed", 137, Kind.DIED, rank=0, step=step)
 
 
-def test_the_budget_comes_back_with_each_new_checkpoint():
+def raised(exception="ValueError", message="row 17 has no text", exit_code=1, step=None):
+    return Failure(0, "", exit_code, Kind.RAISED, rank=0, exception=exception, message=message, step=step)
+
+
+def test_the_budget_comes_back_when_training_gets_further_than_ever():
     restarts = Restarts(2)
-    assert [restarts.why_not(None, None, None) for _ in range(3)] == [None, None, ""]
-    assert [restarts.why_not(None, 9, "out/checkpoint-8") for _ in range(3)] == [None, None, ""]
-    assert str(restarts) == "2 of 2 since checkpoint-8"
+    assert [restarts.why_not(killed()) for _ in range(3)] == [None, None, ""]
+    assert [restarts.why_not(killed(step)) for step in (9, 8, 9)] == [None, None, ""]
+    assert str(restarts) == "2 of 2 since step 9"
+    assert restarts.why_not(killed(10)) is None
 
 
 @pytest.mark.parametrize("kind", ["SyntaxError", "ModuleNotFoundError"])
 def test_a_script_that_cannot_run_is_not_started_again(kind):
-    assert Restarts(2).why_not(error(kind), None, None) == f"a {kind} would come again"
+    assert Restarts(2).why_not(raised(kind)) == f"a {kind} would come again"
 
 
 def test_a_usage_error_is_not_tried_again_another_status_is():
-    assert "a command line" in Restarts(2).why_not(error("SystemExit", "2", exit_code=2), None, None)
-    assert Restarts(2).why_not(error("SystemExit", "3", exit_code=3), None, None) is None
+    assert "a command line" in Restarts(2).why_not(raised("SystemExit", "2", exit_code=2))
+    assert Restarts(2).why_not(raised("SystemExit", "3", exit_code=3)) is None
 
 
 def test_the_same_exception_at_the_same_step_comes_twice_only():
     restarts = Restarts(9)
-    assert restarts.why_not(error(), 5, None) is None
-    assert restarts.why_not(error(), 6, None) is None
-    assert restarts.why_not(error(message="another"), 6, None) is None
-    assert restarts.why_not(None, 6, None) is None, "killed"
-    assert restarts.why_not(error(), 6, None) is None
-    assert restarts.why_not(error(), 6, "out/checkpoint-5") == "the same ValueError came twice at step 6"
+    assert restarts.why_not(raised(step=5)) is None
+    assert restarts.why_not(raised(step=6)) is None
+    assert restarts.why_not(raised(message="another", step=6)) is None
+    assert restarts.why_not(killed(6)) is None
+    assert restarts.why_not(raised(step=6)) is None
+    assert restarts.why_not(raised(step=6)) == "the same ValueError came twice at step 6"
 
 
 def test_before_training_nothing_is_known_to_come_again():
     restarts = Restarts(9)
-    assert [restarts.why_not(error(), None, None) for _ in range(3)] == [None] * 3
+    assert [restarts.why_not(raised()) for _ in range(3)] == [None] * 3
+
+
+def test_nodes_do_not_wait_for_one_that_is_gone():
+    assert Restarts(9).why_not(Failure(1, "node 1 has vanished", 1, Kind.VANISHED)) == "a node is gone"

@@ -33,6 +33,8 @@ class Failure:
         rank: The rank that failed; None if it was not a rank.
         node: The name of the node where it happened; None if that has vanished.
         exception: The class of the exception; None if there was none.
+        message: Its text.
+        step: The optimizer step that ranks of that node had begun; None if they were not training.
     """
 
     node_rank: int
@@ -43,10 +45,12 @@ class Failure:
     rank: int | None = None
     node: str | None = None
     exception: str | None = None
+    message: str | None = None
+    step: int | None = None
 
     def as_message(self) -> dict[str, Any]:
         """The failure in a form JSON can hold."""
-        return {**asdict(self), "kind": int(self.kind)}
+        return {**asdict(self), "kind": int(self.kind), "message": self.message and self.message[:MAX_TEXT]}
 
     @classmethod
     def from_message(cls, message: Any) -> "Failure":
@@ -56,7 +60,8 @@ class Failure:
             ValueError: If the message is invalid.
         """
         types = {"node_rank": int, "words": str, "exit_code": int, "kind": int, "seconds_ago": (int, float)}
-        types |= {"rank": (int, type(None)), "node": (str, type(None)), "exception": (str, type(None))}
+        types |= {name: (int, type(None)) for name in ("rank", "step")}
+        types |= {name: (str, type(None)) for name in ("node", "exception", "message")}
         if not isinstance(message, dict) or message.keys() != {field.name for field in fields(cls)}:
             raise ValueError("no failure")
         if any(isinstance(value, bool) or not isinstance(value, types[name]) for name, value in message.items()):

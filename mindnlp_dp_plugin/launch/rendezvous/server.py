@@ -219,7 +219,14 @@ class RendezvousServer:
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
     """The values that must be the same on all nodes, by option."""
-    return {"--nnodes": job.num_nodes, "--nproc": job.nproc, "--backend": job.backend, "version": __version__}
+    return {
+        "--nnodes": job.num_nodes,
+        "--nproc": job.nproc,
+        "--backend": job.backend,
+        "--max-restarts": job.max_restarts,
+        "start": job.restart + 1,
+        "version": __version__,
+    }
 
 
 def hint_for(address: str) -> str:
