@@ -71,10 +71,10 @@ def as_text(node: ast.expr, constants: dict[str, ast.expr]) -> str:
 
 
 def listed(messages: list[str]) -> str:
-    """A list of messages: what is wrong as code, and below it what to do."""
-    items = []
-    for text in messages:
+    """Each message: what is wrong as a heading, which search finds by itself, and below it what to do."""
+    lines = []
+    for text in dict.fromkeys(messages):
         wrong, *hints = END_OF_WHAT_IS_WRONG.split(text.rstrip(".:"), maxsplit=1)
         fence = "``" if "`" in wrong else "`"
-        items.append("  \n  ".join([f"- {fence}{wrong}{fence}", *(MARKUP.sub(r"\\", hint) for hint in hints)]))
-    return "\n".join(items)
+        lines += [f"#### {fence}{wrong}{fence}", *(MARKUP.sub(r"\\", hint) for hint in hints)]
+    return "\n\n".join(lines)
