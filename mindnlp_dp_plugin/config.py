@@ -12,7 +12,7 @@ ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", *ENGINES)
 COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
-ZERO_STAGES = (0, 1)
+ZERO_STAGES = (0, 1, 2)
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
@@ -100,7 +100,8 @@ class DataParallelConfig:
             the accumulation, and no accumulation. ``"samples"``, ``"tokens"``: each micro-step is weighted by its
             number of rows, or of labels that are not -100; equals the same process also if batches are uneven.
         zero_stage: What the ranks share out, in the stages of ZeRO. 0: nothing, each keeps everything. 1: the
-            optimizer's states; each rank steps an equal part of all elements, then all gather the parameters.
+            optimizer's states; each rank steps an equal part of all elements, then all gather the parameters. 2: also
+            the averaged gradients, which are then gone from ``.grad``. The result is that of 0 to the last bit.
         fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
         fp16_growth_interval: After this many optimizer steps without overflow the factor doubles. An overflow skips the
             step and halves the factor.
@@ -144,7 +145,7 @@ class DataParallelConfig:
         ),
     )
     average_over: str = _option("ranks", _one_of(AVERAGES))
-    zero_stage: int = _option(0, _whole_number(lambda stage: stage in ZERO_STAGES, "is not a stage: choose 0 or 1."))
+    zero_stage: int = _option(0, _whole_number(lambda stage: stage in ZERO_STAGES, "is not a stage: choose 0, 1 or 2."))
     fp16_initial_scale: float = _option(
         2.0**16, _number(lambda scale: 0 < scale < 2**64, "is not a factor for the loss: give a number above 0.")
     )

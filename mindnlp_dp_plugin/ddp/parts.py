@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import mindspore
+
 
 class Extent(NamedTuple):
     """A run of elements of one parameter, within a rank's part of a bucket.
@@ -18,6 +20,13 @@ class Extent(NamedTuple):
     begin: int
     end: int
     at: int
+
+
+def run_of(tensor, begin: int, end: int):
+    """Elements of a tensor, in its order, as a tensor with one axis; on CPU they share its memory."""
+    if mindspore.get_context("device_target") == "CPU":
+        return mindspore.Tensor.from_numpy(tensor.asnumpy().reshape(-1)[begin:end])
+    return tensor.reshape(-1)[begin:end].copy()
 
 
 def part_length(sizes: Sequence[int], num_parts: int) -> int:

@@ -8,14 +8,17 @@ order on every rank, whatever order gradients appear in, so all ranks always sta
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, scale_each
+from mindnlp_dp_plugin.ddp.kept import KeptRuns
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
+
+MAX_UNDER_WAY = 4  # buckets that hold memory while a rank keeps runs alone
 
 
 class GradientReducer:
@@ -31,8 +34,12 @@ class GradientReducer:
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default, 0 for one bucket per
             parameter.
         comm_dtype: The dtype in which float32 is sent: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
+        runs: Returns, by the identity of a parameter, the first and the end of the elements whose averaged gradient
+            this rank is to keep; the others are let go as soon as a bucket is averaged, and ``.grad`` is None
+            afterwards. Called before each backward, on all ranks. None to keep everything in ``.grad``.
 
     Attributes:
+        kept: The gradients that were kept, by the identity of their parameter.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
     """
@@ -43,7 +50,10 @@ class GradientReducer:
         collective: Collective,
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
+        runs: Callable[[], Mapping[int, tuple[int, int]]] | None = None,
     ):
+        self._ask_runs = runs
+        self.kept = {}
         self._hooks = {}
         self._buckets = []
         self._collective = collective
@@ -86,8 +96,9 @@ class GradientReducer:
 
     def release(self) -> None:
         """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
-        self._averaged = []
+        self._averaged, self._norm = [], None
         self._handed_out = {}
+        self.kept = {}
         for bucket in self._buckets:
             bucket.release()
 
@@ -99,6 +110,7 @@ class GradientReducer:
                 None for 1/world_size, which makes the sum a mean.
         """
         self.release()
+        self._begin()
         self._live = True
         self._ask_share = share
 
@@ -106,21 +118,18 @@ class GradientReducer:
         """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward."""
         if not self._live:
             self.release()  # what was handed out stays as it is
+            self._begin()
         self._live = False
         for bucket_index, indices in enumerate(self._plan):
             for index in indices:
                 if self._missing[bucket_index] and not self._filled[index]:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
-        self._averaged, self._norm = [], None
-        for bucket, indices in zip(self._buckets, self._plan):
-            began = time.perf_counter()
-            gradients = bucket.gradients()
-            self.waited_seconds += time.perf_counter() - began
-            self._averaged.append((bucket, gradients))
-            for index, gradient in zip(indices, gradients):
-                self._parameters[index].grad = gradient
-                self._handed_out[id(self._parameters[index])] = gradient
+        while self._num_taken < len(self._buckets):
+            self._take_next()
+        if self._runs is not None:
+            for parameter in self._parameters:
+                parameter.grad = None
         if not self._order_is_known:
             self._learn_order()
         self._reset()
@@ -134,8 +143,15 @@ class GradientReducer:
         """Gradients that were attached since ``finish`` in place of the averaged ones."""
         return [p.grad for p in self._parameters if p.grad is not self._handed_out.get(id(p))]
 
+    @property
+    def keeps_runs(self) -> bool:
+        """Whether this rank keeps runs of gradients alone, and no ``.grad``."""
+        return self._ask_runs is not None
+
     def has_just_averaged(self, gradients) -> bool:
         """Whether these are all the gradients ``finish`` set, neither replaced nor clipped since."""
+        if self.keeps_runs:
+            return bool(self._averaged) and not gradients
         averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
         return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
 
@@ -184,6 +200,28 @@ class GradientReducer:
             hook.remove()
         self._hooks = {}
 
+    def _begin(self):
+        self._runs = self._ask_runs() if self._ask_runs else None
+
+    def _take_next(self):
+        """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's runs."""
+        bucket, indices = self._buckets[self._num_taken], self._plan[self._num_taken]
+        self._num_taken += 1
+        began = time.perf_counter()
+        gradients = bucket.gradients()
+        self.waited_seconds += time.perf_counter() - began
+        parameters = [self._parameters[index] for index in indices]
+        if self._runs is None:
+            self._averaged.append((bucket, gradients))
+            for parameter, gradient in zip(parameters, gradients):
+                parameter.grad = self._handed_out[id(parameter)] = gradient
+            return
+        kept = KeptRuns(bucket, gradients, [self._runs.get(id(parameter)) for parameter in parameters])
+        self._averaged.append((kept, kept.gradients))
+        self.kept |= {id(parameter): gradient for parameter, gradient in zip(parameters, kept.gradients)}
+        self._handed_out |= {id(parameter): None for parameter in parameters}
+        bucket.release()
+
     def _on_gradient(self, index, gradient):
         if not self._live:
             return
@@ -193,7 +231,8 @@ class GradientReducer:
         self._start_full_buckets()
         if self._running is not None:
             self._running.progress()
-        return in_bucket
+        # Backward holds what a hook returns until it ends: in the place of a gradient that is let go, one number.
+        return in_bucket if self._runs is None else mindspore.ops.zeros(1, gradient.dtype)
 
     def _left_by_backward(self, index):
         """The gradient of a parameter whose hook did not fire: the attached one, or zeros if it was unused."""
@@ -220,6 +259,8 @@ class GradientReducer:
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
             self._running = self._buckets[self._next].start()
             self._next += 1
+            while self._runs is not None and self._num_taken < self._next - MAX_UNDER_WAY:
+                self._take_next()
 
     def _learn_order(self):
         """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
@@ -239,5 +280,5 @@ class GradientReducer:
         self._missing = [len(indices) for indices in self._plan]
         self._filled = [False] * len(self._parameters)
         self._seen = []
-        self._next = 0
+        self._next = self._num_taken = 0
         self._running = None

@@ -7,7 +7,7 @@ slices of parameters, each in the parameter group of the whole, and all ranks ga
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,11 +17,12 @@ from mindnlp.core import nn
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
-from mindnlp_dp_plugin.ddp.parts import cut, part_length
+from mindnlp_dp_plugin.ddp.parts import cut, part_length, run_of
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
+BLOCK_BYTES = 4 * 2**20  # of its part that a rank sends at a time, where host memory is gathered
 _sharded = WeakKeyDictionary()
 
 
@@ -69,15 +70,13 @@ class Slice:
 
     def of(self, tensor):
         """The same elements of a tensor like the parameter; on CPU they share its memory."""
-        if mindspore.get_context("device_target") == "CPU":
-            return mindspore.Tensor.from_numpy(tensor.asnumpy().reshape(-1)[self.begin : self.end])
-        return tensor.reshape(-1)[self.begin : self.end].copy()
+        return run_of(tensor, self.begin, self.end)
 
-    def attach(self) -> None:
-        """Take over value and gradient of the whole."""
-        gradient = self.parameter.grad
+    def attach(self, gradient=None) -> None:
+        """Take over the value of the whole, and its gradient, if it is attached to it; otherwise the one given."""
+        attached = self.parameter.grad
         self.tensor.assign_value(self.of(self.parameter))
-        self.tensor.grad = None if gradient is None else self.of(gradient)
+        self.tensor.grad = gradient if attached is None else self.of(attached)
 
 
 class Bucket:
@@ -104,14 +103,27 @@ class Bucket:
     def gather(self) -> None:
         """Give the parameters what all ranks have stepped their slices to. All ranks must call it."""
         if self._collective.uses_numpy:
-            flat = self._joined([own.tensor.asnumpy() for own in self.slices], self.parameters[0].asnumpy().dtype)
-            for parameter, place in zip(self.parameters, self._places):
-                parameter.asnumpy().reshape(-1)[:] = flat[place]
+            self._gather_on_host()
             return
         padding = mindspore.ops.zeros(self._length - sum(own.tensor.size for own in self.slices), self._dtype)
         flat = self._collective.all_gather(mindspore.ops.cat([*(own.tensor for own in self.slices), padding]))
         for parameter, place in zip(self.parameters, self._places):
             parameter.assign_value(flat[place].reshape(parameter.shape).copy())
+
+    def _gather_on_host(self):
+        """Block by block, so that a large parameter needs no buffer of its size."""
+        arrays = [own.tensor.asnumpy() for own in self.slices]
+        memories = [parameter.asnumpy().reshape(-1) for parameter in self.parameters]
+        block = BLOCK_BYTES // memories[0].itemsize
+        for begin in range(0, self._length, block):
+            part = self._part(arrays, memories[0].dtype, begin, min(begin + block, self._length))
+            blocks = np.split(self._collective.all_gather(part), self._collective.world_size)
+            for rank, values in enumerate(blocks):
+                first = rank * self._length + begin
+                for memory, place in zip(memories, self._places):
+                    low, high = max(first, place.start), min(first + values.size, place.stop)
+                    if low < high:
+                        memory[low - place.start : high - place.start] = values[low - first : high - first]
 
     def gather_states(self, values: list, dtype: np.dtype) -> list[np.ndarray]:
         """One state of all parameters, whole. All ranks must call it.
@@ -132,12 +144,19 @@ class Bucket:
         return self.parameters[0].dtype
 
     def _joined(self, arrays, dtype):
-        part = np.zeros(self._length, dtype)
-        for own, values in zip(self.slices, arrays):
-            part[own.at : own.at + values.size] = values
+        part = self._part(arrays, dtype, 0, self._length)
         if self._collective.uses_numpy:
             return self._collective.all_gather(part)
         return self._collective.all_gather(mindspore.Tensor.from_numpy(part)).asnumpy()
+
+    def _part(self, arrays, dtype, begin, end):
+        """A run of this rank's part, given the values of its slices."""
+        part = np.zeros(end - begin, dtype)
+        for own, values in zip(self.slices, arrays):
+            low, high = max(begin, own.at), min(end, own.at + values.size)
+            if low < high:
+                part[low - begin : high - begin] = values[low - own.at : high - own.at]
+        return part
 
 
 class Cut(NamedTuple):
@@ -186,15 +205,26 @@ class ShardedStates:
             self._states = self._cut(optimizer.state)
         optimizer.state = defaultdict(dict)
 
-    def step(self, stock: Callable[[], Any]) -> Any:
-        """Step this rank's slices by ``stock``, then gather all parameters. All ranks must call it."""
+    @property
+    def runs(self) -> dict[int, tuple[int, int]]:
+        """The first and the end of the elements that this rank steps, by the identity of their parameter."""
+        return {id(own.parameter): (own.begin, own.end) for own in self._slices()}
+
+    def step(self, stock: Callable[[], Any], gradients: Mapping[int, Any]) -> Any:
+        """Step this rank's slices by ``stock``, then gather all parameters. All ranks must call it.
+
+        Args:
+            stock: The optimizer's own step.
+            gradients: Those of the slices, where none is attached to a parameter, by the identity of the parameter.
+        """
         self.take_in()
         groups = self._optimizer.param_groups
         whole = [group["params"] for group in groups]
         for own in self._slices():
-            own.attach()
+            own.attach(gradients.get(id(own.parameter)))
         for group in groups:
-            group["params"] = [own.tensor for parameter in group["params"] for own in self._slices_of[id(parameter)]]
+            places = map(id, group["params"])
+            group["params"] = [self._slice_of[place].tensor for place in places if place in self._slice_of]
         self._optimizer.state = self._states
         try:
             result = stock()
@@ -252,9 +282,7 @@ class ShardedStates:
         plan = plan_buckets(parameters, range(len(parameters)), self._cap_mb)
         self._parameters = parameters
         self._buckets = [Bucket([parameters[index] for index in ids], self._collective) for ids in plan]
-        self._slices_of = {id(parameter): [] for parameter in parameters}
-        for own in self._slices():
-            self._slices_of[id(own.parameter)].append(own)
+        self._slice_of = {id(own.parameter): own for own in self._slices()}
 
     def _slices(self) -> Iterator[Slice]:
         return (own for bucket in self._buckets for own in bucket.slices)
@@ -265,8 +293,7 @@ class ShardedStates:
         for key, state in whole.items():
             if not isinstance(key, mindspore.Tensor):
                 states[key] = state
-                continue
-            for own in self._slices_of.get(id(key), ()):
+            elif own := self._slice_of.get(id(key)):
                 states[own.tensor] = {
                     name: mindspore.Tensor.from_numpy(own.of(value).asnumpy().copy()) if _is_like(value, key) else value
                     for name, value in state.items()

@@ -1,6 +1,7 @@
 """Which gradients are averaged, and when: those of the Trainer's backward, for every parameter the optimizer steps."""
 
 import time
+from collections.abc import Callable, Mapping
 
 from mindnlp.engine.trainer.base import Trainer
 
@@ -41,6 +42,10 @@ class Averaging:
         precision: What forward computes in, and the scale of the loss.
         steps: Calls the checks around the optimizer's steps.
         replacements: Restores the Trainer.
+        runs: The runs of gradients that this rank keeps, as ``GradientReducer`` asks for them; None for all.
+
+    Raises:
+        DataParallelError: If ``training_step`` is overridden, and may read gradients that are not kept.
 
     Attributes:
         parameters: The parameters that the optimizer steps and the reducer averages, by name.
@@ -59,6 +64,7 @@ class Averaging:
         precision: MixedPrecision,
         steps: WatchedSteps,
         replacements: Replacements,
+        runs: Callable[[], Mapping[int, tuple[int, int]]] | None = None,
     ):
         self._trainer = trainer
         self._collective = collective
@@ -68,7 +74,7 @@ class Averaging:
         self._steps = steps
         self.parameters = self._common_parameters()
         parameters = list(self.parameters.values())
-        self.reducer = GradientReducer(parameters, carrier, config.bucket_cap_mb, config.comm_dtype)
+        self.reducer = GradientReducer(parameters, carrier, config.bucket_cap_mb, config.comm_dtype, runs)
         self.average = None
         if config.average_over != "ranks":
             self.average = CountedAverage(trainer, parameters, collective, config.average_over)
@@ -78,6 +84,11 @@ class Averaging:
         self._has_own_step = _overrides(trainer, "training_step")
         self._weight = progress.nominal_accumulation / trainer.args.gradient_accumulation_steps
         self._is_weighted = False
+        if runs and self._has_own_step:
+            raise DataParallelError(
+                f"zero_stage=2 with an overridden training_step ({type(trainer).__name__}): it may read gradients, of "
+                "which a rank keeps only its part. Take zero_stage=1, or override compute_loss instead."
+            )
         self._may_replace_gradients = self._has_own_step or _overrides(trainer, "update_gradient_by_distributed_type")
         self._poll = None
         self._polled_seconds = 0.0

@@ -6,6 +6,7 @@ import mindspore
 from mindnlp.core import nn
 
 from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Replacements
 
 
@@ -33,6 +34,12 @@ def _clipping(stock, reducer):
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if norm_type == 2 and not error_if_nonfinite and reducer.has_just_averaged(gradients):
             return reducer.clip_grad_norm(max_norm)
+        if reducer.keeps_runs:
+            raise DataParallelError(
+                f"zero_stage=2 with clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
+                "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. "
+                "Take zero_stage=1."
+            )
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
     return clip_grad_norm_

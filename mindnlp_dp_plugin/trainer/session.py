@@ -73,13 +73,14 @@ class TrainingSession:
         make_replicas(trainer.model, collective, parameters_outside(trainer.model, trainer.optimizer).items())
         self._buffers = SharedBuffers(trainer.model, collective)
         steps = WatchedSteps(self._replacements)
-        self._share_states(steps)
+        runs = self._share_states(steps)
         precision = MixedPrecision(trainer, config, steps, self._replacements)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption, precision.scaler)
         tracer = StepTracer(collective, config.trace) if config.trace else None
         carrier = tracer.collective if tracer else collective
+        counted = self.progress, self.preemption
         self.averaging = Averaging(
-            trainer, collective, carrier, config, self.progress, self.preemption, precision, steps, self._replacements
+            trainer, collective, carrier, config, *counted, precision, steps, self._replacements, runs
         )
         self.pace = Pace(collective, self.averaging)
         self.meter = Meter(collective, self.averaging, self.pace)
@@ -131,18 +132,27 @@ class TrainingSession:
         self.resumption.write_stock_state(folder, self._dataset, self._trainer.args)
 
     def _share_states(self, steps):
-        """Let each rank keep what ``zero_stage`` says of the optimizer."""
-        collective, config = self._collective, self._config
+        """Let each rank keep what ``zero_stage`` says. Returns the runs of gradients to keep; None for all of them."""
+        trainer, collective, config = self._trainer, self._collective, self._config
         hint = "Start all ranks with the same MINDNLP_DP_ZERO_STAGE."
         require_same("zero_stage", config.zero_stage, collective, hint)
         if config.zero_stage == 0:
-            join_states(self._trainer.optimizer)
-            return
-        share_states(self._trainer.optimizer, collective, config.bucket_cap_mb)
+            join_states(trainer.optimizer)
+            return None
+
+        def states_of(optimizer):
+            return share_states(optimizer, collective, config.bucket_cap_mb)
+
+        states_of(trainer.optimizer)  # raises if they cannot be cut
+        steps.way = lambda optimizer, step: states_of(optimizer).step(step, self.averaging.reducer.kept)
         logger.info(
-            "zero_stage=%d: a rank keeps 1/%d of the optimizer's states", config.zero_stage, collective.world_size
+            "zero_stage=%d: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/%d of the "
+            "optimizer's states%s",
+            config.zero_stage,
+            collective.world_size,
+            " and of the averaged gradients" if config.zero_stage == 2 else "",
         )
-        steps.way = lambda optimizer, step: share_states(optimizer, collective, config.bucket_cap_mb).step(step)
+        return (lambda: states_of(trainer.optimizer).runs) if config.zero_stage == 2 else None
 
     def _share_of_train_dataset(self):
         args = self._trainer.args

@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 
 import mindspore
-from mindnlp.core import ops
+from mindnlp.core import nn, ops
 from mindnlp.core.optim import AdamW
 from mindnlp.engine import TrainerCallback
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.ddp.replicas import digest
+from mindnlp_dp_plugin.optim import sharded
 from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
-STAGES = (0, 1)
+sharded.BLOCK_BYTES = 1000  # so that parameters are gathered in many blocks
+STAGES = (0, 1, 2)
 OUTCOMES = {}
 
 
@@ -60,7 +62,7 @@ if len(sys.argv) > 2:  # saved by another number of ranks, at the end of an epoc
     ]
 else:
     OUTCOMES["resumed"] = [
-        resumed(stage, of_stage, step=4) for stage in STAGES for of_stage in STAGES if stage or of_stage
+        resumed(stage, of_stage, step=4) for stage, of_stage in ((0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
     ]
 
 
@@ -110,9 +112,24 @@ class Lamb(AdamW):
                 ops.assign(parameter, parameter - group["lr"] * parameter.grad / parameter.grad.norm())
 
 
-def refusal():
+def with_lamb():
     trainer = trainer_with(1)
     trainer.optimizer = Lamb(trainer.model.parameters(), lr=1e-3)
+    return trainer
+
+
+def with_a_step_of_its_own():
+    trainer = trainer_with(2)
+    trainer.training_step = trainer.training_step
+    return trainer
+
+
+class ClipsOnceMore(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+def refusal_of(trainer):
     try:
         trainer.train()
     except dp.DataParallelError as error:
@@ -120,5 +137,6 @@ def refusal():
     return "none", trainer.state.global_step
 
 
-OUTCOMES["refusal"] = refusal()
+REFUSED = (with_lamb(), with_a_step_of_its_own(), trainer_with(2, callbacks=[ClipsOnceMore()]))
+OUTCOMES["refusals"] = [refusal_of(trainer) for trainer in REFUSED]
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(OUTCOMES))

@@ -64,6 +64,7 @@ class Recorder(TrainerCallback):
 
     def __init__(self):
         self.gradients, self.digests, self.loss_sums = [], [], []
+        self.latest = np.zeros(0)  # with stage 2 of ZeRO no rank has all of them
         self.rows, self.lengths = [], []
 
     def on_log(self, args, state, control, **kwargs):
