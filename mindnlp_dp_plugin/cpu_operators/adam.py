@@ -4,9 +4,10 @@ There the ends of each thread's share are computed by other instructions than th
 cores, or with different slices of a parameter, would then step the same number differently.
 """
 
+import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import BLOCK, are_float32
+from mindnlp_dp_plugin.cpu_operators.arrays import BLOCK, are_float32, are_views
 
 ONE = np.float32(1)
 
@@ -38,4 +39,7 @@ def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, 
             np.divide(m, change, out=change)
             change *= rate
             p -= change
+    if not are_views():
+        for tensor, array in zip(tensors[:3], arrays):
+            tensor.assign_value(mindspore.Tensor.from_numpy(array.reshape(tensor.shape)))
     return parameter, mean, mean_of_squares

@@ -1,5 +1,6 @@
 """Convert CPU tensors to NumPy arrays and back, in their memory layout."""
 
+import functools
 from collections.abc import Iterator
 
 import mindspore
@@ -96,3 +97,11 @@ def sums_of_squares(values: np.ndarray) -> list[float]:
 
 def _outermost_first(strides):
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])
+
+
+@functools.cache
+def are_views() -> bool:
+    """Whether the array of a tensor that MindSpore has computed is its memory. In MindSpore 2.7 it is a copy."""
+    tensor = mindspore.ops.zeros(1, mindspore.float32)
+    tensor.asnumpy()[:] = 1
+    return bool(tensor.asnumpy()[0] == 1)

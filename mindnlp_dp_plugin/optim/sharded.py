@@ -16,9 +16,11 @@ import numpy as np
 from mindnlp.core import nn
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.ddp.parts import cut, part_length, run_of
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
@@ -30,13 +32,22 @@ def share_states(optimizer, collective: Collective, bucket_cap_mb: float | None 
     """Share out the states of an optimizer from now on, or go on doing so. All ranks must call it.
 
     Raises:
-        DataParallelError: If the optimizer does not step each element by itself.
+        DataParallelError: If the optimizer does not step each element by itself, or MindSpore cannot cut tensors.
     """
     if optimizer not in _sharded:
+        _require_views()
         require_elementwise(optimizer)
         _sharded[optimizer] = ShardedStates(optimizer, collective, bucket_cap_mb)
     _sharded[optimizer].take_in()
     return _sharded[optimizer]
+
+
+def _require_views():
+    if mindspore.get_context("device_target") == "CPU" and not are_views():
+        raise DataParallelError(
+            f"zero_stage cannot cut the tensors of MindSpore {mindspore.__version__}, which on CPU gives copies of "
+            "what it has computed. Install MindSpore 2.10, or leave zero_stage out."
+        )
 
 
 def join_states(optimizer) -> None:
