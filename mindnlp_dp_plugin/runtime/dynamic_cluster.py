@@ -51,10 +51,15 @@ def _start_scheduler(environ):
 def _await_scheduler(address, port, timeout):
     """A worker that finds no scheduler tries again only after many seconds, so none looks before it listens."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection((address, port), timeout=1):
-            return
+    while time.monotonic() < deadline and not _listens(address, port):
         time.sleep(0.1)
+
+
+def _listens(address, port):
+    with suppress(OSError), socket.create_connection((address, port), timeout=1) as connection:
+        # Where nobody listens, a connection that was given the same port as its own end meets itself.
+        return connection.getsockname() != connection.getpeername()
+    return False
 
 
 def _wait_for(scheduler):
