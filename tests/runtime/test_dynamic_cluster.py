@@ -15,7 +15,7 @@ from tests.harness import REPOSITORY, kill_tree
 
 SCRIPT = """
 import mindnlp_dp_plugin as dp
-import os, psutil, signal, sys
+import os, psutil, signal, sys, time
 
 cores = len(os.sched_getaffinity(0))
 print(dp.all_gather_object((dp.get_rank(), dp.get_world_size(), dp.get_local_rank())), cores, flush=True)
@@ -23,6 +23,7 @@ if sys.argv[1] == "is killed" and dp.get_rank() == 0:
     print(*(child.pid for child in psutil.Process().children()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "is killed":
+    time.sleep(1)  # else rank 0 might hear of this failure first
     sys.exit(7)
 """
 
