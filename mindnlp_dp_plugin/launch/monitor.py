@@ -17,7 +17,7 @@ from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
+from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member, printable
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import View, say
 
@@ -232,7 +232,7 @@ class Monitor:
                 rank=failure.rank,
                 node=socket.gethostname(),
                 exception=exception_of(failure),
-                message=failure.message if has_raised else None,
+                message=printable(failure.message) if has_raised else None,
                 step=self._step(),
             )
         )

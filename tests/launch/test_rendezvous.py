@@ -30,6 +30,12 @@ KEYS = ["node_rank", "name", "asked_for", "challenge", "proof", "failure", "firs
 BYTES = [b"[" * 70_000, b'{"a":' * 1000, b"GET / HTTP/1.1\r\n", b"\xff\xfe", b"", b"\0" * 100, b"1", b"null", b"NaN"]
 
 
+def test_what_nodes_compare_is_the_same_before_and_after_it_has_travelled():
+    for text in ("two\nlines", "\x1b[2J" * 2000, "中文" * 3000):
+        failure = Failure(0, "", 1, Kind.RAISED, exception="ValueError", message=printable(text), step=3)
+        assert Failure.from_message(json.loads(json.dumps(failure.as_message()))).message == failure.message
+
+
 def random_line(chance):
     if chance.random() < 0.2:
         return chance.choice(BYTES) + b"\n"

@@ -33,7 +33,7 @@ class Failure:
         rank: The rank that failed; None if it was not a rank.
         node: The name of the node where it happened; None if that has vanished.
         exception: The class of the exception; None if there was none.
-        message: Its text.
+        message: Its text, as ``printable`` makes it: all nodes compare the same.
         step: The optimizer step that ranks of that node had begun; None if they were not training.
     """
 
@@ -50,7 +50,7 @@ class Failure:
 
     def as_message(self) -> dict[str, Any]:
         """The failure in a form JSON can hold."""
-        return {**asdict(self), "kind": int(self.kind), "message": self.message and self.message[:MAX_TEXT]}
+        return {**asdict(self), "kind": int(self.kind)}
 
     @classmethod
     def from_message(cls, message: Any) -> "Failure":
@@ -84,8 +84,9 @@ class Failure:
 
 
 def printable(text: str) -> str:
-    """Text from another node on one line, without control characters."""
-    return re.sub(r"[^\x20-\x7e\u00a1-\u1fff\u2070-\ud7ff]", lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
+    """Text from another node on one line, without control characters. Made so twice, it stays as it is."""
+    shown = re.sub(r"[^\x20-\x7e\u00a1-\u1fff\u2070-\ud7ff]", lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
+    return shown[:MAX_TEXT]
 
 
 class Member(ABC):
