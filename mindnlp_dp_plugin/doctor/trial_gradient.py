@@ -15,9 +15,9 @@ import numpy as np
 from mindnlp import transformers
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.doctor.memory import ANSWER
 from mindnlp_dp_plugin.trainer.observe.throughput import peak_memory
 
-ANSWER = "TRIAL GRADIENT: "
 SHORTEST = 8
 
 

@@ -281,3 +281,13 @@ class Task(ABC):
 def get_task(name: str) -> Task:
     """The task of that name."""
     return import_module(f"{__name__}.{name.replace('-', '_')}").TASK
+
+
+def head_for(names: list[str]) -> dict[str, Any]:
+    """Keywords of ``from_pretrained`` for an output for each name; a head for others is begun anew."""
+    return {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: number for number, name in enumerate(names)},
+        "ignore_mismatched_sizes": True,
+    }

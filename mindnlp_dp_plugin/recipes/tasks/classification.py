@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, softmax, worst_mistakes
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
-from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.tasks import Task, head_for
 
 MOST_CLASSES_LISTED = 12
 
@@ -89,15 +89,7 @@ class Classification(Task):
         """A model with a class for each label; a head for another number of classes is begun anew."""
         from mindnlp.transformers import AutoModelForSequenceClassification
 
-        names = kept["label_names"]
-        return AutoModelForSequenceClassification.from_pretrained(
-            name,
-            num_labels=len(names),
-            id2label=dict(enumerate(names)),
-            label2id={label: number for number, label in enumerate(names)},
-            ignore_mismatched_sizes=True,
-            **how,
-        )
+        return AutoModelForSequenceClassification.from_pretrained(name, **head_for(kept["label_names"]), **how)
 
     def loss(self, facts, options):
         """With ``--class-weights balanced``: a row's loss times rows / (classes x rows of its class)."""

@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label, is_
 from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, each_text_once, shortened
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, in_order, read_rows, to_dataset, unseen
-from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.tasks import Task, head_for
 from mindnlp_dp_plugin.recipes.words import ENGLISH, remark
 
 SEPARATORS = (";", "|", ",", "；", "、", "，")
@@ -134,15 +134,8 @@ class MultiLabel(Task):
         """A model with an output for each class; a head for another number of classes is begun anew."""
         from mindnlp.transformers import AutoModelForSequenceClassification
 
-        names = kept["label_names"]
         return AutoModelForSequenceClassification.from_pretrained(
-            name,
-            num_labels=len(names),
-            id2label=dict(enumerate(names)),
-            label2id={label: number for number, label in enumerate(names)},
-            problem_type="multi_label_classification",
-            ignore_mismatched_sizes=True,
-            **how,
+            name, problem_type="multi_label_classification", **head_for(kept["label_names"]), **how
         )
 
     def loss(self, facts, options):

@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened, softmax
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, TOKEN_NAMES, first_of, have_entities, read_sentences, words_of
-from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.tasks import Task, head_for
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, words_to_tokens
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -138,15 +138,7 @@ class TokenClassification(Task):
         """A model with an output for each tag; a head for other tags is begun anew."""
         from mindnlp.transformers import AutoModelForTokenClassification
 
-        names = kept["label_names"]
-        return AutoModelForTokenClassification.from_pretrained(
-            name,
-            num_labels=len(names),
-            id2label=dict(enumerate(names)),
-            label2id={label: number for number, label in enumerate(names)},
-            ignore_mismatched_sizes=True,
-            **how,
-        )
+        return AutoModelForTokenClassification.from_pretrained(name, **head_for(kept["label_names"]), **how)
 
     def loss(self, facts, options):
         """The cross entropy of all words, by the number of rows and the mean number of words of a row in train.
