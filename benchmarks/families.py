@@ -5,9 +5,9 @@
 For each family and head: no initial weight is left unset or wrongly constant; one process trains, a saved model is
 loaded as it was, and MindNLP's own operators lead to the same parameters within rounding; 2 ranks end as one process
 with twice the batch, and equal to each other to the last bit. What crashes or hangs is noted, and the rest goes on.
-Writes ``benchmarks/results/families_<cpu>_<date>.json`` and ``.md``, and the table of ``docs/families.md``. Ends with 1
-if a head fails that passed when this ran last. Some ten minutes on two idle cores; interrupted, it goes on with
-``--missing``.
+Writes ``benchmarks/results/families_<cpu>_<date>.json`` and ``.md``, and the table of ``docs/families.md`` and of its
+translation. Ends with 1 if a head fails that passed when this ran last. Some ten minutes on two idle cores;
+interrupted, it goes on with ``--missing``.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.families_reasons import NOT_OF_TEXT, NOT_TINY, REASONS
+from benchmarks.families_reasons import NOT_OF_TEXT, NOT_TINY, REASONS, REASONS_IN_CHINESE
 from benchmarks.record import RESULTS, write_results
 from tests.families.outcomes import difference, difference_of_ranks, journal, result
 from tests.harness import REPOSITORY, run, run_ranks
 
-PAGE = REPOSITORY / "docs/families.md"
+PAGES = {"en": REPOSITORY / "docs/families.md", "zh": REPOSITORY / "docs/families.zh.md"}
 TABLE_BEGINS = "<!-- written by benchmarks/families.py -->"
 HEADS = (
     "sequence_classification",
@@ -123,23 +123,28 @@ def compare(outcome, errors, where, function, *arguments):
         errors[where] = str(error)
 
 
-def reason_of(case):
-    return REASONS.get(case) or REASONS.get(case.partition("/")[0])
+def reason_of(case, language):
+    reasons = REASONS if language == "en" else REASONS_IN_CHINESE
+    return reasons.get(case) or reasons.get(case.partition("/")[0])
 
 
-def table(results):
+def table(results, language="en"):
     """A row for each family: which heads passed, which failed and for what reason."""
     families = sorted({case.partition("/")[0] for case in results})
     notes, rows = {}, []
     for family in families:
-        cells = [cell(results.get(f"{family}/{head}"), f"{family}/{head}", notes) for head in HEADS]
+        cells = [cell(results.get(f"{family}/{head}"), f"{family}/{head}", notes, language) for head in HEADS]
         of_family = [result for case, result in results.items() if case.startswith(f"{family}/")]
         differences = [largest(of_family, name) for name in ("ranks_differ_by", "stock_differ_by")]
         rows.append(f"| {family} | " + " | ".join([*cells, *differences]) + " |")
     passed = [case for case, result in results.items() if result["passed"]]
     whole = sum(all(r["passed"] for case, r in results.items() if case.startswith(f"{f}/")) for f in families)
+    summaries = {
+        "en": f"{len(passed)} of {len(results)} heads pass, and all heads of {whole} of {len(families)} families.",
+        "zh": f"{len(results)} 个任务头中通过 {len(passed)} 个，{len(families)} 个系列中 {whole} 个全部通过。",
+    }
     lines = [
-        f"{len(passed)} of {len(results)} heads pass, and all heads of {whole} of {len(families)} families.",
+        summaries[language],
         "",
         "| family | " + " | ".join(head.replace("_", " ") for head in HEADS) + " | ranks | operators |",
         "| --- " * (len(HEADS) + 3) + "|",
@@ -150,16 +155,16 @@ def table(results):
     return "\n".join(lines)
 
 
-def cell(result, case, notes):
+def cell(result, case, notes, language):
     if result is None:
         return ""
     if result["passed"]:
         return "✓"
     family, _, _ = case.partition("/")
-    reason = reason_of(case) or "; ".join(
+    reason = reason_of(case, language) or "; ".join(
         f"{where}, {error.splitlines()[0]}" for where, error in result["errors"].items()
     )
-    note = f"{family}: {reason}."
+    note = f"{family}: {reason}." if language == "en" else f"{family}：{reason}。"
     return f"[{notes.setdefault(note, len(notes) + 1)}]"
 
 
@@ -193,9 +198,10 @@ def main():
     with tempfile.TemporaryDirectory() as output:
         for begin in range(0, len(cases), CHUNK):
             results |= check(cases[begin : begin + CHUNK], Path(output))
-            report = table(results)
-            write_results("families", {"results": results}, report)
-            PAGE.write_text(PAGE.read_text().partition(TABLE_BEGINS)[0] + f"{TABLE_BEGINS}\n\n{report}\n")
+            write_results("families", {"results": results}, table(results))
+            for language, page in PAGES.items():
+                prose = page.read_text().partition(TABLE_BEGINS)[0]
+                page.write_text(f"{prose}{TABLE_BEGINS}\n\n{table(results, language)}\n")
     worse = [case for case in cases if before.get(case, {}).get("passed") and not results[case]["passed"]]
     for case in worse:
         print(f"{case} passed before: {results[case]['errors']}")

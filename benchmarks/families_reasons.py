@@ -25,3 +25,15 @@ REASONS = {
     "tinybert": "its constructors take labels beside the configuration, or assign tensors as parameters",
     "xlm_prophetnet": "it calls `new_zeros(rows, columns)`, where MindSpore takes one shape",
 }
+REASONS_IN_CHINESE = {
+    "chatglm": "分词器给出的掩码是二维的，与它四维的注意力分数不符",
+    "chatglm2": "它的 `_init_weights` 什么也不做：由配置建立时，权重是内存中残留的内容；`from_pretrained` 会填入权重",
+    "chatglm3": "就是 ChatGLM2 的模型",
+    "chatglm4": "与 ChatGLM2 相同",
+    "jetmoe": "它用 `Tensor.div(rounding_mode='trunc')` 把词元分配给专家，MindSpore 的这个 kernel 在 CPU 上失败",
+    "longt5": "它在每一层调用 `ops.ones(size, dtype)`，而第二个参数是大小",
+    "openelm": "它的词向量表的行数等于模型的宽度：其他词元查不到",
+    "tapas/question_answering": "它的答案是表格的单元格，有自己的标签",
+    "tinybert": "它的构造函数除了配置还要求标签，或者把张量当作参数赋值",
+    "xlm_prophetnet": "它调用 `new_zeros(rows, columns)`，而 MindSpore 只接受一个形状",
+}

@@ -5,7 +5,7 @@
 Makes a virtual environment for each pair, in ``build/versions``, and runs the tests there. Each ``python3.x`` is to
 be on the path (with pyenv: ``pyenv shell 3.11 3.10 3.12``); one that is not is said to be missing. Takes two hours:
 what was run before is kept until it is run again. Writes ``benchmarks/results/versions_<cpu>_<date>.json`` and
-``.md``, and the table of ``docs/versions.md``.
+``.md``, and the table of ``docs/versions.md`` and of its translation.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PYTHONS = ("3.10", "3.11", "3.12")
 MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
 WHAT = ("oracle", "evaluation", "resume", "families")
 NO_WHEEL = ("3.12", "2.7.0")  # 2.7.2 is the first for Python 3.12
-PAGE = REPOSITORY / "docs/versions.md"
+PAGES = [REPOSITORY / "docs" / name for name in ("versions.md", "versions.zh.md")]
 SUMMARY = re.compile(r"(?:\d+ failed, )?\d+ passed")
 AS_EXPECTED = re.compile(r"\d+ passed|no wheel")
 OWN_PYTHON = "{}.{}".format(*sys.version_info)
@@ -100,7 +100,8 @@ def main():
         of_pair = known_results() | {pair: result}  # another process may have run others meanwhile
         results = [of_pair[pair] for pair in product(PYTHONS, MINDSPORES) if pair in of_pair]
         write_results("versions", {"results": results}, table(results))
-        PAGE.write_text(PAGE.read_text().partition("| Python")[0] + table(results) + "\n")
+        for page in PAGES:
+            page.write_text(page.read_text().partition("| Python")[0] + table(results) + "\n")
     ran = [of_pair[pair] for pair in product(wanted.python, wanted.mindspore)]
     sys.exit(not all(AS_EXPECTED.fullmatch(row[what]) for row in ran for what in WHAT))
 
