@@ -22,6 +22,7 @@ class BackgroundSave:
     def __init__(self):
         self._thread = None
         self._child = None
+        self._reaping = threading.Lock()  # a number that is free may be another process's next
         self._error: BaseException | None = None
 
     def start(
@@ -43,6 +44,11 @@ class BackgroundSave:
         self._thread = threading.Thread(target=self._finish, args=(name, answer, publish, scratch))
         self._thread.start()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether the checkpoint is not whole yet."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wait(self) -> None:
         """Wait until the checkpoint is whole.
 
@@ -59,14 +65,18 @@ class BackgroundSave:
     def abandon(self) -> None:
         """End the writing at once: training has failed, and the checkpoint before is whole."""
         if self._thread:
-            os.kill(self._child, signal.SIGKILL)
+            with self._reaping:
+                if self._child:
+                    os.kill(self._child, signal.SIGKILL)
             self._thread.join()
             self._thread = self._error = None
 
     def _finish(self, name, answer, publish, scratch):
         with os.fdopen(answer, "rb") as pipe:
             problem = pipe.read().decode(errors="replace")
-        _, status = os.waitpid(self._child, 0)
+        with self._reaping:
+            _, status = os.waitpid(self._child, 0)
+            self._child = None
         try:
             with scratch:
                 if status:

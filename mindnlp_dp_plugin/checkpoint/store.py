@@ -153,8 +153,7 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     if problem := problem_of(folder):
-        others = (other for other in _newest_first(folder.absolute().parent) if not problem_of(other))
-        whole = next(others, None)
+        whole = next(whole_in(folder.absolute().parent), None)
         hint = (
             f"the newest whole checkpoint is {str(whole)!r}: resume from that one."
             if whole
@@ -172,7 +171,7 @@ def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
 def newest_of(home: str | Path, origin: dict[str, Any]) -> tuple[Path | None, list[str]]:
     """The same, and what is wrong with newer ones."""
     problems = []
-    for folder in _newest_first(Path(home)) if Path(home).is_dir() else []:
+    for folder in _newest_first(Path(home)):
         if problem := problem_of(folder):
             problems.append(f"{folder}: {problem}")
         elif origin.items() <= read_record(folder).items():
@@ -182,8 +181,17 @@ def newest_of(home: str | Path, origin: dict[str, Any]) -> tuple[Path | None, li
 
 def at_epoch_ends(home: str | Path) -> list[Path]:
     """The whole checkpoints of a folder that stand at the end of an epoch, newest first."""
-    whole = [folder for folder in _newest_first(Path(home)) if not problem_of(folder)]
-    return [folder for folder in whole if read_record(folder).get("micro_steps_in_epoch") == 0]
+    return [folder for folder in whole_in(home) if read_record(folder).get("micro_steps_in_epoch") == 0]
+
+
+def whole_in(home: str | Path) -> Iterator[Path]:
+    """The whole checkpoints of a folder, newest first."""
+    return (folder for folder in _newest_first(Path(home)) if not problem_of(folder))
+
+
+def step_of(folder: Path) -> int:
+    """The optimizer step after which a checkpoint was saved."""
+    return int(folder.name.partition("-")[2])
 
 
 def problem_of(folder: Path) -> str | None:
@@ -237,8 +245,8 @@ def _digest(path):
 
 
 def _newest_first(home):
-    folders = [path for path in home.iterdir() if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
-    return sorted(folders, key=lambda folder: int(folder.name.partition("-")[2]), reverse=True)
+    folders = [path for path in home.glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
+    return sorted(folders, key=step_of, reverse=True)
 
 
 def _bring_to_disk(path):

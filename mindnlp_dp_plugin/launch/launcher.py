@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.snapshots import make_checkpoint
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
@@ -22,6 +23,7 @@ from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
+from mindnlp_dp_plugin.launch.rendezvous.member import Kind
 from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.result import Result
@@ -157,13 +159,32 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
                     "mindnlp-dp: note: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, "
                     "more slowly: start the container with --shm-size=2g or --ipc=host\n"
                 )
-            return Monitor(job, plan(job), signals, member).until_the_end()
+            ending = Monitor(job, plan(job), signals, member).until_the_end()
         finally:
             tree.end(signals)
             with suppress(Exception):  # nothing in cleaning up may change how the job ended
                 homes |= noted_saves(scratch)
                 for home in homes:
                     store.clear_leftovers(home)
+        if ending.exit_code and not signals.is_urgent:
+            ending = replace(ending, words=ending.words + save_snapshot(job, ending))
+        return ending
+
+
+def save_snapshot(job: Job, ending: Ending) -> str:
+    """Write the newest snapshot of ranks that have failed to disk, and say so.
+
+    Args:
+        job: The job.
+        ending: How it ended. The first node writes for all; if that is gone, the others do.
+    """
+    failure = ending.failure
+    first_is_gone = failure and failure.node_rank == 0 and failure.kind in (Kind.VANISHED, Kind.SILENT)
+    try:
+        made = make_checkpoint(job.scratch_dir, leads=job.node_rank == 0 or bool(first_is_gone))
+    except Exception as error:  # nothing in cleaning up may change how the job ended
+        return f"mindnlp-dp: the snapshot in memory could not be saved: {error}\n"
+    return f"mindnlp-dp: the newest snapshot is now {made}\n" if made else ""
 
 
 def backoff(backend: str, num_restarts: int) -> int:

@@ -20,7 +20,8 @@ def hook(trainer_base, group, config, replacements) -> None:
     def hook_ranks_trainer():
         hook_trainer(trainer_base, group, config, replacements)
 
-    if group.world_size > 1 or config.average_over != "ranks" or config.resume:
+    asks_for_more = config.average_over != "ranks" or config.resume or config.async_save or config.snapshot_every
+    if group.world_size > 1 or asks_for_more:
         hook_ranks_trainer()
     else:
         hook_lone_trainer(trainer_base, replacements, hook_ranks_trainer)

@@ -4,7 +4,8 @@ docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
 import os
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from tempfile import TemporaryDirectory
 
 import mindspore
@@ -15,8 +16,6 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.optim.sharded import send_states
-from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainer.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainer.observe import throughput
@@ -27,6 +26,7 @@ from mindnlp_dp_plugin.trainer.resume.file_systems import (
     require_own_folders,
 )
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, count_steps_in_whole_numbers
+from mindnlp_dp_plugin.trainer.saving import write_checkpoint
 from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 
@@ -67,6 +67,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.check_replicas()
         session.save.wait()
+        session.snapshots.discard()
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -122,41 +123,27 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         session.save.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
+    session.snapshots.take_if_due(model)
     session.pace.begin_step()
     return result
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
     """Rank 0 writes the checkpoint atomically and removes old ones; all wait for it, unless ``async_save`` is set."""
-    session = self.data_parallel_session
+    session, home = self.data_parallel_session, self._get_output_dir()
+    save = partial(stock, self, model, metrics=metrics)
+    if session.snapshots.is_taking:
+        return session.snapshots.write(save)
     session.check_replicas()
     session.save.wait()
     record = session.progress.checkpoint_record()
-    home, writes = self._get_output_dir(), self.args.should_save
-    is_deferred = writes and self.data_parallel_config.async_save
-    with ExitStack() as stack:
-        scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
-        replacements = Replacements()
-        replacements.replace(self, "_get_output_dir", lambda: str(scratch))
-        try:
-            with large_files_deferred() if is_deferred else nullcontext() as large_files:
-                stock(self, model, metrics=metrics)
-        finally:
-            replacements.undo()
-        written = scratch / f"checkpoint-{self.state.global_step}"
-        if self.state.best_model_checkpoint == str(written):
-            self.state.best_model_checkpoint = os.path.join(home, written.name)
+    background = session.save if self.data_parallel_config.async_save else None
 
-        def publish():
-            store.publish(written, home, record)
-            self._rotate_checkpoints(use_mtime=False, output_dir=home)
+    def remove_old():
+        self._rotate_checkpoints(use_mtime=False, output_dir=home)
 
-        if writes:
-            self.state.save_to_json(str(written / store.STATE))
-        if is_deferred:
-            session.save.start(written.name, large_files, publish, stack.pop_all())
-        elif writes:
-            publish()
+    write_checkpoint(self, save, home, record, background, remove_old)
+    session.snapshots.skip()
     current().barrier()
 
 

@@ -23,6 +23,7 @@ from mindnlp_dp_plugin.trainer.preemption import Preemption
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.same_data import require_same_labels
+from mindnlp_dp_plugin.trainer.snapshots import Snapshots
 from mindnlp_dp_plugin.trainer.train_data import shard_train_dataset
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class TrainingSession:
     Attributes:
         resumption: The same.
         save: The checkpoint that is being written while training goes on.
+        snapshots: Checkpoints in memory, from ``begin`` on.
         preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         averaging: Averages gradients, from ``begin`` on.
@@ -57,6 +59,7 @@ class TrainingSession:
         self.resumption = resumption
         self.preemption = Preemption()
         self.save = BackgroundSave()
+        self.snapshots: Snapshots | None = None
         self._callbacks = []
         self._replacements = Replacements()
         self._replacements.replace(trainer, "data_parallel_session", self)
@@ -76,6 +79,7 @@ class TrainingSession:
         runs = self._share_states(steps)
         precision = MixedPrecision(trainer, config, steps, self._replacements)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption, precision.scaler)
+        self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every)
         tracer = StepTracer(collective, config.trace) if config.trace else None
         carrier = tracer.collective if tracer else collective
         counted = self.progress, self.preemption
@@ -111,6 +115,8 @@ class TrainingSession:
     def close(self) -> None:
         """Leave trainer and model as they were found."""
         self.save.abandon()
+        if self.snapshots:
+            self.snapshots.abandon()
         self.preemption.end()
         if self._callbacks:
             callbacks = self._trainer.callback_handler.callbacks

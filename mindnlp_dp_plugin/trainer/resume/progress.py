@@ -113,6 +113,12 @@ class Progress(TrainerCallback):
             "loss_scaling": self._scaler and vars(self._scaler),
         }
 
+    @property
+    def is_before_end_of_epoch(self) -> bool:
+        """Whether nothing of the epoch is left but its end, with what is evaluated and saved there."""
+        is_full = self._micro_steps_in_epoch == self._dataset.num_steps
+        return is_full and not self._epoch_has_ended
+
     def repeats_end_of_epoch(self) -> bool:
         """Whether this epoch's end was already evaluated and saved before training stopped."""
         record = self._resumption.record if self._resumption else {"epoch_end_is_done": False}

@@ -1,0 +1,57 @@
+"""Write a checkpoint by MindNLP's own ``_save_checkpoint``: whole or not at all, at once or while training goes on."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
+from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
+
+
+def write_checkpoint(
+    trainer,
+    save: Callable[[], None],
+    home: str,
+    record: dict[str, Any],
+    background: BackgroundSave | None = None,
+    when_whole: Callable[[], None] = lambda: None,
+) -> None:
+    """Write a checkpoint of now to ``home``. All ranks must call it.
+
+    Args:
+        trainer: The Trainer that trains.
+        save: Its ``_save_checkpoint`` without the plugin.
+        home: The folder of checkpoints.
+        record: What ``store.read_record`` is to return, if this rank writes.
+        background: Writes the large files while training goes on; None to wait for them.
+        when_whole: Is called on ranks that write, when the checkpoint has its name.
+    """
+    writes, state = trainer.args.should_save, trainer.state
+    is_deferred = writes and background is not None
+    with ExitStack() as stack:
+        scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
+        replacements = Replacements()
+        replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
+        try:
+            with large_files_deferred() if is_deferred else nullcontext() as large_files:
+                save()
+        finally:
+            replacements.undo()
+        written = scratch / f"checkpoint-{state.global_step}"
+        if state.best_model_checkpoint == str(written):
+            state.best_model_checkpoint = os.path.join(home, written.name)
+
+        def publish():
+            store.publish(written, home, record)
+            when_whole()
+
+        if writes:
+            state.save_to_json(str(written / store.STATE))
+        if is_deferred:
+            background.start(written.name, large_files, publish, stack.pop_all())
+        elif writes:
+            publish()

@@ -1,0 +1,146 @@
+"""Hand a checkpoint to the launcher's keeping every so many optimizer steps, while training goes on."""
+
+import logging
+import shutil
+from collections.abc import Callable
+
+import psutil
+from mindnlp.peft import PeftModel
+
+from mindnlp_dp_plugin.checkpoint import snapshots, store
+from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
+from mindnlp_dp_plugin.collectives import Collective, require_same
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer.resume.progress import Progress
+from mindnlp_dp_plugin.trainer.saving import write_checkpoint
+
+logger = logging.getLogger(__name__)
+
+NUM_KEPT = 2  # the newest that is whole everywhere, and the next
+STATES = 8  # bytes that AdamW keeps for an element; other optimizers keep less, or as much
+MEGABYTE = 2**20
+
+
+class Snapshots:
+    """The first rank of each node has its snapshots written. All ranks must make the same calls.
+
+    Args:
+        trainer: The Trainer that trains.
+        progress: Counts where it stands.
+        collective: The ranks that train together.
+        every: Optimizer steps from one to the next; 0 for none.
+
+    Attributes:
+        is_taking: Whether the Trainer's ``_save_checkpoint`` is called for a snapshot.
+
+    Raises:
+        DataParallelError: On all ranks, if nobody would keep them, or a node has no room for them.
+    """
+
+    def __init__(self, trainer, progress: Progress, collective: Collective, every: int):
+        self._trainer, self._progress, self._collective = trainer, progress, collective
+        self._every = every
+        self._save = BackgroundSave()
+        self._covered = trainer.state.global_step
+        self.is_taking = False
+        require_same("snapshot_every", every, collective, "Start all ranks with the same MINDNLP_DP_SNAPSHOT_EVERY.")
+        if every:
+            self._folder = snapshots.folder_of_ranks()
+            self._require_room()
+
+    def take_if_due(self, model) -> None:
+        """After a step, or the end of an epoch: take one, unless the last is still being written."""
+        if not self._is_due or self._progress.is_before_end_of_epoch:
+            return
+        answers = self._collective.all_gather_object((self._save.is_writing, self._problem()))
+        if problem := next((problem for _, problem in answers if problem), None):
+            logger.warning("No more snapshots are taken: %s", problem)
+            self._every = 0
+        elif not any(is_writing for is_writing, _ in answers):
+            self.is_taking = True
+            try:
+                self._trainer._save_checkpoint(model)
+            finally:
+                self.is_taking = False
+            self.skip()
+
+    def write(self, save: Callable[[], None]) -> None:
+        """Take one; the older of the two before goes.
+
+        Args:
+            save: MindNLP's own ``_save_checkpoint``.
+        """
+        arguments = self._trainer.args
+        record = self._progress.checkpoint_record()
+        record |= snapshots.origin(self._trainer._get_output_dir(), arguments.save_on_each_node)
+        replacements = Replacements()
+        replacements.replace(arguments, "save_on_each_node", True)  # the first rank of each node writes
+        try:
+            if arguments.should_save:
+                for older in list(store.whole_in(self._folder))[1:]:
+                    shutil.rmtree(older)
+            write_checkpoint(self._trainer, save, str(self._folder), record, self._save)
+        finally:
+            replacements.undo()
+
+    def skip(self) -> None:
+        """Whatever is due is done: a checkpoint is as good."""
+        self._covered = self._trainer.state.global_step
+
+    def abandon(self) -> None:
+        """Stop writing; what is whole stays for the launcher."""
+        self._save.abandon()
+
+    def discard(self) -> None:
+        """Training has come to its end."""
+        self.abandon()
+        if self._every:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def _is_due(self):
+        return self._every and self._trainer.state.global_step // self._every > self._covered // self._every
+
+    def _problem(self):
+        if self._save.is_writing:
+            return None
+        try:
+            self._save.wait()
+        except Exception as error:
+            return str(error)
+        return None
+
+    def _require_room(self):
+        needed = NUM_KEPT * self._num_bytes()
+        problem = None
+        if self._folder is None:
+            problem = "is for ranks that mindnlp-dp run has started, which keeps them: start so, or leave it out."
+        elif not self._folder.is_relative_to(SHARED_MEMORY) or _free() < needed:
+            problem = (
+                f"needs {needed / MEGABYTE:.0f} MB of memory on each node, for two copies of parameters and optimizer "
+                f"states; {SHARED_MEMORY} has {_free() / MEGABYTE:.0f} MB. Start the container with a larger "
+                "--shm-size, or leave it out."
+            )
+        if problem := next(filter(None, self._collective.all_gather_object(problem)), None):
+            raise DataParallelError(f"snapshot_every={self._every} {problem}")
+        logger.info(
+            "snapshot_every=%d: takes %.0f MB of %s on each node, which has %.0f MB, and while one is written up to as "
+            "much again as it holds",
+            self._every,
+            needed / MEGABYTE,
+            SHARED_MEMORY,
+            _free() / MEGABYTE,
+        )
+
+    def _num_bytes(self):
+        """About what a checkpoint takes."""
+        model = self._trainer.model
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        held = trained if isinstance(model, PeftModel) else [*model.parameters(), *model.buffers()]
+        return sum(tensor.nbytes for tensor in held) + sum(STATES * parameter.numel() for parameter in trained)
+
+
+def _free():
+    return min(shutil.disk_usage(SHARED_MEMORY).free, psutil.virtual_memory().available)
