@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import LANGUAGES, Message
+from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 
 ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", *ENGINES)
@@ -23,43 +25,58 @@ class Kind(NamedTuple):
     Attributes:
         accepts: Whether a value is one of them.
         parse: Turns the text of an environment variable into a value; raises ValueError or KeyError if it cannot.
-        hint: The end of an error message: what is wrong with the value, and what to give.
+        refusal: The error for another value, with the fields ``name`` and ``value``: what is wrong, and what to give.
         text: What the text of an environment variable must be.
+        known: Further fields of both.
     """
 
     accepts: Callable[[Any], bool]
     parse: Callable[[str], Any]
-    hint: str
-    text: str = "a text"
+    refusal: Message
+    text: Message = Message("{variable}={text!r} is not understood: give a text.")
+    known: Mapping[str, Any] = {}
 
 
 def _one_of(choices):
     return Kind(
-        lambda v: isinstance(v, str) and v in choices, str, f"is not known: choose one of {', '.join(choices)}."
+        lambda v: isinstance(v, str) and v in choices,
+        str,
+        Message("{name}={value!r} is not known: choose one of {choices}."),
+        known={"choices": ", ".join(choices)},
     )
 
 
-def _number(accepts, hint):
+def _number(accepts, refusal, **known):
     return Kind(
-        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and accepts(v), float, hint, "a number"
+        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and accepts(v),
+        float,
+        refusal,
+        Message("{variable}={text!r} is not understood: give a number."),
+        known,
     )
 
 
-def _whole_number(accepts, hint):
-    return Kind(lambda v: isinstance(v, int) and not isinstance(v, bool) and accepts(v), int, hint, "a whole number")
+def _whole_number(accepts, refusal):
+    return Kind(
+        lambda v: isinstance(v, int) and not isinstance(v, bool) and accepts(v),
+        int,
+        refusal,
+        Message("{variable}={text!r} is not understood: give a whole number."),
+    )
 
 
 def _switch():
     return Kind(
         lambda value: isinstance(value, bool),
         lambda text: SWITCH_WORDS[text.lower()],
-        "is not a switch: give True or False.",
-        f"one of {', '.join(SWITCH_WORDS)}",
+        Message("{name}={value!r} is not a switch: give True or False."),
+        Message("{variable}={text!r} is not understood: give one of {words}."),
+        {"words": ", ".join(SWITCH_WORDS)},
     )
 
 
-def _path(hint):
-    return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, hint)
+def _path(refusal):
+    return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, refusal)
 
 
 def _or_none(kind):
@@ -118,8 +135,11 @@ class DataParallelConfig:
         _or_none(
             _number(
                 lambda cap: 0 <= cap < 2**20,
-                "is not a size in MB: give a number from 0 (a bucket for each parameter) to below "
-                f"{2**20}, or None for the engine's default.",
+                Message(
+                    "{name}={value!r} is not a size in MB: give a number from 0 (a bucket for each parameter) to below "
+                    "{limit}, or None for the engine's default."
+                ),
+                limit=2**20,
             )
         ),
     )
@@ -130,10 +150,15 @@ class DataParallelConfig:
         1800,
         _number(
             lambda seconds: 0 < seconds < LONGEST_TIMEOUT,
-            f"is not a time: give the seconds a collective may wait, more than 0 and below {LONGEST_TIMEOUT}.",
+            Message(
+                "{name}={value!r} is not a time: give the seconds a collective may wait, more than 0 and below {limit}."
+            ),
+            limit=LONGEST_TIMEOUT,
         ),
     )
-    trace: str | None = _option(None, _or_none(_path("is not a file: give its path, or None for no trace.")))
+    trace: str | None = _option(
+        None, _or_none(_path(Message("{name}={value!r} is not a file: give its path, or None for no trace.")))
+    )
     resume: bool = _option(False, _switch())
     async_save: bool = _option(False, _switch())
     snapshot_every: int = _option(
@@ -145,25 +170,39 @@ class DataParallelConfig:
         _or_none(
             _whole_number(
                 lambda every: every >= 0,
-                "is not a number of optimizer steps: give 1 or more, 0 for never, or None for the first step, "
-                "checkpoints and the end.",
+                Message(
+                    "{name}={value!r} is not a number of optimizer steps: give 1 or more, 0 for never, or None for the "
+                    "first step, checkpoints and the end."
+                ),
             )
         ),
     )
     average_over: str = _option("ranks", _one_of(AVERAGES))
-    zero_stage: int = _option(0, _whole_number(lambda stage: stage in ZERO_STAGES, "is not a stage: choose 0, 1 or 2."))
+    zero_stage: int = _option(
+        0,
+        _whole_number(
+            lambda stage: stage in ZERO_STAGES, Message("{name}={value!r} is not a stage: choose 0, 1 or 2.")
+        ),
+    )
     fp16_initial_scale: float = _option(
-        2.0**16, _number(lambda scale: 0 < scale < 2**64, "is not a factor for the loss: give a number above 0.")
+        2.0**16,
+        _number(
+            lambda scale: 0 < scale < 2**64,
+            Message("{name}={value!r} is not a factor for the loss: give a number above 0."),
+        ),
     )
     fp16_growth_interval: int = _option(
-        2000, _whole_number(lambda steps: steps > 0, "is not a number of optimizer steps: give 1 or more.")
+        2000,
+        _whole_number(
+            lambda steps: steps > 0, Message("{name}={value!r} is not a number of optimizer steps: give 1 or more.")
+        ),
     )
 
     def __post_init__(self):
         for option in fields(self):
             value, kind = getattr(self, option.name), option.metadata["kind"]
             if not kind.accepts(value):
-                raise DataParallelError(f"{option.name}={value!r} {kind.hint}")
+                raise DataParallelError(kind.refusal, name=option.name, value=value, **kind.known)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
@@ -176,6 +215,13 @@ class DataParallelConfig:
             DataParallelError: If a ``MINDNLP_DP_<FIELD>`` has a wrong value.
         """
         environ = os.environ if environ is None else environ
+        if environ.get(LANGUAGE) and environ[LANGUAGE] not in LANGUAGES:
+            raise DataParallelError(
+                "{variable}={language!r} is no language of the messages: choose {languages}.",
+                variable=LANGUAGE,
+                language=environ[LANGUAGE],
+                languages=", ".join(LANGUAGES),
+            )
         values = {}
         for option in fields(cls):
             variable = ENVIRONMENT_PREFIX + option.name.upper()
@@ -184,9 +230,9 @@ class DataParallelConfig:
                 try:
                     values[option.name] = kind.parse(text)
                 except (KeyError, ValueError):
-                    raise DataParallelError(f"{variable}={text!r} is not understood: give {kind.text}.") from None
+                    raise DataParallelError(kind.text, variable=variable, text=text, **kind.known) from None
                 try:
                     cls(**{option.name: values[option.name]})
                 except DataParallelError as error:
-                    raise DataParallelError(f"{variable}: {error}") from None
+                    raise DataParallelError("{variable}: {error}", variable=variable, error=error) from None
         return cls(**values)

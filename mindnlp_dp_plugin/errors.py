@@ -1,8 +1,20 @@
 """The one error the plugin raises for bad input and for ranks that disagree."""
 
+from typing import Any
+
+from mindnlp_dp_plugin.language import tr
+
 
 class DataParallelError(RuntimeError):
-    """Something the user can fix: the message names the thing, its value and a hint."""
+    """Something the user can fix: the message names the thing, its value and a hint.
+
+    Args:
+        template: The message in English, a key of the catalogue; see ``language.tr``.
+        fields: What is filled in.
+    """
+
+    def __init__(self, template: str = "", /, **fields: Any):
+        super().__init__(tr(template, **fields))  # one argument: the error can be pickled
 
 
 class Preempted(SystemExit):

@@ -15,6 +15,7 @@ from mindspore.common._grad_function import _Function
 from mindspore.common.api import _pynative_executor
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.nested import map_leaves
 
 # Not reached as an attribute: mindspore.common.seed is a function, too.
@@ -42,14 +43,17 @@ def enable_recompute(model) -> None:
     layers = list(_layers(model))
     if not layers:
         raise DataParallelError(
-            f"recompute=True: {type(model).__name__} has no nn.ModuleList, so no layers whose activations could be "
-            "computed again. Put its layers into one, or leave recompute out."
+            "recompute=True: {model} has no nn.ModuleList, so no layers whose activations could be computed again. Put "
+            "its layers into one, or leave recompute out.",
+            model=type(model).__name__,
         )
     for layer in layers:
         if "forward" in vars(layer) and not _is_recomputed(layer):
             raise DataParallelError(
-                f"recompute=True: a {type(layer).__name__} of {type(model).__name__} has a forward of its own, set on "
-                "the object, which recompute would replace. Define it in a class, or leave recompute out."
+                "recompute=True: a {layer} of {model} has a forward of its own, set on the object, which recompute "
+                "would replace. Define it in a class, or leave recompute out.",
+                layer=type(layer).__name__,
+                model=type(model).__name__,
             )
     _leave_caches_out(model)
     for layer in layers:
@@ -82,7 +86,7 @@ def _leave_caches_out(model):
     for config in caching:
         config.use_cache = False
     if caching:
-        logger.info("recompute=True sets use_cache=False in the model's config. Set it again before you generate.")
+        logger.info(tr("recompute=True sets use_cache=False in the model's config. Set it again before you generate."))
 
 
 def _forward(layer, *args, **kwargs):

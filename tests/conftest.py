@@ -1,5 +1,6 @@
 """The same commit draws the same examples everywhere; ``pytest --hypothesis-profile default`` draws others."""
 
+import os
 import signal
 
 import pytest
@@ -10,7 +11,10 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure():
-    """What tests start takes signals as from a terminal: a shell lets jobs in the background ignore these."""
+    """What tests start speaks English, and takes signals as from a terminal: a shell lets jobs in the background ignore
+    these.
+    """
+    os.environ["MINDNLP_DP_LANG"] = "en"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 

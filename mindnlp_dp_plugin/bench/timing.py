@@ -33,5 +33,9 @@ def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> fl
         expected = group.world_size * (group.world_size + 1) / 2
         if not (summed == expected).all():
             wrong = f"{summed.min()} to {summed.max()} where {expected} is right"
-            raise DataParallelError(f"an all-reduce of {num_bytes} bytes gave {wrong}: do not train over this engine.")
+            raise DataParallelError(
+                "an all-reduce of {num_bytes} bytes gave {wrong}: do not train over this engine.",
+                num_bytes=num_bytes,
+                wrong=wrong,
+            )
     return statistics.median(times)

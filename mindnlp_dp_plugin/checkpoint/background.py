@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption
+from mindnlp_dp_plugin.language import tr
 
 
 class BackgroundSave:
@@ -80,8 +81,10 @@ class BackgroundSave:
         try:
             with scratch:
                 if status:
-                    how = problem or f"its process ended with status {os.waitstatus_to_exitcode(status)}"
-                    raise DataParallelError(f"{name} could not be written: {how}")
+                    how = problem or tr(
+                        "its process ended with status {status}", status=os.waitstatus_to_exitcode(status)
+                    )
+                    raise DataParallelError("{name} could not be written: {how}", name=name, how=how)
                 publish()
         except BaseException as error:
             self._error = error

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 RECORD = "owner.json"
 CLOCK_S = 5  # a clock that is set moves the times at which processes began
@@ -27,15 +28,19 @@ def claim(folder: Path) -> str | None:
     found = _read(folder)
     if is_anothers(folder):
         raise DataParallelError(
-            f"output_dir={str(folder.parent)!r}: process {found['pid']} of this machine, running since "
-            f"{datetime.fromtimestamp(found['since']):%Y-%m-%d %H:%M}, writes its checkpoints there. Give each job an "
-            "output_dir of its own, or end the other one first."
+            "output_dir={folder!r}: process {pid} of this machine, running since {since:%Y-%m-%d %H:%M}, writes its "
+            "checkpoints there. Give each job an output_dir of its own, or end the other one first.",
+            folder=str(folder.parent),
+            pid=found["pid"],
+            since=datetime.fromtimestamp(found["since"]),
         )
     written = folder / f"{RECORD}.{os.getpid()}"
     mine = {"node": socket.gethostname(), "pid": os.getpid(), "since": psutil.Process().create_time()}
     written.write_text(json.dumps(mine), encoding="utf-8")
     written.rename(folder / RECORD)
-    return f"process {found['pid']} on {found['node']}" if found and found["node"] != socket.gethostname() else None
+    if found and found["node"] != socket.gethostname():
+        return tr("process {pid} on {node}", pid=found["pid"], node=found["node"])
+    return None
 
 
 def is_mine(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 NUMERIC = re.compile(r"[<>|=]?[biufc]\d{1,2}")
 PLAIN = {("_codecs", "encode"), ("collections", "OrderedDict"), ("mindspore.common.tensor", "Tensor")}
@@ -54,7 +55,7 @@ def make_array(subtype, shape, letter):
 def make_scalar(plain, values):
     """Stands where the pickle names ``scalar``."""
     if not (isinstance(plain, PlainDtype) and isinstance(values, bytes)):
-        raise _refusal("a number without a dtype")
+        raise _refusal(tr("a number without a dtype"))
     return np.frombuffer(values, plain.dtype, count=1)[0]
 
 
@@ -75,7 +76,7 @@ class SafeUnpickler(pickle.Unpickler):
             return STAND_INS[module_name, name]
         if (module_name, name) in PLAIN:
             return super().find_class(module_name, name)
-        raise _refusal(f"{module_name}.{name} to be called while it is read")
+        raise _refusal(tr("{name} to be called while it is read", name=f"{module_name}.{name}"))
 
 
 def load(path: str) -> Any:
@@ -95,6 +96,7 @@ def load(path: str) -> Any:
 
 def _refusal(what):
     return DataParallelError(
-        f"The checkpoint's optimizer or scheduler asks for {what}, which MindNLP's own never do. It is not read: it "
-        "could run any code. Take another checkpoint."
+        "The checkpoint's optimizer or scheduler asks for {what}, which MindNLP's own never do. It is not read: it "
+        "could run any code. Take another checkpoint.",
+        what=what,
     )

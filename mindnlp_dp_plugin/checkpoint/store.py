@@ -20,6 +20,7 @@ import xxhash
 from mindnlp_dp_plugin.checkpoint import owner
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_status import note_save
+from mindnlp_dp_plugin.language import tr
 
 RECORD = "data_parallel.json"
 STATE = "trainer_state.json"
@@ -155,11 +156,13 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     if problem := problem_of(folder):
         whole = next(whole_in(folder.absolute().parent), None)
         hint = (
-            f"the newest whole checkpoint is {str(whole)!r}: resume from that one."
+            tr("the newest whole checkpoint is {folder!r}: resume from that one.", folder=str(whole))
             if whole
-            else "there is no whole checkpoint beside it: train from the start."
+            else tr("there is no whole checkpoint beside it: train from the start.")
         )
-        raise DataParallelError(f"Cannot resume from {str(folder)!r}: {problem}; {hint}")
+        raise DataParallelError(
+            "Cannot resume from {folder!r}: {problem}; {hint}", folder=str(folder), problem=problem, hint=hint
+        )
     return json.loads((folder / RECORD).read_text(encoding="utf-8"))
 
 
@@ -199,27 +202,32 @@ def problem_of(folder: Path) -> str | None:
     try:
         return _problem_of(folder)
     except OSError as error:
-        return f"it cannot be read ({error})"
+        return tr("it cannot be read ({error})", error=error)
 
 
 def _problem_of(folder):
     if not folder.is_dir():
-        return "there is no such folder"
+        return tr("there is no such folder")
     record, problem = _read_json(folder / RECORD)
     if problem:
         return problem
     if record.get("format") != FORMAT:
-        return f"{RECORD} has format {record.get('format')!r}, this version of the plugin reads {FORMAT}"
+        return tr(
+            "{file} has format {found!r}, this version of the plugin reads {wanted}",
+            file=RECORD,
+            found=record.get("format"),
+            wanted=FORMAT,
+        )
     files, digests = record.get("files"), record.get("digests", {})  # earlier versions noted none
     if not isinstance(files, dict) or not isinstance(digests, dict):
-        return f"{RECORD} lists no files"
+        return tr("{file} lists no files", file=RECORD)
     for name, size in files.items():
         if not (folder / name).is_file():
-            return f"{name} is missing"
+            return tr("{file} is missing", file=name)
         if (found := (folder / name).stat().st_size) != size:
-            return f"{name} has {found} bytes, {size} were written"
+            return tr("{file} has {found} bytes, {written} were written", file=name, found=found, written=size)
         if name in digests and _digest(folder / name) != digests[name]:
-            return f"{name} has other contents than were written"
+            return tr("{file} has other contents than were written", file=name)
     return _read_json(folder / STATE)[1]
 
 
@@ -228,11 +236,14 @@ def _read_json(path):
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        hint = " (training on several ranks writes it)" if path.name == RECORD else ""
-        return None, f"{path.name} is missing{hint}"
+        if path.name == RECORD:
+            return None, tr("{file} is missing (training on several ranks writes it)", file=RECORD)
+        return None, tr("{file} is missing", file=path.name)
     except (ValueError, RecursionError):
-        return None, f"{path.name} is not JSON"
-    return (content, None) if isinstance(content, dict) else (None, f"{path.name} is not a JSON object")
+        return None, tr("{file} is not JSON", file=path.name)
+    if isinstance(content, dict):
+        return content, None
+    return None, tr("{file} is not a JSON object", file=path.name)
 
 
 def _digest(path):

@@ -145,5 +145,9 @@ def _ranks_per_node(nproc, num_ranks, num_nodes) -> int:
     if num_ranks is None:
         return nproc
     if num_ranks % num_nodes:
-        raise DataParallelError(f"--num-processes {num_ranks} is not a multiple of the {num_nodes} nodes.")
+        raise DataParallelError(
+            "--num-processes {num_ranks} is not a multiple of the {num_nodes} nodes.",
+            num_ranks=num_ranks,
+            num_nodes=num_nodes,
+        )
     return num_ranks // num_nodes

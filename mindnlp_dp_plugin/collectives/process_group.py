@@ -62,8 +62,11 @@ def _join_others(rank_info, backend, timeout):
     status.leave()
     if collective.world_size != rank_info.world_size:
         raise DataParallelError(
-            f"{rank_info.launcher} announced {rank_info.world_size} processes, but {collective.world_size} joined: is "
-            "the script started with the mpirun or msrun of another environment?"
+            "{launcher} announced {announced} processes, but {joined} joined: is the script started with the mpirun or "
+            "msrun of another environment?",
+            launcher=rank_info.launcher,
+            announced=rank_info.world_size,
+            joined=collective.world_size,
         )
     group = Watched(collective, status, _watchdog)
     group.local_rank, group.local_world_size = rank_info.local_rank, rank_info.local_world_size
@@ -79,11 +82,18 @@ def _choose(launcher, backend) -> Engine:
         return next((engine for engine in fitting if engine.needs_mpirun == by_mpirun), fitting[0])
     engine = ENGINES[backend]
     if engine.needs_mpirun and not by_mpirun:
-        raise DataParallelError(f"backend={backend!r} needs mpirun, but this process was started by {launcher}.")
+        raise DataParallelError(
+            "backend={backend!r} needs mpirun, but this process was started by {launcher}.",
+            backend=backend,
+            launcher=launcher,
+        )
     if device != engine.device:
         raise DataParallelError(
-            f"backend={backend!r} needs the device {engine.device}, but MindSpore runs on {device}: "
-            "choose backend='auto', or set DEVICE_TARGET."
+            "backend={backend!r} needs the device {device}, but MindSpore runs on {actual}: choose backend='auto', or "
+            "set DEVICE_TARGET.",
+            backend=backend,
+            device=engine.device,
+            actual=device,
         )
     if by_mpirun and device == "CPU" and not engine.needs_mpirun:
         raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
@@ -95,5 +105,7 @@ def _load(engine) -> type[Collective]:
         return engine.load()
     except ImportError as error:
         raise DataParallelError(
-            f"backend={engine.name!r} cannot be used ({error}): pip install 'mindnlp-dp-plugin[mpi]'."
+            "backend={name!r} cannot be used ({error}): pip install 'mindnlp-dp-plugin[mpi]'.",
+            name=engine.name,
+            error=error,
         ) from error

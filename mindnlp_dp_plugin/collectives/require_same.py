@@ -4,21 +4,28 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 
-def require_same(what: str, value: Any, collective: Collective, hint: str) -> None:
+def require_same(what: str, value: Any, collective: Collective, hint: str, shown: str | None = None) -> None:
     """Raise on all ranks unless all pass an equal value. All ranks must call it.
 
     Args:
         what: The subject of the sentence "``what`` differs between ranks".
-        value: This rank's value; small and picklable. Its ``str`` is shown.
+        value: This rank's value; small and picklable.
         collective: The ranks to compare.
         hint: What the user can do about it, in whole sentences.
+        shown: How the value is shown; None for its ``str``. Ranks may show it in different languages.
 
     Raises:
         DataParallelError: If the values differ; the message shows each rank's.
     """
-    values = collective.all_gather_object(value)
-    if any(other != values[0] for other in values):
-        described = "; ".join(f"rank {rank} has {value}" for rank, value in enumerate(values))
-        raise DataParallelError(f"{what} differs between ranks: {described}. {hint}")
+    everyone = collective.all_gather_object((value, shown))
+    if any(other != everyone[0][0] for other, _ in everyone):
+        described = "; ".join(
+            tr("rank {rank} has {value}", rank=rank, value=value if shown is None else shown)
+            for rank, (value, shown) in enumerate(everyone)
+        )
+        raise DataParallelError(
+            "{what} differs between ranks: {described}. {hint}", what=what, described=described, hint=hint
+        )

@@ -16,12 +16,13 @@ from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.rank_status import CLAIM, Phase, RankStatus, Status, describe_ranks, read_status
+from mindnlp_dp_plugin.job.rank_status import CLAIM, ENDING, Phase, RankStatus, Status, describe_ranks, read_status
 from mindnlp_dp_plugin.job.variables import LOG_DIR, STATUS_DIR
+from mindnlp_dp_plugin.language import Message, tr
 
 POLL_S = 0.25
 CLAIMANT_TIMEOUT_S = 5
-HINT = (
+HINT = Message(
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
     "for trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."
 )
@@ -71,7 +72,7 @@ class Watched(Collective):
     def end(self) -> None:
         """Wait until all ranks are done. All ranks must call it, last of all."""
         self._number += 1
-        self._wait((self._number, "its last barrier"), self._engine.barrier)
+        self._wait((self._number, ENDING), self._engine.barrier)
         self._status.end()
 
     def _wait(self, noted, call, *arguments):
@@ -136,8 +137,14 @@ class Watchdog(threading.Thread):
             waited = time.monotonic() - mine.since
             if waited > self._timeout:
                 self._give_up(
-                    f"rank {self._rank} has waited {waited:.1f} s in {mine.collective}, longer than "
-                    f"timeout={self._timeout:g} (MINDNLP_DP_TIMEOUT, seconds)"
+                    tr(
+                        "rank {rank} has waited {waited:.1f} s in {collective}, longer than timeout={limit:g} "
+                        "(MINDNLP_DP_TIMEOUT, seconds)",
+                        rank=self._rank,
+                        waited=waited,
+                        collective=mine.collective,
+                        limit=self._timeout,
+                    )
                 )
             # A status may be read while it is written, so a finding must be seen twice.
             found = self._disagreement(mine)
@@ -156,9 +163,20 @@ class Watchdog(threading.Thread):
                 continue
             is_elsewhere = (theirs.name, theirs.num_elements) != (mine.name, mine.num_elements)
             if theirs.number == mine.number and is_elsewhere:
-                return f"rank {self._rank} is in {mine.collective}, but rank {rank} in {theirs.collective}"
+                return tr(
+                    "rank {rank} is in {collective}, but rank {other} in {other_collective}",
+                    rank=self._rank,
+                    collective=mine.collective,
+                    other=rank,
+                    other_collective=theirs.collective,
+                )
             if theirs.number < mine.number and theirs.phase == Phase.DONE:
-                return f"rank {self._rank} is in {mine.collective}, but rank {rank} has come to its end"
+                return tr(
+                    "rank {rank} is in {collective}, but rank {other} has come to its end",
+                    rank=self._rank,
+                    collective=mine.collective,
+                    other=rank,
+                )
         return None
 
     def _statuses(self) -> dict[int, Status]:
@@ -169,7 +187,8 @@ class Watchdog(threading.Thread):
         """Report why, and where all ranks of this node are, and end this process; its launcher ends the others."""
         if self._folder is None:
             with suppress(OSError):
-                os.write(2, f"DataParallelError: {why}. {HINT}\nStacks of rank {self._rank}:\n".encode())
+                told = tr("{why}. {hint}\nStacks of rank {rank}:", why=why, hint=HINT, rank=self._rank)
+                os.write(2, f"DataParallelError: {told}\n".encode())
                 faulthandler.dump_traceback(2, all_threads=True)
             os._exit(1)
         try:
@@ -177,7 +196,9 @@ class Watchdog(threading.Thread):
         except FileExistsError:  # a peer has found it, too, and reports this rank with the others
             time.sleep(CLAIMANT_TIMEOUT_S)
         try:
-            error = DataParallelError(f"{why}. {HINT}\n{describe_ranks(self._folder, self._local_ranks)}")
+            error = DataParallelError(
+                "{why}. {hint}\n{ranks}", why=why, hint=HINT, ranks=describe_ranks(self._folder, self._local_ranks)
+            )
             write_record(Path(os.environ[LOG_DIR]), self._rank, error, 1)
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))
         finally:  # even if the disk or standard error fails

@@ -26,8 +26,10 @@ def check_mindnlp() -> None:
         raise DataParallelError("MindNLP is not installed: pip install 'mindnlp>=0.4.1,<0.5'.") from None
     if installed not in SUPPORTED_MINDNLP:
         raise DataParallelError(
-            f"MindNLP {installed} is not supported: it has another Trainer. "
-            f"Supported is mindnlp{SUPPORTED_MINDNLP}: pip install 'mindnlp>=0.4.1,<0.5'."
+            "MindNLP {installed} is not supported: it has another Trainer. Supported is mindnlp{supported_mindnlp}: "
+            "pip install 'mindnlp>=0.4.1,<0.5'.",
+            installed=installed,
+            supported_mindnlp=SUPPORTED_MINDNLP,
         )
 
 

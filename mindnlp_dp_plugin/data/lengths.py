@@ -45,8 +45,11 @@ def measure_lengths(
     measured = next((name for name in (column, MODEL_INPUT) if name in by_name), None)
     if measured is None:
         raise DataParallelError(
-            f"group_by_length=True finds neither a column {column!r} nor {MODEL_INPUT!r} in train_dataset, which has "
-            f"{', '.join(by_name)}: name the column of lengths with length_column_name."
+            "group_by_length=True finds neither a column {column!r} nor {model_input!r} in train_dataset, which has "
+            "{columns}: name the column of lengths with length_column_name.",
+            column=column,
+            model_input=MODEL_INPUT,
+            columns=", ".join(by_name),
         )
     num_rows = plan.source.get_dataset_size()
     plan.path = plan.before_batching[plan.before_batching.index(by_name[measured]) :]

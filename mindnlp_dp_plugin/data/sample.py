@@ -10,6 +10,7 @@ from mindspore import dataset as ds
 from mindnlp_dp_plugin.data.sampler import NumberedRows
 from mindnlp_dp_plugin.data.shard import is_sharded_by_user, plan_by_row, with_sampler
 from mindnlp_dp_plugin.data.sharded import ShardedDataset, drawing_from
+from mindnlp_dp_plugin.language import tr
 
 MOST_ROWS = 32
 SHOWN_NUMBERS = 16
@@ -58,13 +59,15 @@ class RowSample:
                 self._values[row, column] = value
         return digests, changing
 
-    def shown(self, row: int, column: str) -> str:
-        """A short text that identifies the value last read there."""
+    def shown(self, row: int, column: str) -> tuple[int | None, str]:
+        """A digest of the value last read there, None if there is none; and a short text that identifies it."""
         value = self._values.get((row, column))
         if value is None:
-            return "nothing"
+            return None, tr("nothing")
         text = np.array2string(value, threshold=SHOWN_NUMBERS, max_line_width=10**6)
-        return text if value.size <= SHOWN_NUMBERS else f"{text} (digest {_digest(value):x})"
+        digest = _digest(value)
+        is_whole = value.size <= SHOWN_NUMBERS
+        return digest, text if is_whole else tr("{text} (digest {digest:x})", text=text, digest=digest)
 
     def _read_once(self, seed) -> Iterator[tuple[int, str, np.ndarray]]:
         if self._pipeline is None:

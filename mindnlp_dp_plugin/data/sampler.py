@@ -40,10 +40,15 @@ class DistributedSampler(Sampler):
         shuffle_buffer: int | None = None,
     ):
         if num_samples < 1:
-            raise DataParallelError(f"num_samples={num_samples} leaves nothing to read: give a data set with rows.")
+            raise DataParallelError(
+                "num_samples={num_samples} leaves nothing to read: give a data set with rows.", num_samples=num_samples
+            )
         check_rank(num_replicas, rank)
         if shuffle_buffer is not None and shuffle_buffer < 1:
-            raise DataParallelError(f"shuffle_buffer={shuffle_buffer} holds no row: give at least 1, or None for all.")
+            raise DataParallelError(
+                "shuffle_buffer={shuffle_buffer} holds no row: give at least 1, or None for all.",
+                shuffle_buffer=shuffle_buffer,
+            )
         self._num_rows = num_samples
         self._num_replicas = num_replicas
         self._rank = rank
@@ -132,7 +137,7 @@ class DistributedLengthGroupedSampler(DistributedSampler):
         drop_last: bool = False,
     ):
         if batch_size < 1:
-            raise DataParallelError(f"batch_size={batch_size} holds no row: give at least 1.")
+            raise DataParallelError("batch_size={batch_size} holds no row: give at least 1.", batch_size=batch_size)
         self._lengths = np.asarray(lengths)
         self._batch_size = batch_size
         super().__init__(len(lengths), num_replicas, rank, seed=seed, drop_last=drop_last)
@@ -162,9 +167,14 @@ def check_rank(num_replicas: int, rank: int) -> None:
         DataParallelError: If there are no ranks, or ``rank`` is not one of them.
     """
     if num_replicas < 1:
-        raise DataParallelError(f"num_replicas={num_replicas} must be at least 1.")
+        raise DataParallelError("num_replicas={num_replicas} must be at least 1.", num_replicas=num_replicas)
     if not 0 <= rank < num_replicas:
-        raise DataParallelError(f"rank={rank} is not one of the {num_replicas} ranks: give 0 to {num_replicas - 1}.")
+        raise DataParallelError(
+            "rank={rank} is not one of the {num_replicas} ranks: give 0 to {last}.",
+            rank=rank,
+            num_replicas=num_replicas,
+            last=num_replicas - 1,
+        )
 
 
 def shuffled_order(num_samples: int, buffer_size: int, seed: int, epoch: int) -> list[int]:

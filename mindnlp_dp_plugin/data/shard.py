@@ -12,6 +12,7 @@ from mindspore.dataset.engine import datasets
 from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler, check_rank
 from mindnlp_dp_plugin.data.sharded import ShardedByBatch, ShardedByRow, ShardedByUser, ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 
 BATCHES = (ds.BatchDataset, ds.PaddedBatchDataset)
 ROW_BY_ROW = (datasets.MapDataset, datasets.ProjectDataset, datasets.RenameDataset)
@@ -61,7 +62,7 @@ def shard(
     if isinstance(dataset, ShardedDataset):
         return dataset
     if not isinstance(dataset, ds.Dataset):
-        raise DataParallelError(f"dataset is a {type(dataset).__name__}: give a mindspore.dataset pipeline.")
+        raise DataParallelError("dataset is a {type}: give a mindspore.dataset pipeline.", type=type(dataset).__name__)
     pipeline = copy.deepcopy(dataset)
     if is_sharded_by_user(pipeline):
         return ShardedByUser(pipeline, num_replicas)
@@ -79,7 +80,11 @@ def _shard_by_length(dataset, num_replicas, rank, seed, lengths):
     plan = plan_to_group(dataset)
     num_rows = plan.source.get_dataset_size()
     if len(lengths) != num_rows:
-        raise DataParallelError(f"lengths has {len(lengths)} entries for {num_rows} rows: give one for each row.")
+        raise DataParallelError(
+            "lengths has {num_lengths} entries for {num_rows} rows: give one for each row.",
+            num_lengths=len(lengths),
+            num_rows=num_rows,
+        )
     batch_size = plan.path[0].get_batch_size()
     sampler = DistributedLengthGroupedSampler(lengths, num_replicas, rank, batch_size, seed, plan.drop_last)
     return ShardedByRow(with_sampler(plan, sampler), num_replicas, sampler, num_rows, seed)
@@ -94,10 +99,11 @@ def plan_to_group(dataset: ds.Dataset | ShardedDataset) -> "_Plan":
     is_sharded = isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset)
     plan = None if is_sharded else plan_by_row(copy.deepcopy(dataset))
     if plan is None:
-        reason = "it is sharded already" if is_sharded else "its rows cannot be read by number"
+        reason = Message("it is sharded already") if is_sharded else Message("its rows cannot be read by number")
         raise DataParallelError(
-            f"train_dataset cannot be grouped by length: {reason}. Set group_by_length=False, or use a source "
-            "with __getitem__ and __len__ that is only mapped, shuffled and batched."
+            "train_dataset cannot be grouped by length: {reason}. Set group_by_length=False, or use a source with "
+            "__getitem__ and __len__ that is only mapped, shuffled and batched.",
+            reason=reason,
         )
     return plan
 

@@ -243,9 +243,12 @@ class GradientReducer:
         bucket_index, slot = self._place[index]
         if self._filled[index]:
             raise DataParallelError(
-                f"Two backward passes for one average: parameter {index} of {len(self._parameters)}, of shape "
-                f"{tuple(self._parameters[index].shape)}, has got a second gradient before the first was averaged. "
-                "Take gradients of your own inside compute_loss, or in training_step before or after super()'s."
+                "Two backward passes for one average: parameter {index} of {count}, of shape {shape}, has got a second "
+                "gradient before the first was averaged. Take gradients of your own inside compute_loss, or in "
+                "training_step before or after super()'s.",
+                index=index,
+                count=len(self._parameters),
+                shape=tuple(self._parameters[index].shape),
             )
         if not self._seen:
             self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size

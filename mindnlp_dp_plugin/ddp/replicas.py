@@ -10,9 +10,11 @@ import xxhash
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 
 logger = logging.getLogger(__name__)
 
+DIFFERENT_MODELS, SAME_MODEL = Message("Ranks hold different models"), Message("Build the same model on every rank.")
 NUM_NAMED = 4
 Named = Iterable[tuple[str, Any]]
 
@@ -44,7 +46,7 @@ def make_equal(tensors: Named, collective: Collective) -> None:
     """
     tensors = list(tensors)
     require_values(tensors)
-    require_same_structure(tensors, collective, "Ranks hold different models", "Build the same model on every rank.")
+    require_same_structure(tensors, collective, DIFFERENT_MODELS, SAME_MODEL)
     _give_memory_of_their_own([tensor for _, tensor in tensors])
     for _, tensor in tensors:
         collective.broadcast(tensor, src=0)
@@ -63,11 +65,11 @@ def require_values(tensors: Named) -> None:
         return  # on this device the address tells nothing
     empty = [name for name, tensor in tensors if tensor.size and not _is_in_memory(tensor)]
     if empty:
-        more = f" and {len(empty) - NUM_NAMED} more" if len(empty) > NUM_NAMED else ""
+        names, num_more = ", ".join(empty[:NUM_NAMED]), len(empty) - NUM_NAMED
         raise DataParallelError(
-            f"Never initialised: {', '.join(empty[:NUM_NAMED])}{more}. They were made by "
-            "mindspore.common.initializer.initializer(...), which draws nothing until init_data() is called: "
-            "call it before the tensor is used."
+            "Never initialised: {names}. They were made by mindspore.common.initializer.initializer(...), which "
+            "draws nothing until init_data() is called: call it before the tensor is used.",
+            names=tr("{names} and {num} more", names=names, num=num_more) if num_more > 0 else names,
         )
 
 
@@ -86,14 +88,19 @@ def check_buffers(model, collective: Collective) -> None:
     """
     persistent = _persistent_buffers(model)
     others = [(name, buffer) for name, buffer in model.named_buffers() if name not in persistent]
-    hint = "Build the same model on every rank."
-    require_same_structure([*persistent.items(), *others], collective, "Ranks hold different models", hint)
+    require_same_structure([*persistent.items(), *others], collective, DIFFERENT_MODELS, SAME_MODEL)
     require_values([*persistent.items(), *others])
     if others:
-        _compare(others, collective, "Buffers differ before training")
+        _compare(others, collective, Message("Buffers differ before training"))
     if persistent and (found := _first_difference(list(persistent.items()), collective)) and collective.rank == 0:
         name, ranks = found
-        logger.warning("Buffer %s on rank(s) %s is not what rank 0 holds: all ranks get rank 0's.", name, ranks)
+        logger.warning(
+            tr(
+                "Buffer {name} on rank(s) {ranks} is not what rank 0 holds: all ranks get rank 0's.",
+                name=name,
+                ranks=ranks,
+            )
+        )
 
 
 class SharedBuffers:
@@ -129,7 +136,7 @@ def check_replicas(model: Any, collective: Collective | None = None) -> None:
     Raises:
         DataParallelError: If they differ; the message names the first tensor that does, and the ranks.
     """
-    _compare(_state(model), collective or current(), "Replicas differ")
+    _compare(_state(model), collective or current(), Message("Replicas differ"))
 
 
 def check_parameters(model, collective: Collective, step: int, others: Named = ()) -> None:
@@ -146,7 +153,7 @@ def check_parameters(model, collective: Collective, step: int, others: Named = (
     Raises:
         DataParallelError: If they differ; the message names the first parameter that does, and the ranks.
     """
-    _compare([*model.named_parameters(), *others], collective, f"Replicas differ after step {step}")
+    _compare([*model.named_parameters(), *others], collective, tr("Replicas differ after step {step}", step=step))
 
 
 def require_same_structure(tensors: Named, collective: Collective, verdict: str, hint: str) -> None:
@@ -171,18 +178,31 @@ def require_same_structure(tensors: Named, collective: Collective, verdict: str,
         for name in sorted(ours.keys() | others.keys(), key=list(ours | others).index):
             if ours.get(name) != others.get(name):
                 raise DataParallelError(
-                    f"{verdict}: {name} is {_describe(ours.get(name))} on rank 0, but "
-                    f"{_describe(others.get(name))} on rank {rank}. {hint}"
+                    "{verdict}: {name} is {ours} on rank 0, but {theirs} on rank {rank}. {hint}",
+                    verdict=verdict,
+                    name=name,
+                    ours=_describe(ours.get(name)),
+                    theirs=_describe(others.get(name)),
+                    rank=rank,
+                    hint=hint,
                 )
-        raise DataParallelError(f"{verdict}: rank {rank} lists its parameters in another order. {hint}")
+        raise DataParallelError(
+            "{verdict}: rank {rank} lists its parameters in another order. {hint}",
+            verdict=verdict,
+            rank=rank,
+            hint=hint,
+        )
 
 
 def _compare(state, collective, verdict):
     if found := _first_difference(state, collective):
         name, ranks = found
         raise DataParallelError(
-            f"{verdict}: {name} on rank(s) {ranks} is not what rank 0 holds. Something changed it on some ranks only: "
-            "look for code that depends on the rank, or on unseeded randomness."
+            "{verdict}: {name} on rank(s) {ranks} is not what rank 0 holds. Something changed it on some ranks only: "
+            "look for code that depends on the rank, or on unseeded randomness.",
+            verdict=verdict,
+            name=name,
+            ranks=ranks,
         )
 
 
@@ -235,4 +255,4 @@ def _persistent_buffers(model):
 
 
 def _describe(shape_and_dtype):
-    return "absent" if shape_and_dtype is None else f"{shape_and_dtype[0]} {shape_and_dtype[1]}"
+    return tr("absent") if shape_and_dtype is None else f"{shape_and_dtype[0]} {shape_and_dtype[1]}"

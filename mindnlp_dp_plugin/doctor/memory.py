@@ -61,8 +61,12 @@ def try_gradient(model: str, batch: int, length: int, fp16: bool) -> Trial:
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     cause = lines[-1] if lines else f"exit status {ended.returncode}"
     raise DataParallelError(
-        f"--memory {model}: a gradient of {batch} x {length} tokens failed: {cause}. Give a folder with a config.json, "
-        "or a smaller batch."
+        "--memory {model}: a gradient of {batch} x {length} tokens failed: {cause}. Give a folder with a config.json, "
+        "or a smaller batch.",
+        model=model,
+        batch=batch,
+        length=length,
+        cause=cause,
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError, Preempted
+from mindnlp_dp_plugin.language import tr
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:
-        return f"(its text cannot be shown: str() of it raises {type(broken).__name__})"
+        return tr("(its text cannot be shown: str() of it raises {type})", type=type(broken).__name__)
 
 
 def read_records(log_dir: Path, ranks: Iterable[int]) -> dict[int, ErrorRecord]:

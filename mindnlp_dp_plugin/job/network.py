@@ -9,6 +9,7 @@ import sys
 import time
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 RETRY_S = 1
 NOTICE_S = 5
@@ -36,12 +37,13 @@ def resolve(host: str, seconds: float, name: str) -> str:
                 return address
         waited = time.monotonic() - began
         if waited > seconds:
-            raise DataParallelError(f"{name} {host!r} cannot be resolved: give the IP address of node 0.") from None
+            raise DataParallelError(
+                "{name} {host!r} cannot be resolved: give the IP address of node 0.", name=name, host=host
+            ) from None
         if waited > NOTICE_S and not has_told:
             has_told = True
-            print(
-                f"mindnlp-dp: waiting up to {seconds:g} s for {host!r} to get an address", file=sys.stderr, flush=True
-            )
+            wait = tr("waiting up to {seconds:g} s for {host!r} to get an address", seconds=seconds, host=host)
+            print(f"mindnlp-dp: {wait}", file=sys.stderr, flush=True)
         time.sleep(min(RETRY_S, seconds))
 
 

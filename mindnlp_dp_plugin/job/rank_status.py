@@ -18,8 +18,10 @@ import psutil
 
 from mindnlp_dp_plugin.job.stacks import answer_for_stacks, ask_for_stacks
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
+from mindnlp_dp_plugin.language import Message, tr
 
-JOINING = "joining the other ranks"
+JOINING = Message("joining the other ranks")
+ENDING = Message("its last barrier")
 CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
 THREAD = "thread "
@@ -75,8 +77,17 @@ class Status:
     @property
     def collective(self) -> str:
         """A description of the collective."""
-        elements = f" of {self.num_elements} elements" if self.num_elements else ""
-        return f"{self.name}{elements} (number {self.number})" if self.number else self.name
+        name = tr(self.name)
+        if not self.number:
+            return name
+        if not self.num_elements:
+            return tr("{name} (number {number})", name=name, number=self.number)
+        return tr(
+            "{name} of {elements} elements (number {number})",
+            name=name,
+            elements=self.num_elements,
+            number=self.number,
+        )
 
     @property
     def thread(self) -> str | None:
@@ -89,16 +100,18 @@ class Status:
         return bool(self.name) and not (self.name == JOINING and self.phase == Phase.WAITING)
 
     def __str__(self):
-        seconds = f"{time.monotonic() - self.since:.1f} s"
-        stopped = " (stopped by a signal)" if _is_stopped(self.pid) else ""
+        known = {"seconds": time.monotonic() - self.since, "collective": self.collective, "thread": self.thread}
         if self.thread:
-            return f"for {seconds} at the end of its script, waiting for its thread {self.thread!r}"
-        if self.phase == Phase.WAITING:
-            return f"for {seconds} in {self.collective}{stopped}"
+            return tr("for {seconds:.1f} s at the end of its script, waiting for its thread {thread!r}", **known)
         if self.phase == Phase.DONE:
-            return "has come to its end"
-        last = f"its last was {self.collective}" if self.name else "it has joined nobody yet"
-        return f"for {seconds} in no collective{stopped}; {last}"
+            return tr("has come to its end")
+        if self.phase == Phase.WAITING:
+            said = tr("for {seconds:.1f} s in {collective}", **known)
+        elif self.name:
+            said = tr("for {seconds:.1f} s in no collective; its last was {collective}", **known)
+        else:
+            said = tr("for {seconds:.1f} s in no collective; it has joined nobody yet", **known)
+        return tr("{said} (stopped by a signal)", said=said) if _is_stopped(self.pid) else said
 
 
 class RankStatus:
@@ -195,8 +208,9 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     statuses = {rank: read_status(folder, rank) for rank in ranks}
     begun = {rank: status for rank, status in statuses.items() if status}
     stacks = ask_for_stacks(folder, {rank: status.pid for rank, status in begun.items()})
-    lines = [f"  rank {rank}: {status or 'has not started'}" for rank, status in statuses.items()]
-    lines += [f"\nStacks of rank {rank}, innermost call first:\n{stacks[rank]}" for rank in begun]
+    lines = [f"  rank {rank}: {status or tr('has not started')}" for rank, status in statuses.items()]
+    for rank in begun:
+        lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks[rank]}")
     return "\n".join(lines)
 
 

@@ -27,10 +27,12 @@ def read_secret(path: str | Path) -> str:
     """
     try:
         if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
-            raise DataParallelError(f"--secret-file {str(path)!r} can be read by others: chmod 600 {path}.")
+            raise DataParallelError("--secret-file {path!r} can be read by others: chmod 600 {path}.", path=str(path))
         secret = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
-        raise DataParallelError(f"--secret-file {str(path)!r} cannot be read ({error}).") from None
+        raise DataParallelError(
+            "--secret-file {path!r} cannot be read ({error}).", path=str(path), error=error
+        ) from None
     return require_length(secret, f"--secret-file {str(path)!r}")
 
 
@@ -42,7 +44,10 @@ def require_length(secret: str, where: str) -> str:
     """
     if len(secret) < MIN_LENGTH:
         raise DataParallelError(
-            f"{where} holds {len(secret)} characters: give at least {MIN_LENGTH}, as `openssl rand -hex 16` makes them."
+            "{where} holds {length} characters: give at least {min_length}, as `openssl rand -hex 16` makes them.",
+            where=where,
+            length=len(secret),
+            min_length=MIN_LENGTH,
         )
     return secret
 
@@ -74,7 +79,8 @@ def unpack(message: bytes) -> Any:
     tag, content = message[:size], message[size:]
     if not hmac.compare_digest(tag, _tag(content)):
         raise DataParallelError(
-            f"an object of another rank is not signed with this job's {VARIABLE}: give all nodes the same secret."
+            "an object of another rank is not signed with this job's {variable}: give all nodes the same secret.",
+            variable=VARIABLE,
         )
     return pickle.loads(content)
 

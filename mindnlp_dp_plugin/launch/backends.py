@@ -25,13 +25,17 @@ def choose(backend: str, num_nodes: int) -> str:
     if ENGINES[backend].needs_mpirun:
         if missing := _missing_for_mpi():
             raise DataParallelError(
-                f"--backend {backend} needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend "
-                "mccl."
+                "--backend {backend} needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend "
+                "mccl.",
+                backend=backend,
+                missing=missing,
             )
         if num_nodes > 1:
             raise DataParallelError(
-                f"--nnodes {num_nodes} does not go with --backend {backend}: on several nodes use mpirun with its own "
-                "host list and `import mindnlp_dp_plugin` first in the script, or --backend mccl."
+                "--nnodes {num_nodes} does not go with --backend {backend}: on several nodes use mpirun with its own "
+                "host list and `import mindnlp_dp_plugin` first in the script, or --backend mccl.",
+                num_nodes=num_nodes,
+                backend=backend,
             )
     return backend
 

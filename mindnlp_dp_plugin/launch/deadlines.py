@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log
 from mindnlp_dp_plugin.job.rank_status import Phase, Status, describe_ranks, read_status
+from mindnlp_dp_plugin.language import tr
 
 GRACE_S = 2  # ranks that can tell more themselves come first
 FIRST_JOIN_S = 120  # at least, for the first rank to import what it needs, and for the engine once all are there
@@ -59,10 +60,17 @@ class Deadlines:
         if not (joining or len(away) == len(statuses)) or waited <= limit + GRACE_S:
             return None
         late = away or [rank for rank, status in statuses.items() if not status.has_joined]
-        others = f"others have waited {waited:.1f} s for it" if joining and away else f"{waited:.1f} s have passed"
-        return late[0], (
-            f"rank {', '.join(map(str, late))} has not joined the other ranks within timeout={limit:g} "
-            f"(MINDNLP_DP_TIMEOUT, seconds): {others}."
+        known = {"ranks": ", ".join(map(str, late)), "limit": limit, "waited": waited}
+        if joining and away:
+            return late[0], tr(
+                "rank {ranks} has not joined the other ranks within timeout={limit:g} (MINDNLP_DP_TIMEOUT, seconds): "
+                "others have waited {waited:.1f} s for it.",
+                **known,
+            )
+        return late[0], tr(
+            "rank {ranks} has not joined the other ranks within timeout={limit:g} (MINDNLP_DP_TIMEOUT, seconds): "
+            "{waited:.1f} s have passed.",
+            **known,
         )
 
     def _too_long_in_a_collective(self, statuses, now) -> tuple[int, str] | None:
@@ -71,8 +79,12 @@ class Deadlines:
             if status is None or status.phase != Phase.WAITING or not status.has_joined or not status.timeout:
                 continue
             if now - status.since > status.timeout + 3 * GRACE_S:
-                return rank, (
-                    f"rank {rank} has waited {now - status.since:.1f} s in {status.collective}, longer than "
-                    f"timeout={status.timeout:g} (MINDNLP_DP_TIMEOUT, seconds), and does not answer."
+                return rank, tr(
+                    "rank {rank} has waited {waited:.1f} s in {collective}, longer than timeout={limit:g} "
+                    "(MINDNLP_DP_TIMEOUT, seconds), and does not answer.",
+                    rank=rank,
+                    waited=now - status.since,
+                    collective=status.collective,
+                    limit=status.timeout,
                 )
         return None

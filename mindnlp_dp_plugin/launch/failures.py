@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.error_record import ErrorRecord
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import last_bytes
 
 NUM_LAST_LINES = 20
@@ -32,11 +33,13 @@ class Death:
 
     def __str__(self):
         if self.returncode == 0:
-            return "it left before the end of its script, while the others still needed it"
+            return tr("it left before the end of its script, while the others still needed it")
         if self.returncode > 0:
-            return f"exit status {self.returncode}"
-        hint = ", by someone or by the kernel for want of memory" if self.returncode == -signal.SIGKILL else ""
-        return f"killed by {signal.Signals(-self.returncode).name} (signal {-self.returncode}){hint}"
+            return tr("exit status {status}", status=self.returncode)
+        killer = {"name": signal.Signals(-self.returncode).name, "number": -self.returncode}
+        if self.returncode == -signal.SIGKILL:
+            return tr("killed by {name} (signal {number}), by someone or by the kernel for want of memory", **killer)
+        return tr("killed by {name} (signal {number})", **killer)
 
 
 def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death | ErrorRecord:
@@ -58,8 +61,14 @@ def first_failure(deaths: list[Death], records: dict[int, ErrorRecord]) -> Death
 def headline(failure: Death | ErrorRecord) -> str:
     """One line: who failed first on this node, and how."""
     if isinstance(failure, ErrorRecord):
-        return f"rank {failure.rank} on {failure.host} failed first: {failure.kind}, exit status {failure.exit_code}"
-    return f"{failure.name} on {socket.gethostname()} failed first: {failure}"
+        return tr(
+            "rank {rank} on {host} failed first: {exception}, exit status {status}",
+            rank=failure.rank,
+            host=failure.host,
+            exception=failure.kind,
+            status=failure.exit_code,
+        )
+    return tr("{name} on {host} failed first: {how}", name=failure.name, host=socket.gethostname(), how=failure)
 
 
 def report(failure: Death | ErrorRecord, log: Path) -> str:
@@ -72,8 +81,9 @@ def report(failure: Death | ErrorRecord, log: Path) -> str:
     if isinstance(failure, ErrorRecord):
         details = failure.traceback.rstrip()
     else:
-        details = f"The last lines of its log:\n{_last_lines(log)}"
-    return f"mindnlp-dp: {headline(failure)}\n{details}\nmindnlp-dp: all other ranks were ended; its log: {log}\n"
+        details = f"{tr('The last lines of its log:')}\n{_last_lines(log)}"
+    end = tr("all other ranks were ended; its log: {log}", log=log)
+    return f"mindnlp-dp: {headline(failure)}\n{details}\nmindnlp-dp: {end}\n"
 
 
 def is_preemption(failure: Death | ErrorRecord) -> bool:
@@ -88,4 +98,4 @@ def exception_of(failure: Death | ErrorRecord) -> str | None:
 
 def _last_lines(path: Path) -> str:
     lines = last_bytes(path).decode(errors="replace").splitlines()[-NUM_LAST_LINES:]
-    return "\n".join(f"    {line[-MAX_LINE:]}" for line in lines) or "    (empty)"
+    return "\n".join(f"    {line[-MAX_LINE:]}" for line in lines) or f"    ({tr('empty')})"

@@ -126,12 +126,16 @@ def require_script(command: list[str]) -> None:
     """
     if command[0] != "-m":
         if not os.path.exists(command[0]):  # not pathlib's, which raises for some names
-            raise DataParallelError(f"script {command[0]!r} does not exist: check the path (modules need -m).")
+            raise DataParallelError(
+                "script {script!r} does not exist: check the path (modules need -m).", script=command[0]
+            )
     else:
         package = command[1].partition(".")[0]
         here = package.isidentifier() and importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
         if not package.isidentifier() or (here is None and importlib.util.find_spec(package) is None):
-            raise DataParallelError(f"module {command[1]!r} cannot be found: check the name, or install it.")
+            raise DataParallelError(
+                "module {module!r} cannot be found: check the name, or install it.", module=command[1]
+            )
 
 
 def require_master(node: NodeInfo, timeout: float, bind_address: str | None = None) -> tuple[str, int]:
@@ -148,11 +152,16 @@ def require_master(node: NodeInfo, timeout: float, bind_address: str | None = No
     """
     num_nodes, node_rank, port = node.num_nodes, node.node_rank, node.master_port
     if node_rank >= num_nodes:
-        raise DataParallelError(f"--node-rank {node_rank} must be below --nnodes {num_nodes}: nodes count from 0.")
+        raise DataParallelError(
+            "--node-rank {node_rank} must be below --nnodes {num_nodes}: nodes count from 0.",
+            node_rank=node_rank,
+            num_nodes=num_nodes,
+        )
     if num_nodes > 1 and (node.master_addr is None or port is None):
         raise DataParallelError(
-            f"--nnodes {num_nodes} needs --master-addr and --master-port: give all nodes the same address of node 0 "
-            "and a port that is free there."
+            "--nnodes {num_nodes} needs --master-addr and --master-port: give all nodes the same address of node 0 and "
+            "a port that is free there.",
+            num_nodes=num_nodes,
         )
     address = ports.LOOPBACK
     if node.master_addr is not None:
@@ -161,7 +170,7 @@ def require_master(node: NodeInfo, timeout: float, bind_address: str | None = No
     if port is None:
         return address, ports.free_port()
     if num_nodes > 1 and port == ports.HIGHEST:
-        raise DataParallelError(f"--master-port {port} leaves no port above it, where the launchers talk.")
+        raise DataParallelError("--master-port {port} leaves no port above it, where the launchers talk.", port=port)
     if node_rank == 0:
         needed = [port] if num_nodes == 1 else [port, ports.control_port(port)]
         for each in needed:
@@ -187,9 +196,13 @@ def require_secret(node: NodeInfo, address: str, secret_file: str | None, insecu
         return require_length(secret, VARIABLE)
     if node.num_nodes > 1 and node.system == "none" and not (insecure or ipaddress.ip_address(address).is_loopback):
         raise DataParallelError(
-            f"--nnodes {node.num_nodes} without a secret trusts everybody who can reach port "
-            f"{ports.control_port(node.master_port)} of {address}: give all nodes the same {VARIABLE} or --secret-file "
-            "(openssl rand -hex 16), or --insecure where only friends are on the network."
+            "--nnodes {num_nodes} without a secret trusts everybody who can reach port {control_port} of {address}: "
+            "give all nodes the same {variable} or --secret-file (openssl rand -hex 16), or --insecure where only "
+            "friends are on the network.",
+            num_nodes=node.num_nodes,
+            control_port=ports.control_port(node.master_port),
+            address=address,
+            variable=VARIABLE,
         )
     return None
 
@@ -203,5 +216,8 @@ def require_single_node(command: str) -> None:
     node = detect_node()
     if node.num_nodes > 1:
         raise DataParallelError(
-            f"{node.system} runs this on {node.num_nodes} nodes, but {command} uses a single one: ask for one node."
+            "{system} runs this on {num_nodes} nodes, but {command} uses a single one: ask for one node.",
+            system=node.system,
+            num_nodes=node.num_nodes,
+            command=command,
         )

@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.rank_status import noted_saves
 from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
@@ -29,7 +30,7 @@ from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
-from mindnlp_dp_plugin.launch.terminal import say
+from mindnlp_dp_plugin.launch.terminal import say, tell
 
 MAX_BACKOFF_S = 30
 DEVICE_RELEASE_S = 10  # the time Ascend's driver needs to release a device after a kill
@@ -92,8 +93,13 @@ def launch(job: Job) -> int:
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
     with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir, job.local_ranks):
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
-            num = job.nproc
-            say(f"mindnlp-dp: note: {num} ranks share {cores} cores, so they are no faster than {cores} would be\n")
+            tell(
+                tr(
+                    "note: {ranks} ranks share {cores} cores, so they are no faster than {cores} would be",
+                    ranks=job.nproc,
+                    cores=cores,
+                )
+            )
         ending, restarts = run_once(job, signals, homes, guard), Restarts(job.max_restarts)
         while ending.exit_code and not (signals.stop or ending.was_stopped):
             why_not = restarts.why_not(ending.failure)
@@ -103,7 +109,7 @@ def launch(job: Job) -> int:
             say(ending.words)
             delay = backoff(job.backend, restarts.used)
             job = job.again()
-            say(f"mindnlp-dp: restart {restarts} in {delay} s; logs: {job.log_dir}\n")
+            tell(tr("{restart} in {seconds} s; logs: {logs}", restart=restarts, seconds=delay, logs=job.log_dir))
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
@@ -155,9 +161,11 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
         try:
             job = replace(job, scratch_dir=scratch)
             if job.nproc > 1 and ENGINES[job.backend].needs_mpirun and not is_in_memory(scratch):
-                say(
-                    "mindnlp-dp: note: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, "
-                    "more slowly: start the container with --shm-size=2g or --ipc=host\n"
+                tell(
+                    tr(
+                        "note: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more "
+                        "slowly: start the container with --shm-size=2g or --ipc=host"
+                    )
                 )
             ending = Monitor(job, plan(job), signals, member).until_the_end()
         finally:
@@ -199,4 +207,4 @@ def backoff(backend: str, num_restarts: int) -> int:
 
 
 def _no_restart(why):
-    return f"mindnlp-dp: no restart: {why}\n" if why else ""
+    return f"mindnlp-dp: {tr('no restart: {why}', why=why)}\n" if why else ""

@@ -35,7 +35,7 @@ def claim(log_dir: Path, ranks: range) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataParallelError(
-                f"--log-dir {str(log_dir)!r} belongs to a job that is still running: give another one."
+                "--log-dir {log_dir!r} belongs to a job that is still running: give another one.", log_dir=str(log_dir)
             ) from None
         except OSError:
             pass  # some network file systems know no locks
@@ -80,7 +80,9 @@ def _make(log_dir):
     finally:
         os.umask(users_mask)
     if log_dir.stat().st_uid != os.geteuid():
-        raise DataParallelError(f"--log-dir {str(log_dir)!r} belongs to another user: give a directory of your own.")
+        raise DataParallelError(
+            "--log-dir {log_dir!r} belongs to another user: give a directory of your own.", log_dir=str(log_dir)
+        )
 
 
 @contextmanager
@@ -89,5 +91,7 @@ def _explained(log_dir):
         yield
     except OSError as error:
         raise DataParallelError(
-            f"--log-dir {str(log_dir)!r} cannot be used ({error.strerror}): give a directory you may write to."
+            "--log-dir {log_dir!r} cannot be used ({error}): give a directory you may write to.",
+            log_dir=str(log_dir),
+            error=error.strerror,
         ) from None

@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_records
 from mindnlp_dp_plugin.job.rank_status import Phase, read_status
 from mindnlp_dp_plugin.job.signals import PREEMPTING
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import mpi
 from mindnlp_dp_plugin.launch.deadlines import Deadlines
 from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, is_preemption, report
@@ -19,7 +20,7 @@ from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member, printable
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.launch.terminal import View, say
+from mindnlp_dp_plugin.launch.terminal import View, tell
 
 POLL_S = 0.03
 LOOK_S = 0.25
@@ -86,7 +87,8 @@ class Monitor:
                 self._member.exchange()
             if self._member.all_done:
                 self._view.show_all(self._view.sizes(), float("inf"), unless=self._signals)
-                return Ending(0, f"mindnlp-dp: all ranks are done; logs: {self._job.log_dir}\n")
+                words = tr("all ranks are done; logs: {logs}", logs=self._job.log_dir)
+                return Ending(0, f"mindnlp-dp: {words}\n")
             self._signals.wait(POLL_S)
 
     def _has_time(self, are_over: bool) -> bool:
@@ -187,7 +189,7 @@ class Monitor:
         if self._view.error and not self._has_told_of_output:
             self._has_told_of_output = True
             why = self._view.error.strerror
-            say(f"mindnlp-dp: cannot show more ({why}); the job goes on; logs: {self._job.log_dir}\n")
+            tell(tr("cannot show more ({why}); the job goes on; logs: {logs}", why=why, logs=self._job.log_dir))
 
     def _tell_of_thread(self, now: float) -> None:
         """Python waits for threads at the end of a script, as long as they run."""
@@ -195,9 +197,13 @@ class Monitor:
             status = read_status(self._job.scratch_dir, rank)
             if status and status.thread and now - status.since > THREAD_S and is_running(status.pid):
                 self._has_told_of_thread = True
-                say(
-                    f"mindnlp-dp: rank {rank} is at the end of its script and waits for its thread {status.thread!r}: "
-                    "end it in the script, or make it a daemon\n"
+                tell(
+                    tr(
+                        "rank {rank} is at the end of its script and waits for its thread {thread!r}: end it in the "
+                        "script, or make it a daemon",
+                        rank=rank,
+                        thread=status.thread,
+                    )
                 )
                 return
 
@@ -206,12 +212,14 @@ class Monitor:
 
     def _stopped(self) -> Ending:
         exit_code, name = 128 + self._signals.stop, self._signals.stop.name
-        words = f"stopped by {name} on node {self._job.node_rank} ({socket.gethostname()})"
+        node = {"node": self._job.node_rank, "host": socket.gethostname()}
+        words = tr("stopped by {signal} on node {node} ({host})", signal=name, **node)
         self._member.stop(Failure(self._job.node_rank, words, exit_code, Kind.STOPPED))
         self._view.show_all(self._view.sizes(), LAST_LOOK_S)
         preempted = next(filter(is_preemption, self._records().values()), None)
-        how = preempted.message if preempted else f"stopped by {name}, all ranks were ended"
-        return Ending(exit_code, f"mindnlp-dp: {how}; logs: {self._job.log_dir}\n", was_stopped=True)
+        how = preempted.message if preempted else tr("stopped by {signal}, all ranks were ended", signal=name)
+        words = tr("{how}; logs: {logs}", how=how, logs=self._job.log_dir)
+        return Ending(exit_code, f"mindnlp-dp: {words}\n", was_stopped=True)
 
     def _note(self, failure: Death | ErrorRecord) -> None:
         """Record the first failure on this node, and report it to the other nodes."""
@@ -220,7 +228,9 @@ class Monitor:
         seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
         kind = Kind.STOPPED if is_preemption(failure) else Kind.RAISED if has_raised else Kind.DIED
         words = (
-            failure.message if kind == Kind.STOPPED else f"{headline(failure)}; node {self._job.node_rank} shows more"
+            failure.message
+            if kind == Kind.STOPPED
+            else tr("{headline}; node {node} shows more", headline=headline(failure), node=self._job.node_rank)
         )
         self._member.report(
             Failure(
@@ -243,8 +253,8 @@ class Monitor:
         if was_stopped:
             self._view.show_all(self._view.sizes(), LAST_LOOK_S)
         if was_stopped or failure is None or first.node_rank != self._job.node_rank:
-            words = f"mindnlp-dp: {first.words}. All ranks here were ended; logs: {self._job.log_dir}\n"
-            return Ending(first.exit_code, words, first, was_stopped)
+            words = tr("{words}. All ranks here were ended; logs: {logs}", words=first.words, logs=self._job.log_dir)
+            return Ending(first.exit_code, f"mindnlp-dp: {words}\n", first, was_stopped)
         ends = self._view.sizes()
         if isinstance(failure, ErrorRecord):
             log = rank_log(self._job.log_dir, failure.rank)

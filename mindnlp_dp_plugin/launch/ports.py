@@ -41,14 +41,21 @@ def require_free(address: str, port: int, master_port: int, is_own_option: bool 
             probe.bind((address, port))
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                where, hint = (
-                    ("--bind-address", "give one of its own, or 0.0.0.0 for all.")
+                raise DataParallelError(
+                    "--bind-address {address} is no address of this node: give one of its own, or 0.0.0.0 for all."
                     if is_own_option
-                    else ("--master-addr", "node rank 0 must run on the master, or listen at --bind-address.")
-                )
-                raise DataParallelError(f"{where} {address} is no address of this node: {hint}") from None
-            other = "" if port == master_port else f": it takes {port}, too, which"
+                    else "--master-addr {address} is no address of this node: node rank 0 must run on the master, or "
+                    "listen at --bind-address.",
+                    address=address,
+                ) from None
             raise DataParallelError(
-                f"--master-port {master_port}{other} cannot be used on {address} ({error.strerror}): "
-                "give another one, or on a single node leave the option out."
+                "--master-port {master_port} cannot be used on {address} ({error}): give another one, or on a single "
+                "node leave the option out."
+                if port == master_port
+                else "--master-port {master_port}: it takes {port}, too, which cannot be used on {address} ({error}): "
+                "give another one, or on a single node leave the option out.",
+                master_port=master_port,
+                port=port,
+                address=address,
+                error=error.strerror,
             ) from None

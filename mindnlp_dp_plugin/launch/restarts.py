@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind
 
 SAME_IN_EACH_START = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
@@ -32,16 +33,18 @@ class Restarts:
             return ""
         exception, self._before, before = failure.exception, (failure.exception, failure.message, step), self._before
         if failure.kind in (Kind.VANISHED, Kind.SILENT):
-            return "a node is gone"
+            return tr("a node is gone")
         if exception in SAME_IN_EACH_START:
-            return f"a {exception} would come again"
+            return tr("a {exception} would come again", exception=exception)
         if exception == "SystemExit" and failure.exit_code == USAGE:
-            return "a command line that is not understood would not be next time"
+            return tr("a command line that is not understood would not be next time")
         if exception and step and before == self._before:
-            return f"the same {exception} came twice at step {step}"
+            return tr("the same {exception} came twice at step {step}", exception=exception, step=step)
         self.used += 1
         return None
 
     def __str__(self):
-        since = f" since step {self.furthest}" if self.furthest else ""
-        return f"{self.used} of {self.most}{since}"
+        counts = {"used": self.used, "most": self.most}
+        if self.furthest:
+            return tr("restart {used} of {most} since step {step}", step=self.furthest, **counts)
+        return tr("restart {used} of {most}", **counts)

@@ -64,6 +64,11 @@ class Terminal(threading.Thread):
             self._pieces.task_done()
 
 
+def tell(message: str) -> None:
+    """Show a message of the launcher on standard error."""
+    say(f"mindnlp-dp: {message}\n")
+
+
 def say(text: str) -> None:
     """Write to standard error, waiting for a stalled reader a few seconds at most."""
     terminal = Terminal(2)

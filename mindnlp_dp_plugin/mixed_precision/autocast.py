@@ -123,7 +123,8 @@ def autocast(dtype: mindspore.Type = mindspore.float16) -> Iterator[Autocast]:
     """
     if not can_compute_in(dtype):
         raise DataParallelError(
-            f"autocast({dtype}): MindSpore has no operators for it on CPU. Choose mindspore.float16, or leave it out."
+            "autocast({dtype}): MindSpore has no operators for it on CPU. Choose mindspore.float16, or leave it out.",
+            dtype=dtype,
         )
     replacements = Replacements()
     try:

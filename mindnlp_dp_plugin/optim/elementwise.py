@@ -26,18 +26,25 @@ def require_elementwise(optimizer) -> None:
     Raises:
         DataParallelError: If the results differ, or if it cannot step a slice at all.
     """
-    verdict = f"zero_stage cannot share out the states of {type(optimizer).__name__}"
-    hint = "Take an optimizer that steps each element by itself, such as AdamW, Adam or SGD, or leave zero_stage out."
+    optimizer_class = type(optimizer).__name__
     for group in optimizer.param_groups:
         try:
             whole = _stepped(optimizer, group, [np.s_[:]])
             slices = _stepped(optimizer, group, [np.s_[begin:end] for begin, end in pairwise(BORDERS)])
         except Exception as error:
-            raise DataParallelError(f"{verdict}: it could not step a slice of a tensor ({error}). {hint}") from error
+            raise DataParallelError(
+                "zero_stage cannot share out the states of {optimizer}: it could not step a slice of a tensor "
+                "({error}). Take an optimizer that steps each element by itself, such as AdamW, Adam or SGD, or leave "
+                "zero_stage out.",
+                optimizer=optimizer_class,
+                error=error,
+            ) from error
         if not np.allclose(whole, slices, rtol=0, atol=TOLERANCE):
             raise DataParallelError(
-                f"{verdict}: its step depends on the tensor as a whole (a norm, or rows and columns), so ranks cannot "
-                f"step slices. {hint}"
+                "zero_stage cannot share out the states of {optimizer}: its step depends on the tensor as a whole (a "
+                "norm, or rows and columns), so ranks cannot step slices. Take an optimizer that steps each element by "
+                "itself, such as AdamW, Adam or SGD, or leave zero_stage out.",
+                optimizer=optimizer_class,
             )
 
 

@@ -3,6 +3,7 @@
 import logging
 
 from mindnlp_dp_plugin.ddp.replicas import digest
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 
@@ -35,10 +36,12 @@ class FirstStep:
             return
         if self._before == self._digests():
             logger.warning(
-                "The first optimizer step changed none of the %d parameters that are trained: their gradients are 0. "
-                "Look for a loss that does not depend on them, for weights that are all zero, or for gradients that "
-                "are cut off.",
-                len(self._before),
+                tr(
+                    "The first optimizer step changed none of the {count} parameters that are trained: their gradients "
+                    "are 0. Look for a loss that does not depend on them, for weights that are all zero, or for "
+                    "gradients that are cut off.",
+                    count=len(self._before),
+                )
             )
         self._before, self._is_over = None, True
 

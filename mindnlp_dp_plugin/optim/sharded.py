@@ -45,8 +45,9 @@ def share_states(optimizer, collective: Collective, bucket_cap_mb: float | None 
 def _require_views():
     if mindspore.get_context("device_target") == "CPU" and not are_views():
         raise DataParallelError(
-            f"zero_stage cannot cut the tensors of MindSpore {mindspore.__version__}, which on CPU gives copies of "
-            "what it has computed. Install MindSpore 2.10, or leave zero_stage out."
+            "zero_stage cannot cut the tensors of MindSpore {version}, which on CPU gives copies of what it has "
+            "computed. Install MindSpore 2.10, or leave zero_stage out.",
+            version=mindspore.__version__,
         )
 
 

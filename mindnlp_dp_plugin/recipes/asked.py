@@ -38,7 +38,12 @@ def read_asked_texts(
         remarks.append(remark("no_header_of_texts"))
     for option, name in [*(("--text-column", name) for name in columns), ("--label-column", label)]:
         if name is not None and name not in table.columns:
-            raise DataParallelError(f"{option} {name!r} is not there: the columns are {', '.join(table.names)}.")
+            raise DataParallelError(
+                "{option} {name!r} is not there: the columns are {names}.",
+                option=option,
+                name=name,
+                names=", ".join(table.names),
+            )
     label = label or _find_label(table, results, task)
     if label is not None and not any(map(as_text, table.columns[label])):
         label = None
@@ -47,8 +52,11 @@ def read_asked_texts(
     if len(columns) != len(trained):
         kind = "pairs of texts" if len(trained) == 2 else "single texts"
         raise DataParallelError(
-            f"the run was trained on {kind} ({', '.join(trained)}): name {len(trained)} --text-column among "
-            f"{', '.join(table.names)}."
+            "the run was trained on {kind} ({trained}): name {count} --text-column among {names}.",
+            kind=kind,
+            trained=", ".join(trained),
+            count=len(trained),
+            names=", ".join(table.names),
         )
     texts = [[as_text(cell) for cell in row] for row in zip(*(table.columns[name] for name in columns))]
     kind = "columns_found" if label else "text_columns_found"

@@ -41,8 +41,11 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     for split, table in tables.items():
         if column not in table.names:
             raise DataParallelError(
-                f"column {column!r} is not in the {split} split: its columns are {', '.join(table.names)}. Give jsonl "
-                f"such as {EXAMPLE}"
+                "column {column!r} is not in the {split} split: its columns are {names}. Give jsonl such as {example}",
+                column=column,
+                split=split,
+                names=", ".join(table.names),
+                example=EXAMPLE,
             )
         values = [(row, value) for row, value in enumerate(table.columns[column]) if value is not None]
         if dropped := len(table) - len(values):
@@ -56,7 +59,7 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
             }
         )
     if not len(splits["train"]):
-        raise DataParallelError(f"the training data have no conversation: give jsonl such as {EXAMPLE}")
+        raise DataParallelError("the training data have no conversation: give jsonl such as {example}", example=EXAMPLE)
     if "dev" not in splits:
         train = splits["train"]
         splits["train"], splits["dev"], _ = split_off_dev(train, train["label"], options.seed)
@@ -76,22 +79,39 @@ def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
         DataParallelError: If they are something else.
     """
     if not isinstance(messages, (list, tuple)) or not messages:
-        raise DataParallelError(f"{place}: {MESSAGES} is {messages!r}: give a list such as in {EXAMPLE}")
+        raise DataParallelError(
+            "{place}: {column} is {messages!r}: give a list such as in {example}",
+            place=place,
+            column=MESSAGES,
+            messages=messages,
+            example=EXAMPLE,
+        )
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not {"role", "content"} <= set(message):
             raise DataParallelError(
-                f"{place}: message {number} is {message!r}: give each a role and a content, as in {EXAMPLE}"
+                "{place}: message {number} is {message!r}: give each a role and a content, as in {example}",
+                place=place,
+                number=number,
+                message=message,
+                example=EXAMPLE,
             )
         if message["role"] not in ROLES:
             raise DataParallelError(
-                f"{place}: message {number} has the role {message['role']!r}: the roles are {', '.join(ROLES)}."
+                "{place}: message {number} has the role {role!r}: the roles are {roles}.",
+                place=place,
+                number=number,
+                role=message["role"],
+                roles=", ".join(ROLES),
             )
         if not isinstance(message["content"], str) or not message["content"].strip():
             raise DataParallelError(
-                f"{place}: message {number} has the content {message['content']!r}: give a text that is not empty."
+                "{place}: message {number} has the content {content!r}: give a text that is not empty.",
+                place=place,
+                number=number,
+                content=message["content"],
             )
     if needs_answer and all(message["role"] != ASSISTANT for message in messages):
-        raise DataParallelError(f"{place}: no message is the assistant's: there is no answer to learn.")
+        raise DataParallelError("{place}: no message is the assistant's: there is no answer to learn.", place=place)
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 

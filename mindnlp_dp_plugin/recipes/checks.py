@@ -18,7 +18,9 @@ def require_packages(*others: str) -> None:
         DataParallelError: Naming what is not.
     """
     if missing := [package for package in (*NEEDED, *others) if find_spec(package) is None]:
-        raise DataParallelError(f"recipes need {', '.join(missing)}: pip install 'mindnlp-dp-plugin[recipes]'.")
+        raise DataParallelError(
+            "recipes need {missing}: pip install 'mindnlp-dp-plugin[recipes]'.", missing=", ".join(missing)
+        )
 
 
 def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
@@ -43,17 +45,22 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     check_trackers(options.report_to)
     if options.best_by not in (None, *learnt.best_by):
         raise DataParallelError(
-            f"--best-by {options.best_by!r} is no score of {task}: give one of {', '.join(learnt.best_by)}."
+            "--best-by {best_by!r} is no score of {task}: give one of {scores}.",
+            best_by=options.best_by,
+            task=task,
+            scores=", ".join(learnt.best_by),
         )
     RunFolder(options.output_dir).check(options.resume)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):
-        raise DataParallelError(f"--mirror {options.mirror!r} needs a hub name: give --model.")
+        raise DataParallelError("--mirror {mirror!r} needs a hub name: give --model.", mirror=options.mirror)
     if options.is_from_nothing and options.model not in learnt.small_models:
         raise DataParallelError(
-            f"--model {options.model!r} is no model for {task}: give {', '.join(learnt.small_models)}, a folder or a "
-            "hub name."
+            "--model {model!r} is no model for {task}: give {small_models}, a folder or a hub name.",
+            model=options.model,
+            task=task,
+            small_models=", ".join(learnt.small_models),
         )
     if options.model is not None:
         check_model(options.model, options.max_length, options.mirror)
@@ -66,6 +73,9 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(
-            f"{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size "
-            f"{options.batch_size}: give a smaller --batch-size, fewer ranks or more rows."
+            "{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size {batch_size}: "
+            "give a smaller --batch-size, fewer ranks or more rows.",
+            num_rows=num_rows,
+            num_ranks=num_ranks,
+            batch_size=options.batch_size,
         )

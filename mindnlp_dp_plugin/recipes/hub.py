@@ -37,7 +37,9 @@ def use_mirror(mirror: str | None) -> str | None:
     name = OTHER_NAMES.get(mirror, mirror)
     if name not in known:
         raise DataParallelError(
-            f"--mirror {mirror!r} is not known: give a URL, or one of {', '.join([*OTHER_NAMES, *known])}."
+            "--mirror {mirror!r} is not known: give a URL, or one of {known}.",
+            mirror=mirror,
+            known=", ".join([*OTHER_NAMES, *known]),
         )
     return name
 
@@ -65,12 +67,18 @@ def require_reachable(model: str, mirror: str | None) -> None:
     reason = reason_not_to_get(address)
     if reason in (401, 403, 404):
         raise DataParallelError(
-            f"--model {model!r} is not a folder here, and {place} has no model of that name ({reason}): check the name."
+            "--model {model!r} is not a folder here, and {place} has no model of that name ({reason}): check the name.",
+            model=model,
+            place=place,
+            reason=reason,
         )
     if reason is not None:
         raise DataParallelError(
-            f"--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, "
-            "give another --mirror, a model folder, or --model minilm."
+            "--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, give "
+            "another --mirror, a model folder, or --model minilm.",
+            model=model,
+            place=place,
+            reason=reason,
         )
 
 

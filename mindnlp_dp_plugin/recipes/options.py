@@ -223,12 +223,15 @@ def _take_defaults_from(context, parameter, path):
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataParallelError(f"--config {str(path)!r} is not YAML: {error}.") from None
+        raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
     known = [each.name for each in context.command.params]
     if not isinstance(found, dict) or (unknown := [str(name) for name in found if name not in known]):
         listed = f" ({', '.join(unknown)})" if isinstance(found, dict) else ""
         raise DataParallelError(
-            f"--config {str(path)!r} holds other things than settings{listed}: they are {', '.join(sorted(known))}."
+            "--config {path!r} holds other things than settings{listed}: they are {known}.",
+            path=str(path),
+            listed=listed,
+            known=", ".join(sorted(known)),
         )
     context.default_map = {**(context.default_map or {}), **found}
 

@@ -86,7 +86,7 @@ class Predictor:
             DataParallelError: If something else than texts is given, or pairs to a model of single texts.
         """
         if isinstance(texts, str):
-            raise DataParallelError(f"texts={texts[:40]!r} is a single text: give a list of texts.")
+            raise DataParallelError("texts={texts!r} is a single text: give a list of texts.", texts=texts[:40])
         texts = [self.task.as_row(text, self.kept) for text in texts]
         columns = self.task.inputs(self._tokenizer, texts, self._max_length, self.kept) if texts else {}
         rows = [dict(zip(columns, row)) for row in zip(*columns.values())]

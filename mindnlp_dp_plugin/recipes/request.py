@@ -53,8 +53,9 @@ def read_run(run: str | Path) -> dict:
     for wanted in (folder.metrics, folder.model / "config.json"):
         if not wanted.exists():
             raise DataParallelError(
-                f"{str(run)!r} holds no finished run ({wanted.relative_to(folder.home)} is missing): give the "
-                "--output-dir of a recipe."
+                "{run!r} holds no finished run ({file} is missing): give the --output-dir of a recipe.",
+                run=str(run),
+                file=wanted.relative_to(folder.home),
             )
     return json.loads(folder.metrics.read_text(encoding="utf-8"))
 
@@ -79,14 +80,17 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
     out = how.get("out")
     if out is not None and Path(out).suffix.lower() not in task.out_suffixes:
         raise DataParallelError(
-            f"--out {str(out)!r} has an unknown suffix: give one of {', '.join(task.out_suffixes)}."
+            "--out {out!r} has an unknown suffix: give one of {suffixes}.",
+            out=str(out),
+            suffixes=", ".join(task.out_suffixes),
         )
     if out is not None and not Path(out).absolute().parent.is_dir():
-        raise DataParallelError(f"--out {str(out)!r}: its folder does not exist.")
+        raise DataParallelError("--out {out!r}: its folder does not exist.", out=str(out))
     if how.get("max_new_tokens") is not None and not task.generates:
         raise DataParallelError(
-            f"--max-new-tokens {how['max_new_tokens']} is for language models, and this run's task is {task.name}: "
-            "leave it away."
+            "--max-new-tokens {max_new_tokens} is for language models, and this run's task is {task}: leave it away.",
+            max_new_tokens=how["max_new_tokens"],
+            task=task.name,
         )
     path = Path(inputs[0])
     if len(inputs) == 1 and _is_file(path):
@@ -96,7 +100,9 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         and path.suffix.lower() in (*task.file_suffixes, ".xls")
         and not any(map(str.isspace, inputs[0]))
     ):
-        raise DataParallelError(f"{inputs[0]!r} does not exist: check the path, from {str(Path.cwd())!r}.")
+        raise DataParallelError(
+            "{path!r} does not exist: check the path, from {cwd!r}.", path=inputs[0], cwd=str(Path.cwd())
+        )
     return Request(str(run), task.asked(inputs, results), **how)
 
 

@@ -53,14 +53,19 @@ class RunFolder:
             DataParallelError: If it is to go on and there is no checkpoint; if it is not to, and one waits for that.
         """
         if self.home.exists() and not (self.home.is_dir() and os.access(self.home, os.W_OK)):
-            raise DataParallelError(f"--output-dir {str(self.home)!r} cannot be written: give another folder.")
+            raise DataParallelError(
+                "--output-dir {folder!r} cannot be written: give another folder.", folder=str(self.home)
+            )
         has_checkpoints = any(self.checkpoints.glob("checkpoint-*"))
         if resume and not has_checkpoints:
-            raise DataParallelError(f"--resume: no checkpoint in {str(self.checkpoints)!r}: train from the start.")
+            raise DataParallelError(
+                "--resume: no checkpoint in {folder!r}: train from the start.", folder=str(self.checkpoints)
+            )
         if has_checkpoints and not resume and not self.metrics.exists():
             raise DataParallelError(
-                f"{str(self.home)!r} holds checkpoints of an unfinished run: continue with --resume, remove them, or "
-                "give another --output-dir."
+                "{folder!r} holds checkpoints of an unfinished run: continue with --resume, remove them, or give "
+                "another --output-dir.",
+                folder=str(self.home),
             )
 
     def open(self, resume: bool) -> None:

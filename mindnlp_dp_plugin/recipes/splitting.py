@@ -58,7 +58,9 @@ def fold_rows(rows: datasets.Dataset, strata: list[int], num_folds: int, seed: i
     texts, first_label = _distinct(rows, strata)
     distinct, classes = list(first_label), list(first_label.values())
     if max(Counter(classes).values()) < num_folds:
-        raise DataParallelError(f"--folds {num_folds}: no class has so many different texts: give fewer folds.")
+        raise DataParallelError(
+            "--folds {num_folds}: no class has so many different texts: give fewer folds.", num_folds=num_folds
+        )
     fold_of = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a class with fewer texts than folds

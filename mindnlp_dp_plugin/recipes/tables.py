@@ -171,7 +171,10 @@ def _plain_rows(table, columns, split, as_label):
     missing = [name for name in (*columns.texts, columns.label) if name not in table.columns]
     if missing:
         raise DataParallelError(
-            f"column {missing[0]!r} is not in the {split} split: its columns are {', '.join(table.names)}."
+            "column {column!r} is not in the {split} split: its columns are {names}.",
+            column=missing[0],
+            split=split,
+            names=", ".join(table.names),
         )
     labels = []
     for row, value in enumerate(table.values(columns.label)):
@@ -179,7 +182,11 @@ def _plain_rows(table, columns, split, as_label):
             labels.append(as_label(value))
         except ValueError as error:
             raise DataParallelError(
-                f"{table.place(row)}: label column {columns.label!r} holds {value!r}: {error}."
+                "{place}: label column {column!r} holds {value!r}: {error}.",
+                place=table.place(row),
+                column=columns.label,
+                value=value,
+                error=error,
             ) from None
     texts = [map(as_text, table.columns[name]) for name in columns.texts]
     return list(zip(*texts, labels))
@@ -190,20 +197,29 @@ def _label_names(labels, column, table: Table) -> list[str]:
     distinct = set(labels)
     if many := [value for value in table.columns[column] if _is_list(value)]:
         raise DataParallelError(
-            f"label column {column!r} holds lists (for example {many[0]}): train several labels for each text with "
-            "`mindnlp-dp recipe multi-label`."
+            "label column {column!r} holds lists (for example {example}): train several labels for each text with "
+            "`mindnlp-dp recipe multi-label`.",
+            column=column,
+            example=many[0],
         )
     if len(distinct) == 1:
         raise DataParallelError(
-            f"label column {column!r} holds one class only, {labels[0]!r}: a classifier needs at least two."
+            "label column {column!r} holds one class only, {label!r}: a classifier needs at least two.",
+            column=column,
+            label=labels[0],
         )
     if len(distinct) > max(2, len(labels) // 2):
         fractions = all(map(is_number, distinct)) and any("." in label for label in distinct)
         hint = "train them with `mindnlp-dp recipe regression`, or " if fractions else ""
         raise DataParallelError(
-            f"label column {column!r} holds {len(distinct)} different values in {len(labels)} rows, which are "
-            f"{'numbers on a scale' if fractions else 'no classes'}: {hint}choose another --label-column among "
-            f"{', '.join(table.names)}."
+            "label column {column!r} holds {count} different values in {num_rows} rows, which are {value}: "
+            "{hint}choose another --label-column among {names}.",
+            column=column,
+            count=len(distinct),
+            num_rows=len(labels),
+            value="numbers on a scale" if fractions else "no classes",
+            hint=hint,
+            names=", ".join(table.names),
         )
     if names := table.class_names.get(column):
         return [name for name in names if name in distinct]
@@ -239,8 +255,12 @@ def _numbered(found, numbers, split):
 def unseen(label: str, place: str, split: str, known: Iterable[str]) -> DataParallelError:
     """The error of a label that training does not know."""
     return DataParallelError(
-        f"{place}: label {label!r} of the {split} split is unseen in training, whose labels are "
-        f"{', '.join(_first(known))}: correct the label, or add rows with it to the training data."
+        "{place}: label {label!r} of the {split} split is unseen in training, whose labels are {known}: correct the "
+        "label, or add rows with it to the training data.",
+        place=place,
+        label=label,
+        split=split,
+        known=", ".join(_first(known)),
     )
 
 

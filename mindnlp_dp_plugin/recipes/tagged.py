@@ -52,14 +52,20 @@ def _find_columns(table, options):
         ("--label-column", options.label_column),
     ]:
         if named is not None and named not in table.names:
-            raise DataParallelError(f"{option} {named!r} is not there: the columns are {', '.join(table.names)}.")
+            raise DataParallelError(
+                "{option} {named!r} is not there: the columns are {names}.",
+                option=option,
+                named=named,
+                names=", ".join(table.names),
+            )
     tokens = first_of(table, [*options.text_column, *TOKEN_NAMES])
     tags = first_of(table, [options.label_column, *TAG_NAMES])
     if tokens is None or tags is None or tokens == tags:
         raise DataParallelError(
-            f"no column with a list of words and one with a list of their tags: the columns are "
-            f"{', '.join(table.names)}. Give a CoNLL file, or jsonl such as "
-            '{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}; name them with --text-column and --label-column.'
+            "no column with a list of words and one with a list of their tags: the columns are {names}. Give a CoNLL "
+            'file, or jsonl such as {{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}}; name them with '
+            "--text-column and --label-column.",
+            names=", ".join(table.names),
         )
     return Columns((tokens,), tags)
 
@@ -80,8 +86,11 @@ def words_of(table: Table, column: str, row: int) -> list[str]:
         return []
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, (str, int, float)) for word in words):
         raise DataParallelError(
-            f"{table.place(row)}: column {column!r} holds {words!r}, which is no list of words: give one, such as "
-            '["EU", "rejects"].'
+            '{place}: column {column!r} holds {words!r}, which is no list of words: give one, such as ["EU", '
+            '"rejects"].',
+            place=table.place(row),
+            column=column,
+            words=words,
         )
     return list(map(str, words))
 
@@ -94,15 +103,26 @@ def _sentences(table, columns):
         if not words or tags is None:
             continue
         if not isinstance(tags, (list, tuple)):
-            raise DataParallelError(f"{place}: column {columns.label!r} holds {tags!r}, which is no list of tags.")
+            raise DataParallelError(
+                "{place}: column {column!r} holds {tags!r}, which is no list of tags.",
+                place=place,
+                column=columns.label,
+                tags=tags,
+            )
         if len(tags) != len(words):
             raise DataParallelError(
-                f"{place}: {len(words)} words and {len(tags)} tags ({', '.join(words[:3])}, ...): give each word one."
+                "{place}: {num_words} words and {num_tags} tags ({first_words}, ...): give each word one.",
+                place=place,
+                num_words=len(words),
+                num_tags=len(tags),
+                first_words=", ".join(words[:3]),
             )
         if odd := [tag for tag in tags if not isinstance(tag, str) or not TAG.fullmatch(tag)]:
             raise DataParallelError(
-                f"{place}: {odd[0]!r} is no tag: give O, or the place of a word in an entity and its type, such as "
-                "B-PER and I-PER (BIO, BIOES, BILOU or BMES)."
+                "{place}: {tag!r} is no tag: give O, or the place of a word in an entity and its type, such as B-PER "
+                "and I-PER (BIO, BIOES, BILOU or BMES).",
+                place=place,
+                tag=odd[0],
             )
         found.append((words, list(tags), place))
     return found
@@ -114,7 +134,9 @@ def _tag_names(rows, column):
         raise DataParallelError("the training data have no sentence with words and tags: check the columns.")
     types = {entity_type(tag) for _, tags, _ in rows["train"] for tag in tags} - {None}
     if not types:
-        raise DataParallelError(f"column {column!r} holds no tag but O in train: there is nothing to learn.")
+        raise DataParallelError(
+            "column {column!r} holds no tag but O in train: there is nothing to learn.", column=column
+        )
     names = set()
     for split, of in rows.items():
         for _, tags, place in of:

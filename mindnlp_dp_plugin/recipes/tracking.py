@@ -20,10 +20,12 @@ def check_trackers(names: tuple[str, ...]) -> None:
         DataParallelError: Naming the one that is not, or what goes with none.
     """
     if "none" in names and len(names) > 1:
-        raise DataParallelError(f"--report-to {', '.join(names)}: none goes with no other.")
+        raise DataParallelError("--report-to {names}: none goes with no other.", names=", ".join(names))
     for name in names:
         if name in ("wandb", "swanlab") and find_spec(name) is None:
-            raise DataParallelError(f"--report-to {name} needs {name}, which is not installed: pip install {name}.")
+            raise DataParallelError(
+                "--report-to {name} needs {name}, which is not installed: pip install {name}.", name=name
+            )
 
 
 def make_trackers(names: tuple[str, ...], folder: RunFolder) -> list:

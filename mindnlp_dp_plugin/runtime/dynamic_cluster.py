@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, schedule
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption
+from mindnlp_dp_plugin.language import tr
 
 LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 is done
 
@@ -28,7 +29,7 @@ def form(rank_info: RankInfo, timeout: float) -> None:
         DataParallelError: If the name of rank 0's node is unknown.
     """
     host, port = rank_info.scheduler
-    address = resolve(host, timeout, f"{rank_info.launcher}: the node of rank 0,")
+    address = resolve(host, timeout, tr("{launcher}: the node of rank 0,", launcher=rank_info.launcher))
     os.environ.setdefault("GLOG_v", "3")  # MindSpore's warnings about the cluster's setup would bury everything else
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
     if rank_info.rank == 0:

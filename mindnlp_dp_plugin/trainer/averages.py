@@ -24,8 +24,9 @@ def count_samples(model, inputs) -> int:
     num_rows = find_batch_size(inputs)
     if num_rows is None:
         raise DataParallelError(
-            f"average_over='samples' counts rows, but no column of the batch ({', '.join(inputs)}) has any. "
-            "Choose average_over='ranks' or 'micro_steps'."
+            "average_over='samples' counts rows, but no column of the batch ({columns}) has any. Choose "
+            "average_over='ranks' or 'micro_steps'.",
+            columns=", ".join(inputs),
         )
     return num_rows
 
@@ -38,8 +39,9 @@ def count_tokens(model, inputs) -> int:
     """
     if inputs.get("labels") is None:
         raise DataParallelError(
-            "average_over='tokens' counts the labels that are not -100, but among the columns of the batch "
-            f"({', '.join(inputs)}) is no 'labels'. Rename the one that holds them, or choose average_over='samples'."
+            "average_over='tokens' counts the labels that are not -100, but among the columns of the batch ({columns}) "
+            "is no 'labels'. Rename the one that holds them, or choose average_over='samples'.",
+            columns=", ".join(inputs),
         )
     labels = to_numpy(inputs["labels"])
     predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
@@ -90,9 +92,11 @@ class CountedAverage:
             self.weight = self.mean.weigh_again()
         else:
             raise DataParallelError(
-                f"average_over={self._average_over!r} counts {self._count} in the first batch of a training_step and "
-                f"{count} in the second: call super().training_step with parts of the same size, or choose "
-                "average_over='ranks'."
+                "average_over={average_over!r} counts {first} in the first batch of a training_step and {second} in "
+                "the second: call super().training_step with parts of the same size, or choose average_over='ranks'.",
+                average_over=self._average_over,
+                first=self._count,
+                second=count,
             )
         self._count = count
 
@@ -109,6 +113,7 @@ class CountedAverage:
         """Raise unless this micro-step's batch was counted."""
         if self._count is None:
             raise DataParallelError(
-                f"average_over={self._average_over!r} has to see each batch: an overridden training_step must call "
-                "super().training_step(model, inputs). Or choose average_over='ranks'."
+                "average_over={average_over!r} has to see each batch: an overridden training_step must call "
+                "super().training_step(model, inputs). Or choose average_over='ranks'.",
+                average_over=self._average_over,
             )

@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.poll import Poll
 from mindnlp_dp_plugin.ddp.replicas import digest, make_equal, require_same_structure
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
@@ -19,7 +20,7 @@ from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.preemption import Preemption
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 
-HINT = "Give the optimizer the same parameters on every rank, at the same step."
+HINT = Message("Give the optimizer the same parameters on every rank, at the same step.")
 NUM_NAMED = 4
 
 
@@ -86,8 +87,9 @@ class Averaging:
         self._is_weighted = False
         if runs and self._has_own_step:
             raise DataParallelError(
-                f"zero_stage=2 with an overridden training_step ({type(trainer).__name__}): it may read gradients, of "
-                "which a rank keeps only its part. Take zero_stage=1, or override compute_loss instead."
+                "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
+                "keeps only its part. Take zero_stage=1, or override compute_loss instead.",
+                trainer=type(trainer).__name__,
             )
         self._may_replace_gradients = self._has_own_step or _overrides(trainer, "update_gradient_by_distributed_type")
         self._poll = None
@@ -207,7 +209,7 @@ class Averaging:
     def _common_parameters(self):
         """The parameters the optimizer steps, by name; the same on all ranks."""
         found = named_parameters(self._trainer.model, self._trainer.optimizer)
-        verdict = f"Optimizers of ranks differ after step {self._trainer.state.global_step}"
+        verdict = tr("Optimizers of ranks differ after step {step}", step=self._trainer.state.global_step)
         require_same_structure(found.items(), self._collective, verdict, HINT)
         self._trainer.grad_fn = None  # the Trainer then rebuilds it for these parameters
         return found
@@ -226,10 +228,11 @@ class Averaging:
     def _require_weighted(self):
         if self._weight != 1 and not self._is_weighted:
             raise DataParallelError(
-                f"Training began with gradient_accumulation_steps={self._progress.nominal_accumulation}, whose "
-                f"gradients are summed, and went on with {self._trainer.args.gradient_accumulation_steps}. So losses "
-                "are weighted: an overridden training_step must call super().training_step(model, inputs). Or take "
-                "the old accumulation."
+                "Training began with gradient_accumulation_steps={before}, whose gradients are summed, and went on "
+                "with {now}. So losses are weighted: an overridden training_step must call "
+                "super().training_step(model, inputs). Or take the old accumulation.",
+                before=self._progress.nominal_accumulation,
+                now=self._trainer.args.gradient_accumulation_steps,
             )
 
     def _require_averages(self):
@@ -244,8 +247,9 @@ class Averaging:
             named = named_parameters(self._trainer.model, self._trainer.optimizer)
             raise DataParallelError(
                 "optimizer.step() with parameters whose gradients were not averaged over the ranks: replicas would "
-                f"drift apart. They are {_listed(name for name in named if id(named[name]) in missing)}. Give the "
-                "optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin."
+                "drift apart. They are {names}. Give the optimizer new parameters in on_step_end, on_step_begin or "
+                "on_epoch_begin.",
+                names=_listed(name for name in named if id(named[name]) in missing),
             )
 
 
@@ -256,5 +260,5 @@ def _overrides(trainer, name):
 
 def _listed(names):
     names = list(names)
-    more = f" and {len(names) - NUM_NAMED} more" if len(names) > NUM_NAMED else ""
-    return ", ".join(names[:NUM_NAMED]) + more
+    shown, num_more = ", ".join(names[:NUM_NAMED]), len(names) - NUM_NAMED
+    return tr("{names} and {num} more", names=shown, num=num_more) if num_more > 0 else shown

@@ -36,9 +36,11 @@ def _clipping(stock, reducer):
             return reducer.clip_grad_norm(max_norm)
         if reducer.keeps_runs:
             raise DataParallelError(
-                f"zero_stage=2 with clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
-                "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. "
-                "Take zero_stage=1."
+                "zero_stage=2 with clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
+                "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. Take "
+                "zero_stage=1.",
+                norm_type=norm_type,
+                error_if_nonfinite=error_if_nonfinite,
             )
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 

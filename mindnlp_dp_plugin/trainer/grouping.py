@@ -5,6 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
 from mindnlp_dp_plugin.distributed.logging import get_logger
+from mindnlp_dp_plugin.language import tr
 
 logger = get_logger(__name__)
 
@@ -31,8 +32,10 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
         lengths[first::world_size] = part
     if rank == 0 and np.ptp(lengths) == 0:
         logger.warning(
-            "group_by_length=True has nothing to group: all rows of train_dataset have length %d. If that is padding, "
-            "leave it to the batch: mindnlp_dp_plugin.DynamicPadding.",
-            lengths[0],
+            tr(
+                "group_by_length=True has nothing to group: all rows of train_dataset have length {length}. If that is "
+                "padding, leave it to the batch: mindnlp_dp_plugin.DynamicPadding.",
+                length=lengths[0],
+            )
         )
     return shard(dataset, world_size, rank, args.seed, lengths)

@@ -115,7 +115,9 @@ def dtype_of_evaluation(args):
 def _dtype_asked_for(args, float16, bfloat16):
     if getattr(args, bfloat16) and not can_compute_in(mindspore.bfloat16):
         raise DataParallelError(
-            f"{bfloat16}=True: MindSpore has no operators for bfloat16 on CPU. Choose {float16}=True, or leave it out."
+            "{bfloat16}=True: MindSpore has no operators for bfloat16 on CPU. Choose {float16}=True, or leave it out.",
+            bfloat16=bfloat16,
+            float16=float16,
         )
     return mindspore.float16 if getattr(args, float16) else mindspore.bfloat16 if getattr(args, bfloat16) else None
 

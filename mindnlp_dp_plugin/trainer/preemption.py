@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.signals import PREEMPTING, SAME_REQUEST_S
+from mindnlp_dp_plugin.language import tr
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +62,9 @@ class Preemption:
         Raises:
             Preempted: Always, unless a handler of the script has raised something else.
         """
-        words = f"stopped by {self.agreed.name} after step {step}, which {checkpoint} holds"
-        logger.warning("Training was %s", words)
+        known = {"signal": self.agreed.name, "step": step, "checkpoint": checkpoint}
+        words = tr("stopped by {signal} after step {step}, which {checkpoint} holds", **known)
+        logger.warning(tr("Training was stopped by {signal} after step {step}, which {checkpoint} holds", **known))
         raise self._held or Preempted(self.agreed, words)
 
     def _note(self, signum, frame):

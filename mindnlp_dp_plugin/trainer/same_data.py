@@ -13,14 +13,15 @@ from mindspore import dataset as ds
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.data.sample import RowSample
+from mindnlp_dp_plugin.language import Message, tr
 
 READINGS = 2
 READINGS_IN_DOUBT = 6
-HINT = (
+HINT = Message(
     "All ranks must read the same data. Look for what each process decides for itself: the order of a Python set, "
     "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
 )
-HINT_OF_LENGTHS = "Give every rank the same whole data set: the plugin deals it out."
+HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin deals it out.")
 
 
 def require_same_rows(
@@ -41,10 +42,17 @@ def require_same_rows(
     sample = RowSample(dataset)
     lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS))))
     if len(set(lengths)) > 1:
-        require_same(what, f"{num_rows} rows", collective, HINT_OF_LENGTHS)
+        require_same(what, num_rows, collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=num_rows))
     differing = _differing(readings) and _differing(collective.all_gather_object(sample.read(READINGS_IN_DOUBT)))
     for row, column in differing[:1]:
-        require_same(f"{what}, {sample.unit} {row}, column {column!r}", sample.shown(row, column), collective, HINT)
+        place = {"what": what, "number": row, "column": column}
+        place = (
+            tr("{what}, row {number}, column {column!r}", **place)
+            if sample.unit == "row"
+            else tr("{what}, batch {number}, column {column!r}", **place)
+        )
+        value, shown = sample.shown(row, column)
+        require_same(place, value, collective, HINT, shown)
 
 
 def require_same_labels(model, collective: Collective) -> None:

@@ -6,6 +6,7 @@ from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, make_replicas
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.first_step import FirstStep
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.replica_check import ReplicaCheck
@@ -140,7 +141,7 @@ class TrainingSession:
     def _share_states(self, steps):
         """Let each rank keep what ``zero_stage`` says. Returns the runs of gradients to keep; None for all of them."""
         trainer, collective, config = self._trainer, self._collective, self._config
-        hint = "Start all ranks with the same MINDNLP_DP_ZERO_STAGE."
+        hint = Message("Start all ranks with the same MINDNLP_DP_ZERO_STAGE.")
         require_same("zero_stage", config.zero_stage, collective, hint)
         if config.zero_stage == 0:
             join_states(trainer.optimizer)
@@ -151,13 +152,17 @@ class TrainingSession:
 
         states_of(trainer.optimizer)  # raises if they cannot be cut
         steps.way = lambda optimizer, step: states_of(optimizer).step(step, self.averaging.reducer.kept)
-        logger.info(
-            "zero_stage=%d: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/%d of the "
-            "optimizer's states%s",
-            config.zero_stage,
-            collective.world_size,
-            " and of the averaged gradients" if config.zero_stage == 2 else "",
-        )
+        if config.zero_stage == 1:
+            kept = Message(
+                "zero_stage=1: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/{ranks} "
+                "of the optimizer's states"
+            )
+        else:
+            kept = Message(
+                "zero_stage=2: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/{ranks} "
+                "of the optimizer's states and of the averaged gradients"
+            )
+        logger.info(tr(kept, ranks=collective.world_size))
         return (lambda: states_of(trainer.optimizer).runs) if config.zero_stage == 2 else None
 
     def _share_of_train_dataset(self):

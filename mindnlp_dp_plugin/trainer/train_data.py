@@ -3,8 +3,14 @@
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.trainer.grouping import shard_by_length
 from mindnlp_dp_plugin.trainer.same_data import require_same_rows
+
+HINT = Message(
+    "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the shards "
+    "equally long."
+)
 
 
 def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
@@ -22,25 +28,22 @@ def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
     whole = type(trainer).get_train_dataset(trainer)
     dataset = shard(whole, world_size, rank, args.seed)
     length = _describe_length(dataset)
-    require_same(
-        "train_dataset",
-        length,
-        collective,
-        "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the "
-        "shards equally long.",
-    )
+    require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
     require_same_rows("train_dataset", whole, collective)
     if args.group_by_length:
         dataset = shard_by_length(whole, args, collective)
     if dataset.num_steps == 0:
         raise DataParallelError(
-            f"train_dataset has {length}: too few rows for one batch of {dataset.get_batch_size()} on "
-            f"each of {world_size} ranks. Take a smaller batch, fewer ranks, or drop_remainder=False."
+            "train_dataset has {length}: too few rows for one batch of {batch_size} on each of {world_size} ranks. "
+            "Take a smaller batch, fewer ranks, or drop_remainder=False.",
+            length=length,
+            batch_size=dataset.get_batch_size(),
+            world_size=world_size,
         )
     return dataset
 
 
 def _describe_length(dataset):
-    rows = "an unknown number of rows" if dataset.num_rows is None else f"{dataset.num_rows} rows"
-    steps = dataset.num_steps
-    return rows if steps is None else f"{rows} in {steps} steps"
+    rows, steps = dataset.num_rows, dataset.num_steps
+    known = tr("an unknown number of rows") if rows is None else tr("{num_rows} rows", num_rows=rows)
+    return known if steps is None else tr("{rows} in {steps} steps", rows=known, steps=steps)

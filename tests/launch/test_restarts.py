@@ -18,7 +18,7 @@ def test_the_budget_comes_back_when_training_gets_further_than_ever():
     restarts = Restarts(2)
     assert [restarts.why_not(killed()) for _ in range(3)] == [None, None, ""]
     assert [restarts.why_not(killed(step)) for step in (9, 8, 9)] == [None, None, ""]
-    assert str(restarts) == "2 of 2 since step 9"
+    assert str(restarts) == "restart 2 of 2 since step 9"
     assert restarts.why_not(killed(10)) is None
 
 

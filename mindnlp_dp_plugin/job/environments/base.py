@@ -54,8 +54,9 @@ class NodeEnvironment(Environment):
         if self.is_one_process(environ):
             return RankInfo()
         raise DataParallelError(
-            f"{self.name} asks for several processes, but has started no ranks, so each node would train alone: start "
-            "the script with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node."
+            "{name} asks for several processes, but has started no ranks, so each node would train alone: start the "
+            "script with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node.",
+            name=self.name,
         )
 
     def is_one_process(self, environ: Environ) -> bool:
@@ -66,13 +67,15 @@ class NodeEnvironment(Environment):
 def number(environ: Environ, name: str, hint: str) -> int:
     """The whole number from 0 that a variable holds."""
     if name not in environ:
-        raise DataParallelError(f"{name} is not set: {hint}.")
+        raise DataParallelError("{name} is not set: {hint}.", name=name, hint=hint)
     try:
         value = int(environ[name])
     except ValueError:
         value = -1
     if value < 0:
-        raise DataParallelError(f"{name}={environ[name]!r} is not a whole number from 0: {hint}.")
+        raise DataParallelError(
+            "{name}={value!r} is not a whole number from 0: {hint}.", name=name, value=environ[name], hint=hint
+        )
     return value
 
 
@@ -80,7 +83,7 @@ def count(environ: Environ, name: str, hint: str) -> int:
     """The whole number from 1 that a variable holds."""
     value = number(environ, name, hint)
     if value == 0:
-        raise DataParallelError(f"{name}=0 leaves no rank: {hint}.")
+        raise DataParallelError("{name}=0 leaves no rank: {hint}.", name=name, hint=hint)
     return value
 
 
@@ -88,7 +91,14 @@ def count_up_to(environ: Environ, name: str, limit: int, limit_name: str, hint: 
     """The whole number from 1 to ``limit`` that a variable holds."""
     value = count(environ, name, hint)
     if value > limit:
-        raise DataParallelError(f"{name}={value} must be at most {limit_name}={limit}: {hint}.")
+        raise DataParallelError(
+            "{name}={value} must be at most {limit_name}={limit}: {hint}.",
+            name=name,
+            value=value,
+            limit_name=limit_name,
+            limit=limit,
+            hint=hint,
+        )
     return value
 
 
@@ -96,7 +106,14 @@ def number_below(environ: Environ, name: str, limit: int, limit_name: str, hint:
     """The whole number from 0 to ``limit - 1`` that a variable holds."""
     value = number(environ, name, hint)
     if value >= limit:
-        raise DataParallelError(f"{name}={value} must be below {limit_name}={limit}: {hint}.")
+        raise DataParallelError(
+            "{name}={value} must be below {limit_name}={limit}: {hint}.",
+            name=name,
+            value=value,
+            limit_name=limit_name,
+            limit=limit,
+            hint=hint,
+        )
     return value
 
 
@@ -104,7 +121,7 @@ def port(environ: Environ, name: str, hint: str) -> int:
     """The TCP port that a variable holds."""
     value = count(environ, name, hint)
     if value > 65535:
-        raise DataParallelError(f"{name}={value} is not a port: {hint}.")
+        raise DataParallelError("{name}={value} is not a port: {hint}.", name=name, value=value, hint=hint)
     return value
 
 
@@ -116,5 +133,11 @@ def first_host(hosts: str, name: str, num_nodes: int, hint: str) -> str:
     """
     listed = hosts.replace(",", " ").split()
     if len(listed) != num_nodes:
-        raise DataParallelError(f"{name}={hosts!r} does not list {num_nodes} nodes: {hint}.")
+        raise DataParallelError(
+            "{name}={hosts!r} does not list {num_nodes} nodes: {hint}.",
+            name=name,
+            hosts=hosts,
+            num_nodes=num_nodes,
+            hint=hint,
+        )
     return listed[0]

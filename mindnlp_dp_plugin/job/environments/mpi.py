@@ -3,8 +3,9 @@
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below
 from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.language import Message
 
-HINT = "start with mpirun or mindnlp-dp run, which set it"
+HINT = Message("start with mpirun or mindnlp-dp run, which set it")
 
 
 class Mpirun(Environment):
@@ -51,6 +52,7 @@ class Pmix(Environment):
 
     def rank_info(self, environ):
         raise DataParallelError(
-            f"PMIX_RANK={environ['PMIX_RANK']} says that this is one of several processes, but not of how many: start "
-            "it with mpirun, srun or mindnlp-dp run, or unset PMIX_RANK to train alone."
+            "PMIX_RANK={pmix_rank} says that this is one of several processes, but not of how many: start it with "
+            "mpirun, srun or mindnlp-dp run, or unset PMIX_RANK to train alone.",
+            pmix_rank=environ["PMIX_RANK"],
         )

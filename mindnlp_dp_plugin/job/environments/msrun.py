@@ -4,9 +4,10 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number, number_below
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+from mindnlp_dp_plugin.language import Message
 
-HINT = "start with msrun or mindnlp-dp run, which set it, or unset MS_ROLE to train alone"
-NODE_RANK_HINT = "pass --node_rank=<number of this node> to msrun when it starts on several nodes"
+HINT = Message("start with msrun or mindnlp-dp run, which set it, or unset MS_ROLE to train alone")
+NODE_RANK_HINT = Message("pass --node_rank=<number of this node> to msrun when it starts on several nodes")
 
 
 class Msrun(Environment):
@@ -23,7 +24,9 @@ class Msrun(Environment):
     def rank_info(self, environ):
         role = environ["MS_ROLE"]
         if role not in ("MS_WORKER", "MS_SCHED"):
-            raise DataParallelError(f"MS_ROLE={role!r} is not known: it must be MS_WORKER or MS_SCHED; {HINT}.")
+            raise DataParallelError(
+                "MS_ROLE={role!r} is not known: it must be MS_WORKER or MS_SCHED; {hint}.", role=role, hint=HINT
+            )
         world_size = count(environ, "MS_WORKER_NUM", HINT)
         if role == "MS_SCHED":
             return RankInfo(world_size=world_size, local_world_size=None, launcher="msrun", is_scheduler=True)
@@ -40,7 +43,7 @@ class Msrun(Environment):
 
 def _local_world_size(environ, world_size):
     if LOCAL_WORLD_SIZE in environ:
-        hint = "start with mindnlp-dp run, which sets it"
+        hint = Message("start with mindnlp-dp run, which sets it")
         return count_up_to(environ, LOCAL_WORLD_SIZE, world_size, "MS_WORKER_NUM", hint)
     on_one_node = environ.get("MS_SCHED_HOST", "").startswith("127.")
     return world_size if on_one_node else None

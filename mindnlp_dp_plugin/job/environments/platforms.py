@@ -10,6 +10,7 @@ import socket
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import DEFAULT_PORT, NodeEnvironment, count, first_host, number_below, port
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
+from mindnlp_dp_plugin.language import Message, tr
 
 
 class AscendJob(NodeEnvironment):
@@ -24,11 +25,16 @@ class AscendJob(NodeEnvironment):
         return "MS_LOCAL_WORKER" in environ and "MS_NODE_RANK" in environ and "MS_NODE_ID" not in environ
 
     def node_info(self, environ):
-        hint = "the Ascend Operator sets it"
+        hint = Message("the Ascend Operator sets it")
         world_size = count(environ, "MS_WORKER_NUM", hint)
         local = count(environ, "MS_LOCAL_WORKER", hint)
         if world_size % local:
-            raise DataParallelError(f"MS_WORKER_NUM={world_size} is not a multiple of MS_LOCAL_WORKER={local}: {hint}.")
+            raise DataParallelError(
+                "MS_WORKER_NUM={world_size} is not a multiple of MS_LOCAL_WORKER={local}: {hint}.",
+                world_size=world_size,
+                local=local,
+                hint=hint,
+            )
         if environ.get("MS_ROLE") == "MS_SCHED":
             raise DataParallelError(
                 "MS_ROLE='MS_SCHED': this pod is to run MindSpore's scheduler alone, but mindnlp-dp run starts it on "
@@ -39,7 +45,7 @@ class AscendJob(NodeEnvironment):
             return NodeInfo(system=self.name)
         node_rank = number_below(environ, "MS_NODE_RANK", num_nodes, "MS_WORKER_NUM / MS_LOCAL_WORKER", hint)
         if not environ.get("MS_SCHED_HOST"):
-            raise DataParallelError(f"MS_SCHED_HOST is not set: {hint}.")
+            raise DataParallelError("MS_SCHED_HOST is not set: {hint}.", hint=hint)
         return NodeInfo(num_nodes, node_rank, environ["MS_SCHED_HOST"], port(environ, "MS_SCHED_PORT", hint), self.name)
 
     def is_one_process(self, environ):
@@ -60,7 +66,7 @@ class ListedNodes(NodeEnvironment):
     hosts_variable: str
 
     def node_info(self, environ):
-        hint = f"{self.name} sets it"
+        hint = tr("{system} sets it", system=self.name)
         num_nodes = count(environ, self.count_variable, hint)
         if num_nodes == 1:
             return NodeInfo(system=self.name)
@@ -88,14 +94,17 @@ class Volcano(NodeEnvironment):
         return ("VC_TASK_INDEX" in environ or "VK_TASK_INDEX" in environ) and bool(_tasks(environ))
 
     def node_info(self, environ):
-        hint = "Volcano's plugins env and svc set it"
+        hint = Message("Volcano's plugins env and svc set it")
         tasks = _tasks(environ)
         me = environ.get("HOSTNAME") or socket.gethostname()
         mine = next((task for task, hosts in tasks.items() if me in re.split(r"[,.]", hosts)), None)
         task = next(iter(tasks)) if len(tasks) == 1 else mine
         if task is None:
             raise DataParallelError(
-                f"none of {', '.join(f'VC_{task}_HOSTS' for task in tasks)} lists this pod, {me!r}: {hint}."
+                "none of {variables} lists this pod, {me!r}: {hint}.",
+                variables=", ".join(f"VC_{task}_HOSTS" for task in tasks),
+                me=me,
+                hint=hint,
             )
         num_nodes = count(environ, f"VC_{task}_NUM", hint)
         if num_nodes == 1:

@@ -10,8 +10,9 @@ from pathlib import Path
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, number_below
 from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.language import Message
 
-HINT = "start each rank with RANK_TABLE_FILE, RANK_ID and RANK_SIZE, or unset RANK_SIZE to train alone"
+HINT = Message("start each rank with RANK_TABLE_FILE, RANK_ID and RANK_SIZE, or unset RANK_SIZE to train alone")
 
 
 class RankTable(Environment):
@@ -27,9 +28,10 @@ class RankTable(Environment):
         rank = number_below(environ, "RANK_ID", world_size, "RANK_SIZE", HINT)
         if "RANK_TABLE_FILE" not in environ:
             raise DataParallelError(
-                f"RANK_SIZE={world_size} asks for several ranks but RANK_TABLE_FILE is not set: import "
+                "RANK_SIZE={world_size} asks for several ranks but RANK_TABLE_FILE is not set: import "
                 "mindnlp_dp_plugin before mindnlp (whose import removes it), start with mindnlp-dp run, or unset "
-                "RANK_SIZE to train alone."
+                "RANK_SIZE to train alone.",
+                world_size=world_size,
             )
         path = environ["RANK_TABLE_FILE"]
         nodes = _ranks_per_node(path)
@@ -37,13 +39,18 @@ class RankTable(Environment):
         mine = next((ranks for ranks in nodes if rank in ranks), None)
         if num_listed != world_size or mine is None:
             raise DataParallelError(
-                f"RANK_TABLE_FILE={path!r} lists {num_listed} ranks, which does not fit RANK_ID={rank} and "
-                f"RANK_SIZE={world_size}: export the RANK_SIZE of the table, or make a new table."
+                "RANK_TABLE_FILE={path!r} lists {num_listed} ranks, which does not fit RANK_ID={rank} and "
+                "RANK_SIZE={world_size}: export the RANK_SIZE of the table, or make a new table.",
+                path=path,
+                num_listed=num_listed,
+                rank=rank,
+                world_size=world_size,
             )
         if sorted(chain.from_iterable(nodes)) != list(range(world_size)):
             raise DataParallelError(
-                f"RANK_TABLE_FILE={path!r} does not list each of the ranks 0 to {world_size - 1} once: make a new "
-                "table."
+                "RANK_TABLE_FILE={path!r} does not list each of the ranks 0 to {last} once: make a new table.",
+                path=path,
+                last=world_size - 1,
             )
         return RankInfo(rank, world_size, mine.index(rank), len(mine), "ranktable")
 
@@ -54,6 +61,9 @@ def _ranks_per_node(path):
         return [sorted(int(str(device["rank_id"])) for device in server["device"]) for server in servers]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataParallelError(
-            f"RANK_TABLE_FILE={path!r} cannot be read as a rank table ({type(error).__name__}: {error}): "
-            "point it to a table made by hccl_tools.py, or start with mindnlp-dp run, which needs none."
+            "RANK_TABLE_FILE={path!r} cannot be read as a rank table ({type}: {error}): point it to a table made by "
+            "hccl_tools.py, or start with mindnlp-dp run, which needs none.",
+            path=path,
+            type=type(error).__name__,
+            error=error,
         ) from None

@@ -14,8 +14,9 @@ from mindnlp_dp_plugin.job.environments.base import (
     port,
 )
 from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+from mindnlp_dp_plugin.language import Message
 
-HINT = "torchrun, or the system that runs the job, sets it; unset RANK and WORLD_SIZE to train alone"
+HINT = Message("torchrun, or the system that runs the job, sets it; unset RANK and WORLD_SIZE to train alone")
 
 
 class Torchrun(Environment):
@@ -74,13 +75,13 @@ class KubeflowPet(NodeEnvironment):
         return "PET_NNODES" in environ and "PET_NODE_RANK" in environ
 
     def node_info(self, environ):
-        hint = "Kubeflow sets it"
+        hint = Message("Kubeflow sets it")
         num_nodes = count(environ, "PET_NNODES", hint)
         if num_nodes == 1:
             return NodeInfo(system=self.name)
         node_rank = number_below(environ, "PET_NODE_RANK", num_nodes, "PET_NNODES", hint)
         if not environ.get("PET_MASTER_ADDR"):
-            raise DataParallelError(f"PET_MASTER_ADDR is not set: {hint}.")
+            raise DataParallelError("PET_MASTER_ADDR is not set: {hint}.", hint=hint)
         master_port = port(environ, "PET_MASTER_PORT", hint)
         return NodeInfo(num_nodes, node_rank, environ["PET_MASTER_ADDR"], master_port, self.name)
 
@@ -96,6 +97,8 @@ def _world_size(environ):
 def _master(environ):
     if not environ.get("MASTER_ADDR"):
         raise DataParallelError(
-            f"WORLD_SIZE={environ['WORLD_SIZE']} asks for several ranks, but MASTER_ADDR is not set: {HINT}."
+            "WORLD_SIZE={world_size} asks for several ranks, but MASTER_ADDR is not set: {hint}.",
+            world_size=environ["WORLD_SIZE"],
+            hint=HINT,
         )
     return environ["MASTER_ADDR"]

@@ -9,8 +9,10 @@ import socket
 from contextlib import suppress
 from typing import Any
 
+from mindnlp_dp_plugin.language import Message, tr
+
 VANISHED_S = 8  # without a sign of the other kernel
-STRANGE = "it does not speak as mindnlp-dp does"
+STRANGE = Message("it does not speak as mindnlp-dp does")
 MAX_LINE_BYTES = 2**16
 
 
@@ -56,10 +58,10 @@ class Connection:
         except BlockingIOError:
             return []
         except OSError as error:
-            self.lost = f"{error.strerror} (link or machine down?)"
+            self.lost = tr("{error} (link or machine down?)", error=error.strerror)
             return []
         if not received:
-            self.lost = "it closed the connection"
+            self.lost = tr("it closed the connection")
         *lines, self._rest = (self._rest + received).split(b"\n")
         try:
             messages = [json.loads(line) for line in lines]

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 MAX_TEXT = 4000
+UNPRINTABLE = r"[^\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2070-\ud7ff\uff01-\uffee]"
 
 
 class Kind(IntEnum):
@@ -85,7 +86,7 @@ class Failure:
 
 def printable(text: str) -> str:
     """Text from another node on one line, without control characters. Made so twice, it stays as it is."""
-    shown = re.sub(r"[^\x20-\x7e\u00a1-\u1fff\u2070-\ud7ff]", lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
+    shown = re.sub(UNPRINTABLE, lambda match: ascii(match[0])[1:-1], text[:MAX_TEXT])
     return shown[:MAX_TEXT]
 
 

@@ -7,6 +7,7 @@ one of theirs failed earlier, and reports the first failure to all; then all end
 import time
 from dataclasses import replace
 
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 
@@ -70,7 +71,7 @@ class Coordinator(Member):
             elif "failure" in message:
                 self._hear_failure(node_rank, connection, message["failure"])
         if connection.lost:
-            self._note(node_rank, self._missing(node_rank, Kind.VANISHED, f"has vanished: {connection.lost}"))
+            self._note(node_rank, self._vanished(node_rank, connection.lost))
 
     def _hear_failure(self, node_rank, connection, told):
         try:
@@ -94,7 +95,7 @@ class Coordinator(Member):
             self._note(0, None)
         if now - self._asked_at > ANSWER_S:
             for node_rank in self._connections:
-                self._note(node_rank, self._missing(node_rank, Kind.SILENT, f"does not answer for {ANSWER_S} s"))
+                self._note(node_rank, self._silent(node_rank))
         if len(self._answers) > len(self._connections):
             known = [(failure, happened) for failure, happened in self._answers.values() if failure]
             first = min(known, key=lambda each: (each[0].kind, each[1]))[0]
@@ -102,8 +103,15 @@ class Coordinator(Member):
             self.first_failure = replace(first, words="; ".join([first.words, *silent]))
             self._tell_all(first=self.first_failure.as_message())
 
-    def _missing(self, node_rank, kind, how):
-        return Failure(node_rank, f"node {node_rank} ({self._names[node_rank]}) {how}", 1, kind)
+    def _vanished(self, node_rank, why):
+        name = self._names[node_rank]
+        words = tr("node {node} ({name}) has vanished: {why}", node=node_rank, name=name, why=why)
+        return Failure(node_rank, words, 1, Kind.VANISHED)
+
+    def _silent(self, node_rank):
+        name = self._names[node_rank]
+        words = tr("node {node} ({name}) does not answer for {seconds} s", node=node_rank, name=name, seconds=ANSWER_S)
+        return Failure(node_rank, words, 1, Kind.SILENT)
 
     def _tell_all(self, **message):
         for connection in self._connections.values():
@@ -133,10 +141,9 @@ class Participant(Member):
         if self._answered_at is None and self._asked_at and now - self._asked_at > SETTLE_S:
             self._answer(None)
         if self._connection.lost:
-            self.first_failure = self._own or self._missing(Kind.VANISHED, f"has vanished: {self._connection.lost}")
+            self.first_failure = self._own or self._vanished()
         elif self._answered_at and now - self._answered_at > ANSWER_S + SETTLE_S:
-            silence = self._missing(Kind.SILENT, f"does not answer for {ANSWER_S + SETTLE_S:g} s")
-            self.first_failure = self._own or silence
+            self.first_failure = self._own or self._silent()
 
     def report(self, failure):
         if self._answered_at is None:
@@ -165,5 +172,16 @@ class Participant(Member):
         self._answered_at = time.monotonic()
         self._connection.send(failure=failure and failure.as_message())
 
-    def _missing(self, kind, how):
-        return Failure(0, f"node 0 ({self._connection.address}), as seen from here, {how}", 1, kind)
+    def _vanished(self):
+        address, why = self._connection.address, self._connection.lost
+        words = tr("node 0 ({address}), as seen from here, has vanished: {why}", address=address, why=why)
+        return Failure(0, words, 1, Kind.VANISHED)
+
+    def _silent(self):
+        seconds, address = ANSWER_S + SETTLE_S, self._connection.address
+        words = tr(
+            "node 0 ({address}), as seen from here, does not answer for {seconds:g} s",
+            address=address,
+            seconds=seconds,
+        )
+        return Failure(0, words, 1, Kind.SILENT)

@@ -7,7 +7,6 @@ side proves that it knows the job's secret before the other trusts it.
 import ipaddress
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,12 +14,14 @@ from contextlib import closing, contextmanager
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.secret import is_proof, prove
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import LONGEST_WAIT_S, control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.member import Member, printable
 from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant, SingleNode
 from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.terminal import tell
 from mindnlp_dp_plugin.version import __version__
 
 CALL_S = 2
@@ -28,7 +29,7 @@ POLL_S = 0.1
 NOTICE_S = 5
 INTRODUCTION_S = 10  # in which a newcomer has to say who it is
 MAX_NEWCOMERS = 256
-SAME_SECRET = "give all nodes the same (MINDNLP_DP_SECRET or --secret-file)."
+SAME_SECRET = Message("give all nodes the same (MINDNLP_DP_SECRET or --secret-file).")
 
 
 @contextmanager
@@ -76,7 +77,7 @@ class Deadline:
         """Tell the user, once and after a while, which nodes are missing."""
         if not self._has_told and time.monotonic() - self._began > NOTICE_S:
             self._has_told = True
-            print(f"mindnlp-dp: waiting up to {self.seconds:g} s for {whom}", file=sys.stderr, flush=True)
+            tell(tr("waiting up to {seconds:g} s for {whom}", seconds=self.seconds, whom=whom))
 
 
 class Newcomer:
@@ -127,11 +128,18 @@ class RendezvousServer:
         while (missing := self._missing()) and not signals.stop:
             if deadline.is_over():
                 address, port = self._job.master_addr, self._job.master_port
-                self._refuse(
-                    f"--nnodes {self._job.num_nodes}: after {deadline.seconds:g} s not here: {missing}. Give the "
-                    f"command on each node, with its own --node-rank; ports {port} and {control_port(port)} of "
-                    f"{address} must be open to it.{hint_for(address)}"
+                error = DataParallelError(
+                    "--nnodes {num_nodes}: after {seconds:g} s not here: {missing}. Give the command on each node, "
+                    "with its own --node-rank; ports {port} and {control_port} of {address} must be open to it.{hint}",
+                    num_nodes=self._job.num_nodes,
+                    seconds=deadline.seconds,
+                    missing=missing,
+                    port=port,
+                    control_port=control_port(port),
+                    address=address,
+                    hint=hint_for(address),
                 )
+                self._refuse(error)
             deadline.tell(missing)
             self.look()
             signals.wait(POLL_S)
@@ -166,7 +174,8 @@ class RendezvousServer:
             self._newcomers.remove(newcomer)
 
     def _missing(self):
-        return ", ".join(f"node {rank}" for rank in range(1, self._job.num_nodes) if rank not in self.nodes)
+        ranks = (rank for rank in range(1, self._job.num_nodes) if rank not in self.nodes)
+        return ", ".join(tr("node {node}", node=rank) for rank in ranks)
 
     def _accept(self):
         while True:
@@ -187,34 +196,45 @@ class RendezvousServer:
         if type(node_rank) is not int or not isinstance(name, str) or not isinstance(asked_for, dict):
             return False
         if self._job.secret and not is_proof(proof, self._job.secret, "participant", newcomer.challenge, said):
-            newcomer.connection.send(refused=f"this node does not know this job's secret: {SAME_SECRET}")
+            why = tr("this node does not know this job's secret: {hint}", hint=SAME_SECRET)
+            newcomer.connection.send(refused=why)
             return False
         if proof and not self._job.secret:
-            newcomer.connection.send(refused=f"node 0 does not know this job's secret: {SAME_SECRET}")
+            why = tr("node 0 does not know this job's secret: {hint}", hint=SAME_SECRET)
+            newcomer.connection.send(refused=why)
             return False
         name = printable(name)
         for what, value in what_was_asked_for(self._job).items():
             if (theirs := asked_for.get(what)) != value:
-                self._refuse(
-                    f"node {node_rank} ({name}) was started with {what} {printable(str(theirs))}, node 0 with {value}: "
-                    "give the same on all nodes.",
-                    newcomer,
+                error = DataParallelError(
+                    "node {node_rank} ({name}) was started with {what} {theirs}, node 0 with {value}: give the same on "
+                    "all nodes.",
+                    node_rank=node_rank,
+                    name=name,
+                    what=what,
+                    theirs=printable(str(theirs)),
+                    value=value,
                 )
+                self._refuse(error, newcomer)
         if not 1 <= node_rank < self._job.num_nodes:
             return False
         if node_rank in self.nodes:
-            self._refuse(
-                f"--node-rank {node_rank} was given on two nodes, {self.names[node_rank]} and {name}.", newcomer
+            error = DataParallelError(
+                "--node-rank {node_rank} was given on two nodes, {first} and {second}.",
+                node_rank=node_rank,
+                first=self.names[node_rank],
+                second=name,
             )
+            self._refuse(error, newcomer)
         self.nodes[node_rank], self.names[node_rank] = newcomer.connection, name
         if self._job.secret:
             newcomer.connection.send(proof=prove(self._job.secret, "coordinator", str(said["challenge"]), None))
         return True
 
-    def _refuse(self, why, newcomer=None):
+    def _refuse(self, error, newcomer=None):
         for connection in (*self.nodes.values(), *([newcomer.connection] if newcomer else [])):
-            connection.send(refused=why)
-        raise DataParallelError(why)
+            connection.send(refused=str(error))
+        raise error
 
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
@@ -232,7 +252,9 @@ def what_was_asked_for(job: Job) -> dict[str, int | str]:
 def hint_for(address: str) -> str:
     """A hint for an address that means another machine on each node."""
     is_own = ipaddress.ip_address(address).is_loopback
-    return f" {address} is each machine's own: give the address of node 0 in the network." if is_own else ""
+    if not is_own:
+        return ""
+    return " " + tr("{address} is each machine's own: give the address of node 0 in the network.", address=address)
 
 
 def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | None:
@@ -248,11 +270,17 @@ def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | 
         except OSError as error:
             if deadline.is_over():
                 raise DataParallelError(
-                    f"--master-addr {address[0]} --master-port {job.master_port}: node 0 cannot be reached at port "
-                    f"{address[1]} after {deadline.seconds:g} s ({error.strerror or error}). Is mindnlp-dp run started "
-                    f"there with --node-rank 0, and are both ports open?{hint_for(address[0])}"
+                    "--master-addr {address} --master-port {master_port}: node 0 cannot be reached at port "
+                    "{control_port} after {seconds:g} s ({error}). Is mindnlp-dp run started there with --node-rank 0, "
+                    "and are both ports open?{hint}",
+                    address=address[0],
+                    master_port=job.master_port,
+                    control_port=address[1],
+                    seconds=deadline.seconds,
+                    error=error.strerror or error,
+                    hint=hint_for(address[0]),
                 ) from None
-        deadline.tell(f"node 0 at {address[0]}:{address[1]}")
+        deadline.tell(tr("node 0 at {address}:{port}", address=address[0], port=address[1]))
         signals.wait(POLL_S)
 
 
@@ -273,12 +301,18 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             if "welcome" in message:
                 if is_proven:
                     return
-                raise DataParallelError(f"node 0 ({connection.address}) does not know this job's secret: {SAME_SECRET}")
+                raise DataParallelError(
+                    "node 0 ({address}) does not know this job's secret: {hint}",
+                    address=connection.address,
+                    hint=SAME_SECRET,
+                )
         if connection.lost:
             raise DataParallelError(
-                f"node 0 ({connection.address}) left before all nodes had come ({connection.lost}): see what it says."
+                "node 0 ({address}) left before all nodes had come ({lost}): see what it says.",
+                address=connection.address,
+                lost=connection.lost,
             )
-        deadline.tell("the other nodes")
+        deadline.tell(tr("the other nodes"))
         signals.wait(POLL_S)
 
 

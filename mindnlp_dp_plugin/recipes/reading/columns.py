@@ -57,11 +57,18 @@ def find_columns(
     """
     for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
         if name is not None and name not in table.names:
-            raise DataParallelError(f"{option} {name!r} is not there: the columns are {_listed(table.names)}.")
+            raise DataParallelError(
+                "{option} {name!r} is not there: the columns are {names}.",
+                option=option,
+                name=name,
+                names=_listed(table.names),
+            )
     if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
         raise DataParallelError(
-            f"--text-column {_listed(texts)} with --label-column {label!r}: name one text column, or the two of a "
-            "pair, and another one for the label."
+            "--text-column {texts} with --label-column {label!r}: name one text column, or the two of a pair, and "
+            "another one for the label.",
+            texts=_listed(texts),
+            label=label,
         )
     label = label or _find_label(table, texts, is_label)
     texts = tuple(texts) or find_texts(table, label)
@@ -69,8 +76,11 @@ def find_columns(
         if not holds_text(table, name):
             example = next((value for value in table.columns[name] if value not in (None, "")), None)
             raise DataParallelError(
-                f"column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
-                f"{_listed(table.names)}."
+                "column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
+                "{names}.",
+                name=name,
+                example=example,
+                names=_listed(table.names),
             )
     return Columns(texts, label)
 
@@ -96,7 +106,8 @@ def _find_label(table, texts, is_label):
         if len(only) == 1:
             return only[0]
     raise DataParallelError(
-        f"which column is the label is not clear: give --label-column, one of {_listed(candidates or others)}."
+        "which column is the label is not clear: give --label-column, one of {names}.",
+        names=_listed(candidates or others),
     )
 
 
@@ -116,7 +127,9 @@ def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
     candidates = [name for name in others if holds_text(table, name)]
     if not candidates:
         raise DataParallelError(
-            f"no column with text beside the label column {label!r}: the columns are {_listed(table.names)}."
+            "no column with text beside the label column {label!r}: the columns are {names}.",
+            label=label,
+            names=_listed(table.names),
         )
     return (max(candidates, key=lambda name: sum(len(str(value)) for value in table.columns[name])),)
 

@@ -63,8 +63,11 @@ def read_conll(text: str, name: str) -> Table:
         if len(fields) < 2 or not TAG.fullmatch(tag):
             reason = f"ends in {tag!r}, which is no tag" if len(fields) > 1 else f"is {word!r} alone"
             raise DataParallelError(
-                f"{name!r}, line {number} {reason}: give a word and its tag in each line (O, or B-PER, I-PER and the "
-                "like), a blank line after each sentence."
+                "{name!r}, line {number} {reason}: give a word and its tag in each line (O, or B-PER, I-PER and the "
+                "like), a blank line after each sentence.",
+                name=name,
+                number=number,
+                reason=reason,
             )
         if not words:
             begun.append(number)
@@ -73,7 +76,7 @@ def read_conll(text: str, name: str) -> Table:
     if words:
         sentences.append((words, tags))
     if not sentences:
-        raise DataParallelError(f"{name!r} has no sentences: give a word and its tag in each line.")
+        raise DataParallelError("{name!r} has no sentences: give a word and its tag in each line.", name=name)
     return Table({TOKENS: [of for of, _ in sentences], TAGS: [of for _, of in sentences]}, lines=begun)
 
 

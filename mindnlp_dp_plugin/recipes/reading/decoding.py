@@ -49,7 +49,8 @@ def decode(path: Path, encoding: str | None = None) -> tuple[str, list[dict]]:
     text = _decode_as(raw, found, path) if found else "\0"
     if BINARY.search(text):
         raise DataParallelError(
-            f"{str(path)!r} is no text in an encoding that is known: save it as UTF-8, or name its --encoding."
+            "{path!r} is no text in an encoding that is known: save it as UTF-8, or name its --encoding.",
+            path=str(path),
         )
     return text, [remark("encoding_assumed", file=path.name, encoding=found)]
 
@@ -58,10 +59,17 @@ def _decode_as(raw, encoding, path):
     try:
         return raw.decode(encoding)
     except LookupError:
-        raise DataParallelError(f"--encoding {encoding!r} is not known: give one such as utf-8 or gb18030.") from None
+        raise DataParallelError(
+            "--encoding {encoding!r} is not known: give one such as utf-8 or gb18030.", encoding=encoding
+        ) from None
     except UnicodeError as error:
         line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
-        raise DataParallelError(f"{str(path)!r} is not {encoding} (line {line}): give another --encoding.") from None
+        raise DataParallelError(
+            "{path!r} is not {encoding} (line {line}): give another --encoding.",
+            path=str(path),
+            encoding=encoding,
+            line=line,
+        ) from None
 
 
 def _refuse_if_nearly_utf8(raw, error, path):
@@ -71,7 +79,10 @@ def _refuse_if_nearly_utf8(raw, error, path):
     if good > 10 * broken:
         line = raw[: error.start].count(b"\n") + 1
         raise DataParallelError(
-            f"{str(path)!r} is UTF-8 but for {broken} characters, the first in line {line}: mend that line."
+            "{path!r} is UTF-8 but for {count} characters, the first in line {line}: mend that line.",
+            path=str(path),
+            count=broken,
+            line=line,
         )
 
 

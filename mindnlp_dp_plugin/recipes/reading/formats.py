@@ -48,9 +48,11 @@ def read_file(path: Path, encoding: str | None = None, known_labels: list[str] |
     try:
         table = _read(path, encoding, known_labels)
     except (ValueError, csv.Error, pyarrow.ArrowException, OSError) as error:
-        raise DataParallelError(f"{str(path)!r} cannot be read: {_first_line(error)}.") from None
+        raise DataParallelError("{path!r} cannot be read: {error}.", path=str(path), error=_first_line(error)) from None
     if len(table) == 0:
-        raise DataParallelError(f"{str(path)!r} has no rows: give a file with a text and a label in each row.")
+        raise DataParallelError(
+            "{path!r} has no rows: give a file with a text and a label in each row.", path=str(path)
+        )
     table.files = [(path.name, len(table))]
     return table
 

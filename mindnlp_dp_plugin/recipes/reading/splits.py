@@ -48,7 +48,9 @@ def read_splits(
     if path.is_file():
         return {"train": read(path, encoding)}
     if path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
-        raise DataParallelError(f"--dataset {name!r} does not exist: check the path, from {str(Path.cwd())!r}.")
+        raise DataParallelError(
+            "--dataset {name!r} does not exist: check the path, from {cwd!r}.", name=name, cwd=str(Path.cwd())
+        )
     return _read_from_hub(name)
 
 
@@ -62,7 +64,9 @@ def _files_by_split(folder, suffixes) -> dict[str, list[Path]]:
         return {"train": files}
     listed = ", ".join(path.name for path in files) or "no data file"
     raise DataParallelError(
-        f"folder {str(folder)!r} has no file for training ({listed}): name files train, dev and test, or give one file."
+        "folder {folder!r} has no file for training ({listed}): name files train, dev and test, or give one file.",
+        folder=str(folder),
+        listed=listed,
     )
 
 
@@ -75,8 +79,11 @@ def _concatenate(files, parts):
     for path, part in zip(files[1:], parts[1:]):
         if part.names != whole.names:
             raise DataParallelError(
-                f"{str(path)!r} has the columns {', '.join(part.names)}, but {str(files[0])!r} has "
-                f"{', '.join(whole.names)}: files of one split need the same."
+                "{path!r} has the columns {names}, but {first!r} has {first_names}: files of one split need the same.",
+                path=str(path),
+                names=", ".join(part.names),
+                first=str(files[0]),
+                first_names=", ".join(whole.names),
             )
         for name, values in part.columns.items():
             whole.columns[name] += values
@@ -95,12 +102,16 @@ def _read_from_hub(name):
     except Exception as error:  # the hub's many ways to say no
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise DataParallelError(
-            f"--dataset {name!r} is no file or folder here, and the hub did not give it ({reason[0]}): check the name "
-            "and the network, or give a file."
+            "--dataset {name!r} is no file or folder here, and the hub did not give it ({reason}): check the name and "
+            "the network, or give a file.",
+            name=name,
+            reason=reason[0],
         ) from None
     splits = {
         split: from_dataset(found[word]) for split, words in SPLIT_WORDS.items() for word in words if word in found
     }
     if "train" not in splits:
-        raise DataParallelError(f"--dataset {name!r} has no split for training: it has {', '.join(found)}.")
+        raise DataParallelError(
+            "--dataset {name!r} has no split for training: it has {found}.", name=name, found=", ".join(found)
+        )
     return splits

@@ -202,7 +202,7 @@ class Task(ABC):
         size = len(results["data"]["text_columns"])
         if len(texts) % size:
             raise DataParallelError(
-                f"the run was trained on pairs of texts: give two texts for each, not {len(texts)}."
+                "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(texts)
             )
         return [[as_text(text) for text in texts[row : row + size]] for row in range(0, len(texts), size)]
 
@@ -219,7 +219,7 @@ class Task(ABC):
         row, size = (text,) if isinstance(text, str) else tuple(text), len(results["data"]["text_columns"])
         if len(row) != size:
             kind = "pairs of texts" if size == 2 else "single texts"
-            raise DataParallelError(f"the model was trained on {kind}, and {row!r} is none.")
+            raise DataParallelError("the model was trained on {kind}, and {row!r} is none.", kind=kind, row=row)
         return row
 
     def inputs(self, tokenizer: Any, rows: list[tuple], max_length: int, kept: dict) -> dict[str, list]:

@@ -51,10 +51,14 @@ class CausalLM(Task):
         for option, default in (("positive_label", None), ("class_weights", "none"), ("label_column", None)):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    f"--{option.replace('_', '-')} {given!r} is for labels, and conversations have none: leave it away."
+                    "--{option} {given!r} is for labels, and conversations have none: leave it away.",
+                    option=option.replace("_", "-"),
+                    given=given,
                 )
         if options.folds:
-            raise DataParallelError(f"--folds {options.folds} is not built for conversations: leave it away.")
+            raise DataParallelError(
+                "--folds {folds} is not built for conversations: leave it away.", folds=options.folds
+            )
         return read_chats(options)
 
     def choose_model(self, texts):
@@ -106,7 +110,8 @@ class CausalLM(Task):
             learnt = sum(label != IGNORED for row in columns["labels"] for label in row[1:])
             if not learnt:
                 raise DataParallelError(
-                    f"--max-length {max_length}: no answer begins within so many tokens: give a larger one."
+                    "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
+                    max_length=max_length,
                 )
             facts["answer_tokens"] = learnt / len(rows)
         return columns, num_cut

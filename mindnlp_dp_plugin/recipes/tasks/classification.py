@@ -28,12 +28,16 @@ class Classification(Task):
         if options.positive_label is not None:
             if len(data.label_names) != 2:
                 raise DataParallelError(
-                    f"--positive-label {options.positive_label!r} names one of two classes, and the data have "
-                    f"{len(data.label_names)}: leave it away; the macro F1 is reported."
+                    "--positive-label {positive_label!r} names one of two classes, and the data have {num_classes}: "
+                    "leave it away; the macro F1 is reported.",
+                    positive_label=options.positive_label,
+                    num_classes=len(data.label_names),
                 )
             if options.positive_label not in data.label_names:
                 raise DataParallelError(
-                    f"--positive-label {options.positive_label!r} is no class: they are {', '.join(data.label_names)}."
+                    "--positive-label {positive_label!r} is no class: they are {classes}.",
+                    positive_label=options.positive_label,
+                    classes=", ".join(data.label_names),
                 )
         return data.with_dev_in_train() if options.folds else data
 

@@ -31,8 +31,9 @@ class MultiLabel(Task):
         """Texts and a 1 or 0 for each class in splits; with ``--folds``, dev is part of train."""
         if options.positive_label is not None:
             raise DataParallelError(
-                f"--positive-label {options.positive_label!r} is for one of two classes, and each text has any number "
-                "of them: leave it away; the F1 of each class is reported."
+                "--positive-label {positive_label!r} is for one of two classes, and each text has any number of them: "
+                "leave it away; the F1 of each class is reported.",
+                positive_label=options.positive_label,
             )
         named = (options.text_column, options.label_column, options.encoding)
         found = read_rows(options.dataset, *named, _could_be_labels, _parse)
@@ -58,15 +59,20 @@ class MultiLabel(Task):
         if named is not None:
             if not any(named in cell for cell in cells):
                 raise DataParallelError(
-                    f"--label-separator {named!r} is in no cell of label column {found.columns.label!r} (for example "
-                    f"{labels[0]!r}): give another, or leave it away."
+                    "--label-separator {named!r} is in no cell of label column {column!r} (for example {example!r}): "
+                    "give another, or leave it away.",
+                    named=named,
+                    column=found.columns.label,
+                    example=labels[0],
                 )
             return named
         separator = next((each for each in SEPARATORS if any(each in cell for cell in cells)), None)
         if separator is None and all(isinstance(label, str) or len(label) < 2 for label in labels):
             raise DataParallelError(
-                f"label column {found.columns.label!r} holds at most one class in each row (for example "
-                f"{labels[0]!r}): train them with `mindnlp-dp recipe classification`, or name the --label-separator."
+                "label column {column!r} holds at most one class in each row (for example {example!r}): train them "
+                "with `mindnlp-dp recipe classification`, or name the --label-separator.",
+                column=found.columns.label,
+                example=labels[0],
             )
         return separator
 
@@ -288,12 +294,17 @@ def _class_names(rows, column):
     distinct = {name for names in rows for name in names}
     if len(distinct) < 2:
         raise DataParallelError(
-            f"label column {column!r} holds {len(distinct)} classes in all: there is nothing to choose among."
+            "label column {column!r} holds {count} classes in all: there is nothing to choose among.",
+            column=column,
+            count=len(distinct),
         )
     if len(distinct) > max(2, sum(map(len, rows)) // 2):
         raise DataParallelError(
-            f"label column {column!r} holds {len(distinct)} different labels in {len(rows)} rows, most of them once: "
-            "choose another --label-column or --label-separator."
+            "label column {column!r} holds {count} different labels in {num_rows} rows, most of them once: choose "
+            "another --label-column or --label-separator.",
+            column=column,
+            count=len(distinct),
+            num_rows=len(rows),
         )
     return sorted(distinct, key=float) if all(map(is_number, distinct)) else sorted(distinct)
 

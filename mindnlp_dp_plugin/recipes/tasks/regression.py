@@ -33,7 +33,9 @@ class Regression(Task):
         for option, default in (("positive_label", None), ("class_weights", "none")):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    f"--{option.replace('_', '-')} {given!r} is for classes, and regression has none: leave it away."
+                    "--{option} {given!r} is for classes, and regression has none: leave it away.",
+                    option=option.replace("_", "-"),
+                    given=given,
                 )
         named = (options.text_column, options.label_column, options.encoding)
         found = read_rows(options.dataset, *named, holds_numbers)
@@ -43,7 +45,9 @@ class Regression(Task):
             for split, rows in found.splits.items()
         }
         if len(set(splits["train"]["label"])) == 1:
-            raise DataParallelError(f"label column {column!r} holds one number only: there is nothing to learn.")
+            raise DataParallelError(
+                "label column {column!r} holds one number only: there is nothing to learn.", column=column
+            )
         if "dev" not in splits:
             train = splits["train"]
             splits["train"], splits["dev"], _ = split_off_dev(train, [0] * len(train), options.seed)
@@ -148,8 +152,12 @@ def _number(found, split, row):
     *_, label = found.splits[split][row]
     if not is_number(label) or not math.isfinite(float(label)):
         raise DataParallelError(
-            f"{found.place(split, row)}: label column {found.columns.label!r} holds {label!r} in the {split} split, "
-            "which is no number: correct it, or train classes with `mindnlp-dp recipe classification`."
+            "{place}: label column {column!r} holds {label!r} in the {split} split, which is no number: correct it, or "
+            "train classes with `mindnlp-dp recipe classification`.",
+            place=found.place(split, row),
+            column=found.columns.label,
+            label=label,
+            split=split,
         )
     return float(label)
 

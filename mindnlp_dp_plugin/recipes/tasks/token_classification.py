@@ -40,8 +40,9 @@ class TokenClassification(Task):
         for option, default in (("positive_label", None), ("class_weights", "none")):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    f"--{option.replace('_', '-')} {given!r} is for classes of texts, and here words have tags: leave "
-                    "it away."
+                    "--{option} {given!r} is for classes of texts, and here words have tags: leave it away.",
+                    option=option.replace("_", "-"),
+                    given=given,
                 )
         data = read_sentences(options)
         return data.with_dev_in_train() if options.folds else data

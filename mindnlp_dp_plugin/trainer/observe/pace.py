@@ -9,6 +9,7 @@ from collections import Counter
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 
 logger = logging.getLogger(__name__)
@@ -61,14 +62,29 @@ class Pace(TrainerCallback):
         self._num_windows += 1
         for rank, (seconds, node) in enumerate(everyone):
             if seconds >= SLOW * typical:
-                self._num_slow[f"rank {rank} on {node}"] += 1
+                self._num_slow[rank, node] += 1
                 if self._collective.rank == 0:
                     logger.warning(
-                        f"Steps {step - WINDOW + 1} to {step}: rank {rank} on {node} takes {seconds:.3g} s a step for "
-                        f"its own work, {seconds / typical:.2f} times what the median rank takes. All wait for it."
+                        tr(
+                            "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own "
+                            "work, {times:.2f} times what the median rank takes. All wait for it.",
+                            first=step - WINDOW + 1,
+                            last=step,
+                            rank=rank,
+                            node=node,
+                            seconds=seconds,
+                            times=seconds / typical,
+                        )
                     )
 
     def summary(self) -> str:
         """A line that names the ranks that were slow; empty if none was."""
-        slow = [f"{name} in {num} of {self._num_windows}" for name, num in self._num_slow.items()]
-        return f"\n  slower than the median rank, in windows of {WINDOW} steps: {', '.join(slow)}" if slow else ""
+        if not self._num_slow:
+            return ""
+        ranks = ", ".join(
+            tr("rank {rank} on {node} in {num} of {all}", rank=rank, node=node, num=num, all=self._num_windows)
+            for (rank, node), num in self._num_slow.items()
+        )
+        return "\n  " + tr(
+            "slower than the median rank, in windows of {steps} steps: {ranks}", steps=WINDOW, ranks=ranks
+        )

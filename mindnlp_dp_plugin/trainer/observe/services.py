@@ -28,7 +28,10 @@ class _Service(Tracker):
             self._module = import_module(self.package)
         except ImportError as error:
             raise DataParallelError(
-                f"{type(self).__name__} needs {self.package} ({error}): pip install {self.package}."
+                "{callback} needs {package} ({error}): pip install {package}.",
+                callback=type(self).__name__,
+                package=self.package,
+                error=error,
             ) from error
         self._settings = {"mode": os.environ.get(self.mode_variable, OFFLINE), **settings}
         self._folder = folder

@@ -43,7 +43,8 @@ class TensorBoardCallback(Tracker):
             import tensorboardX  # noqa: F401
         except ImportError as error:
             raise DataParallelError(
-                f"TensorBoardCallback needs tensorboardX ({error}): pip install 'mindnlp-dp-plugin[tracking]'."
+                "TensorBoardCallback needs tensorboardX ({error}): pip install 'mindnlp-dp-plugin[tracking]'.",
+                error=error,
             ) from error
         self._chosen_folder = log_dir
         self._folder = None

@@ -8,6 +8,7 @@ import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 from mindnlp_dp_plugin.trainer.observe.pace import Pace
 
@@ -91,16 +92,32 @@ class Meter(Stopwatch):
         self.gather_waits()
         memory = self._collective.all_gather_object(peak_memory())
         world_size, num_steps = self._collective.world_size, self.num_steps
-        shares = ", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds)
         samples_per_second = global_batch * num_steps / seconds
-        return (
-            f"Trained on {world_size} ranks: {num_steps} steps of {global_batch} rows (global batch) "
-            f"in {seconds:.1f} s, {seconds / num_steps:.4g} s per step, evaluations and saves not counted\n"
-            f"  samples per second: {samples_per_second:.4g}, per rank {samples_per_second / world_size:.4g}\n"
-            f"  waiting for communication, rank by rank: {shares}\n"
-            f"  peak memory in MB, rank by rank: {', '.join(f'{peak / MEGABYTE:.0f}' for peak in memory)}"
-            f"{self.pace.summary()}"
-        )
+        lines = [
+            tr(
+                "Trained on {ranks} ranks: {steps} steps of {rows} rows (global batch) in {seconds:.1f} s, "
+                "{seconds_per_step:.4g} s per step, evaluations and saves not counted",
+                ranks=world_size,
+                steps=num_steps,
+                rows=global_batch,
+                seconds=seconds,
+                seconds_per_step=seconds / num_steps,
+            ),
+            tr(
+                "samples per second: {all:.4g}, per rank {one:.4g}",
+                all=samples_per_second,
+                one=samples_per_second / world_size,
+            ),
+            tr(
+                "waiting for communication, rank by rank: {shares}",
+                shares=", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds),
+            ),
+            tr(
+                "peak memory in MB, rank by rank: {peaks}",
+                peaks=", ".join(f"{peak / MEGABYTE:.0f}" for peak in memory),
+            ),
+        ]
+        return "\n  ".join(lines) + self.pace.summary()
 
 
 def peak_memory() -> int:

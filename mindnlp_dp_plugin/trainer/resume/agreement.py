@@ -12,6 +12,7 @@ from typing import Any
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.job.variables import JOB, RESTART
+from mindnlp_dp_plugin.language import tr
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,11 @@ def own_checkpoint(home: str | Path, is_resuming: bool = False) -> str | None:
         folder, passed_over = store.newest_of(home, {"train_call": _num_train_calls} if is_resuming else origin())
     found, passed_over = group.all_gather_object((folder and str(folder), passed_over))[0]
     if group.rank == 0:
-        why = f"Restart {os.environ[RESTART]}" if is_restart else "--resume"
+        why = tr("Restart {number}", number=os.environ[RESTART]) if is_restart else "--resume"
         for problem in passed_over:
-            logger.warning("%s: passed over %s", why, problem)
-        logger.warning("%s: training continues from %s", why, found or "the start")
+            logger.warning(tr("{why}: passed over {problem}", why=why, problem=problem))
+        if found:
+            logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=found))
+        else:
+            logger.warning(tr("{why}: training continues from the start", why=why))
     return found

@@ -14,6 +14,7 @@ from mindnlp.engine.utils import get_last_checkpoint
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,9 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
         store.close_workspace(home)
     if max(num_seen) > 1:
         raise DataParallelError(
-            f"save_on_each_node=True, but several nodes would write to the same output_dir, {home!r}: it is for nodes "
-            "with separate disks. Leave it out; rank 0 then writes for all."
+            "save_on_each_node=True, but several nodes would write to the same output_dir, {home!r}: it is for nodes "
+            "with separate disks. Leave it out; rank 0 then writes for all.",
+            home=home,
         )
 
 
@@ -65,10 +67,12 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
             problem = str(error)
     if stranger:
         logger.warning(
-            "output_dir=%r is claimed by %s. If that job still runs, end it, or give each an output_dir of its own: "
-            "two jobs in one folder remove each other's checkpoints.",
-            home,
-            stranger,
+            tr(
+                "output_dir={folder!r} is claimed by {stranger}. If that job still runs, end it, or give each an "
+                "output_dir of its own: two jobs in one folder remove each other's checkpoints.",
+                folder=home,
+                stranger=stranger,
+            )
         )
     if problem := next(filter(None, collective.all_gather_object(problem)), None):
         raise DataParallelError(problem)
@@ -89,14 +93,19 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
     """
     folder = local_checkpoint(wanted, home)
-    everyone = collective.all_gather_object((_describe(folder), socket.gethostname()))
-    first, first_host = everyone[0]
-    for rank, (theirs, host) in enumerate(everyone):
-        if theirs != first:
+    everyone = collective.all_gather_object((*_describe(folder), socket.gethostname()))
+    identity, first, first_host = everyone[0]
+    for rank, (other, theirs, host) in enumerate(everyone):
+        if other != identity:
             raise DataParallelError(
-                f"Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All nodes "
-                "need the same checkpoint: copy it to each, write to a folder that all share, or train with "
-                "save_on_each_node=True."
+                "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All nodes need "
+                "the same checkpoint: copy it to each, write to a folder that all share, or train with "
+                "save_on_each_node=True.",
+                first_host=first_host,
+                first=first,
+                rank=rank,
+                host=host,
+                theirs=theirs,
             )
     if folder:
         store.read_record(folder)
@@ -111,12 +120,13 @@ def local_checkpoint(wanted: str | os.PathLike | bool | None, home: str) -> str 
 
 
 def _describe(folder):
-    """A description that is the same for copies of a checkpoint on other nodes, and for no other checkpoint."""
+    """What is the same for copies of a checkpoint on other nodes, and for no other checkpoint; and how it is shown."""
     if folder is None:
-        return "no checkpoint"
+        return None, tr("no checkpoint")
     name = Path(folder).name
     if problem := store.problem_of(Path(folder)):
-        return f"{name} ({problem})"
+        return (name, None), f"{name} ({problem})"
     record = store.read_record(folder)
     content = {what: record[what] for what in record if what not in ("files", "digests", "job")}  # each node's own
-    return f"{name} (digest {hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]})"
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    return (name, digest), tr("{name} (digest {digest})", name=name, digest=digest)

@@ -12,6 +12,7 @@ import mindspore
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,18 @@ class Resumption:
         missing = [name for name in RECORDED if name not in self.record]
         if missing:
             raise DataParallelError(
-                f"Cannot resume from {folder!r}: {store.RECORD} says nothing of {', '.join(missing)}. Another program "
-                "has written it: take another checkpoint, or start from its weights with from_pretrained."
+                "Cannot resume from {folder!r}: {file} says nothing of {missing}. Another program has written it: take "
+                "another checkpoint, or start from its weights with from_pretrained.",
+                folder=folder,
+                file=store.RECORD,
+                missing=", ".join(missing),
             )
         self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
         if not self.record["with_optimizer"]:
             raise DataParallelError(
-                f"Cannot resume from {folder!r}: it holds the model only (save_only_model=True). Start from its "
-                "weights with from_pretrained."
+                "Cannot resume from {folder!r}: it holds the model only (save_only_model=True). Start from its weights "
+                "with from_pretrained.",
+                folder=folder,
             )
 
     def place(self, dataset: ShardedDataset, settings: dict[str, Any], args) -> None:
@@ -134,14 +139,21 @@ class Resumption:
         return replace(self.position, micro_steps=num_steps * accumulation)
 
     def _refuse(self, changed, saved, settings):
-        differences = ", ".join(f"{name} was {saved[name]} and is {settings[name]}" for name in changed)
+        differences = ", ".join(
+            tr("{name} was {before} and is {now}", name=name, before=saved[name], now=settings[name])
+            for name in changed
+        )
         at_ends = store.at_epoch_ends(self.folder.absolute().parent)
-        offered = f", here {str(at_ends[0])!r}" if at_ends else ""
+        offered = tr(", here {folder!r}", folder=str(at_ends[0])) if at_ends else ""
         raise DataParallelError(
-            f"Cannot resume from {str(self.folder)!r} with other settings: {differences}. It was saved in the middle "
-            f"of epoch {self.position.epoch}, whose rows were sharded by them. Take the old settings, "
-            f"{_other_splits(_global_batch(saved), settings['world_size'])}, or resume from a checkpoint saved at the "
-            f"end of an epoch{offered}."
+            "Cannot resume from {folder!r} with other settings: {differences}. It was saved in the middle of epoch "
+            "{epoch}, whose rows were sharded by them. Take the old settings, {others}, or resume from a checkpoint "
+            "saved at the end of an epoch{offered}.",
+            folder=str(self.folder),
+            differences=differences,
+            epoch=self.position.epoch,
+            others=_other_splits(_global_batch(saved), settings["world_size"]),
+            offered=offered,
         )
 
 
@@ -153,8 +165,14 @@ def _other_splits(global_batch, world_size):
     per_rank, rest = divmod(global_batch, world_size)
     if rest:
         fitting = ", ".join(str(number) for number in range(1, global_batch + 1) if global_batch % number == 0)
-        return f"a number of ranks that divides the {global_batch} rows of a step ({fitting})"
-    return f"a batch size and accumulation whose product is {per_rank}, so that a step still has {global_batch} rows"
+        return tr(
+            "a number of ranks that divides the {rows} rows of a step ({fitting})", rows=global_batch, fitting=fitting
+        )
+    return tr(
+        "a batch size and accumulation whose product is {product}, so that a step still has {rows} rows",
+        product=per_rank,
+        rows=global_batch,
+    )
 
 
 class AccumulationGoesOn(int):

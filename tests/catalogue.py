@@ -1,0 +1,78 @@
+"""The catalogue of messages: read them from the source, and bring the Chinese one up to date (``make catalogue``).
+
+    python -m tests.catalogue
+
+New messages come into the .po without a translation, and those that have gone leave it: translate, and run it again.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES
+
+PACKAGE = CATALOGUES.parent
+TAKING = ("tr", "Message", "DataParallelError")
+TRANSLATED = [language for language in LANGUAGES if language != "en"]
+
+
+def calls() -> Iterator[tuple[Path, ast.Call]]:
+    """The calls in the package that take a message, with their files."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in TAKING and node.args:
+                yield file, node
+
+
+def texts(node: ast.expr) -> list[str]:
+    """The texts that an expression may be: one, or those of the branches of a choice."""
+    if isinstance(node, ast.IfExp):
+        return texts(node.body) + texts(node.orelse)
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+
+
+def messages() -> dict[str, list[str]]:
+    """Each message of the package, with the files that say it."""
+    found = {}
+    for file, call in calls():
+        for text in texts(call.args[0]):
+            found.setdefault(text, []).append(str(file.relative_to(PACKAGE.parent)))
+    return found
+
+
+def po_path(language: str) -> Path:
+    """The file with the translations into a language; the compiled one lies beside it."""
+    return CATALOGUES / language / "LC_MESSAGES" / f"{DOMAIN}.po"
+
+
+def read(language: str) -> Catalog:
+    """The translations into a language."""
+    with po_path(language).open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def update(language: str) -> list[str]:
+    """Bring a catalogue up to date, and compile it. Returns the messages without a translation."""
+    known = read(language) if po_path(language).exists() else Catalog()
+    catalogue = Catalog(language, DOMAIN, f"# {DOMAIN} in another language: make catalogue brings it up to date.")
+    catalogue.fuzzy = False
+    catalogue.creation_date = catalogue.revision_date = known.creation_date
+    for text, files in sorted(messages().items(), key=lambda item: item[1]):
+        translation = known[text].string if text in known else ""
+        catalogue.add(text, translation, locations=[(file, None) for file in dict.fromkeys(files)])
+    po_path(language).parent.mkdir(parents=True, exist_ok=True)
+    with po_path(language).open("wb") as file:
+        write_po(file, catalogue, width=120, omit_header=False, include_lineno=False)
+    with po_path(language).with_suffix(".mo").open("wb") as file:
+        write_mo(file, catalogue)
+    return [message.id for message in catalogue if message.id and not message.string]
+
+
+if __name__ == "__main__":
+    for language in TRANSLATED:
+        for message in update(language):
+            print(f"{language}: not translated: {message}")
