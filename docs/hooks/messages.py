@@ -4,16 +4,18 @@ A line ``<!-- messages of config data -->`` becomes the list of errors in the ro
 """
 
 import ast
+import gettext
 import re
 from pathlib import Path
+from string import Formatter
 
 from mkdocs.exceptions import PluginError
 
 PACKAGE = Path(__file__).parents[2] / "mindnlp_dp_plugin"
 PLACE = re.compile(r"<!-- messages of ([\w ]+) -->")
-RAISING = ("DataParallelError", "UsageError", "_refuse", "_number", "_whole_number", "_path")
+RAISING = ("DataParallelError", "UsageError")
 VALUE = "…"
-END_OF_WHAT_IS_WRONG = re.compile(r"[:.;] (?=\S)")
+END_OF_WHAT_IS_WRONG = re.compile(r"[:.;] (?=\S)(?![^(]*\))|[：。；](?=\S)(?![^（]*）)")
 HAS_WORDS = re.compile("[a-z]{2}")
 MARKUP = re.compile(r"(?=[_*<\[])")
 
@@ -26,55 +28,68 @@ def on_page_markdown(markdown, page, **_):
     asked = [room for rooms in PLACE.findall(markdown) for room in rooms.split()]
     if missing := set(messages) - set(asked):
         raise PluginError(f"{page.file.src_uri} lacks the messages of {', '.join(sorted(missing))}")
-    return PLACE.sub(lambda place: listed([text for room in place[1].split() for text in messages[room]]), markdown)
+    translate = gettext.translation(PACKAGE.name, PACKAGE / "locale", [language_of(page)], fallback=True).gettext
+
+    def fill(place):
+        return listed([text for room in place[1].split() for text in messages[room]], translate)
+
+    return PLACE.sub(fill, markdown)
+
+
+def language_of(page) -> str:
+    """``zh`` for a page ``name.zh.md``."""
+    return (Path(page.file.src_uri).suffixes[-2:-1] or [".en"])[0].removeprefix(".")
 
 
 def messages_of_the_package() -> dict[str, list[str]]:
-    """The texts of all errors by room, with ``…`` for what only a run knows."""
+    """The templates of all errors by room, as the catalogue has them."""
     messages = {}
     for file in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        constants = {
-            node.targets[0].id: node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        }
-        for call in filter(raises, ast.walk(tree)):
-            texts = (re.sub(r"\s+", " ", as_text(argument, constants)).strip() for argument in call.args)
-            if text := next(filter(HAS_WORDS.search, texts), None):
-                messages.setdefault(file.relative_to(PACKAGE).parts[0].removesuffix(".py"), []).append(text)
-    return messages
+        room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for call in filter(raises, ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
+            messages.setdefault(room, []).extend(texts(call.args[0]))
+    return {room: found for room, of in messages.items() if (found := list(filter(HAS_WORDS.search, of)))}
 
 
 def raises(node: ast.AST) -> bool:
-    """Whether a node makes an error with a text."""
-    return (
-        isinstance(node, ast.Call)
-        and getattr(node.func, "id", getattr(node.func, "attr", None)) in RAISING
-        and bool(node.args)
-    )
+    """Whether a node makes an error with a text, or a template for one: what has fields and is no part of another."""
+    if not (isinstance(node, ast.Call) and node.args):
+        return False
+    name = getattr(node.func, "id", getattr(node.func, "attr", None))
+    return name in RAISING or (name == "Message" and any("{" in text for text in texts(node.args[0])))
 
 
-def as_text(node: ast.expr, constants: dict[str, ast.expr]) -> str:
-    """An expression as the text it makes."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.JoinedStr):
-        return "".join(as_text(value, constants) for value in node.values)
-    if isinstance(node, ast.BinOp):
-        return as_text(node.left, constants) + as_text(node.right, constants)
-    if isinstance(node, ast.FormattedValue):
-        return as_text(node.value, constants)
-    if isinstance(node, ast.Name) and isinstance(constants.get(node.id), (ast.Constant, ast.JoinedStr)):
-        return as_text(constants[node.id], constants)
-    return VALUE
+def texts(node: ast.expr) -> list[str]:
+    """The texts that an expression may be."""
+    if isinstance(node, ast.Call) and node.args:
+        return texts(node.args[0])
+    if isinstance(node, ast.IfExp):
+        return texts(node.body) + texts(node.orelse)
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
-def listed(messages: list[str]) -> str:
-    """Each message: what is wrong as a heading, which search finds by itself, and below it what to do."""
+def shown(template: str) -> str:
+    """A template with ``…`` for what only a run knows, on one line."""
+    if "{}" in template:  # no field: braces that stand for themselves
+        return template
+    parts = (text + (VALUE if name is not None else "") for text, name, _, _ in Formatter().parse(template))
+    return re.sub(r"\s+", " ", "".join(parts)).strip()
+
+
+def listed(messages: list[str], translate) -> str:
+    """Each message: what is wrong as a heading, which search finds by itself; below it the English, and what to do."""
     lines = []
-    for text in dict.fromkeys(messages):
-        wrong, *hints = END_OF_WHAT_IS_WRONG.split(text.rstrip(".:"), maxsplit=1)
-        fence = "``" if "`" in wrong else "`"
-        lines += [f"#### {fence}{wrong}{fence}", *(MARKUP.sub(r"\\", hint) for hint in hints)]
+    for template in dict.fromkeys(messages):
+        wrong, *hints = END_OF_WHAT_IS_WRONG.split(shown(translate(template)).rstrip(".:。："), maxsplit=1)
+        english = END_OF_WHAT_IS_WRONG.split(shown(template).rstrip(".:"), maxsplit=1)[0]
+        lines.append(f"#### {as_code(wrong)}")
+        if english != wrong:
+            lines.append(as_code(english))
+        lines += [MARKUP.sub(r"\\", hint) for hint in hints]
     return "\n\n".join(lines)
+
+
+def as_code(text: str) -> str:
+    """A text in a monospaced font."""
+    fence = "``" if "`" in text else "`"
+    return f"{fence}{text}{fence}"

@@ -50,10 +50,10 @@ def read_asked_texts(
     if not columns:
         columns = trained if all(name in table.columns for name in trained) else find_texts(table, label)
     if len(columns) != len(trained):
-        kind = "pairs of texts" if len(trained) == 2 else "single texts"
         raise DataParallelError(
-            "the run was trained on {kind} ({trained}): name {count} --text-column among {names}.",
-            kind=kind,
+            "the run was trained on pairs of texts ({trained}): name {count} --text-column among {names}."
+            if len(trained) == 2
+            else "the run was trained on single texts ({trained}): name {count} --text-column among {names}.",
             trained=", ".join(trained),
             count=len(trained),
             names=", ".join(table.names),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_in_latin_script
 from mindnlp_dp_plugin.recipes.options import MINILM
@@ -114,14 +115,19 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
             raise DataParallelError("--model {name!r} is not a folder: give a model folder or a hub name.", name=name)
         require_reachable(name, source.mirror)
         return
-    for wanted, patterns in {"config.json": ["config.json"], "weights": WEIGHTS, "a tokenizer": TOKENIZERS}.items():
+    wanted_files = {
+        Message("config.json"): ["config.json"],
+        Message("weights"): WEIGHTS,
+        Message("tokenizer"): TOKENIZERS,
+    }
+    for wanted, patterns in wanted_files.items():
         if not any(any(folder.glob(pattern)) for pattern in patterns):
             raise DataParallelError(
                 "model folder {name!r} has no {wanted} ({patterns}): give a folder that save_pretrained made, of the "
                 "model and of its tokenizer.",
                 name=name,
-                wanted=wanted.removeprefix("a "),
-                patterns=" or ".join(patterns),
+                wanted=wanted,
+                patterns=" | ".join(patterns),
             )
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -226,12 +226,16 @@ def _take_defaults_from(context, parameter, path):
         raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
     known = [each.name for each in context.command.params]
     if not isinstance(found, dict) or (unknown := [str(name) for name in found if name not in known]):
-        listed = f" ({', '.join(unknown)})" if isinstance(found, dict) else ""
+        known = ", ".join(sorted(known))
+        if not isinstance(found, dict):
+            raise DataParallelError(
+                "--config {path!r} holds no settings: they are {known}.", path=str(path), known=known
+            )
         raise DataParallelError(
-            "--config {path!r} holds other things than settings{listed}: they are {known}.",
+            "--config {path!r} holds other things than settings ({unknown}): they are {known}.",
             path=str(path),
-            listed=listed,
-            known=", ".join(sorted(known)),
+            unknown=", ".join(unknown),
+            known=known,
         )
     context.default_map = {**(context.default_map or {}), **found}
 

@@ -209,16 +209,16 @@ def _label_names(labels, column, table: Table) -> list[str]:
             label=labels[0],
         )
     if len(distinct) > max(2, len(labels) // 2):
-        fractions = all(map(is_number, distinct)) and any("." in label for label in distinct)
-        hint = "train them with `mindnlp-dp recipe regression`, or " if fractions else ""
+        is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
         raise DataParallelError(
-            "label column {column!r} holds {count} different values in {num_rows} rows, which are {value}: "
-            "{hint}choose another --label-column among {names}.",
+            "label column {column!r} holds {count} different values in {num_rows} rows, which are numbers on a scale: "
+            "train them with `mindnlp-dp recipe regression`, or choose another --label-column among {names}."
+            if is_scale
+            else "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: "
+            "choose another --label-column among {names}.",
             column=column,
             count=len(distinct),
             num_rows=len(labels),
-            value="numbers on a scale" if fractions else "no classes",
-            hint=hint,
             names=", ".join(table.names),
         )
     if names := table.class_names.get(column):

@@ -53,9 +53,9 @@ def _find_columns(table, options):
     ]:
         if named is not None and named not in table.names:
             raise DataParallelError(
-                "{option} {named!r} is not there: the columns are {names}.",
+                "{option} {name!r} is not there: the columns are {names}.",
                 option=option,
-                named=named,
+                name=named,
                 names=", ".join(table.names),
             )
     tokens = first_of(table, [*options.text_column, *TOKEN_NAMES])

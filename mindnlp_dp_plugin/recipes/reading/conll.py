@@ -61,13 +61,16 @@ def read_conll(text: str, name: str) -> Table:
         if word == DOCUMENT or word.startswith("#") and (len(fields) == 1 or not TAG.fullmatch(tag)):
             continue
         if len(fields) < 2 or not TAG.fullmatch(tag):
-            reason = f"ends in {tag!r}, which is no tag" if len(fields) > 1 else f"is {word!r} alone"
             raise DataParallelError(
-                "{name!r}, line {number} {reason}: give a word and its tag in each line (O, or B-PER, I-PER and the "
-                "like), a blank line after each sentence.",
+                "{name!r}, line {number} ends in {tag!r}, which is no tag: give a word and its tag in each line (O, or "
+                "B-PER, I-PER and the like), a blank line after each sentence."
+                if len(fields) > 1
+                else "{name!r}, line {number} is {word!r} alone: give a word and its tag in each line (O, or B-PER, "
+                "I-PER and the like), a blank line after each sentence.",
                 name=name,
                 number=number,
-                reason=reason,
+                word=word,
+                tag=tag,
             )
         if not words:
             begun.append(number)

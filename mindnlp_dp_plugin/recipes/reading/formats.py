@@ -12,6 +12,7 @@ import pyarrow
 import pyarrow.parquet
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.reading import lines
 from mindnlp_dp_plugin.recipes.reading.columns import LABELS, PAIRS, TEXTS
 from mindnlp_dp_plugin.recipes.reading.decoding import decode
@@ -22,11 +23,11 @@ SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}  # with their names among the words
 KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 NOT_READ = {  # by how they begin
-    b"\xd0\xcf\x11\xe0": "an Excel file of before 2007: save it as .xlsx or csv",
-    b"%PDF": "a PDF: save its table as csv",
-    b"\x1f\x8b": "compressed: unpack it with gunzip",
-    b"\x89HDF": "HDF5: save its table as csv or parquet",
-    b"ARROW1": "an Arrow file: save its table as parquet",
+    b"\xd0\xcf\x11\xe0": Message("it is an Excel file of before 2007: save it as .xlsx or csv"),
+    b"%PDF": Message("it is a PDF: save its table as csv"),
+    b"\x1f\x8b": Message("it is compressed: unpack it with gunzip"),
+    b"\x89HDF": Message("it is HDF5: save its table as csv or parquet"),
+    b"ARROW1": Message("it is an Arrow file: save its table as parquet"),
 }
 
 
@@ -62,7 +63,7 @@ def _read(path, encoding, known_labels):
         beginning = file.read(8)
     for mark, kind in NOT_READ.items():
         if beginning.startswith(mark):
-            raise BadFile(f"it is {kind}")
+            raise BadFile(tr(kind))
     if beginning.startswith(b"PAR1") or path.suffix.lower() == ".parquet":
         return _read_parquet(path)
     if beginning.startswith(b"PK\x03\x04") or path.suffix.lower() == ".xlsx":
@@ -84,8 +85,10 @@ def _read_text(text, suffix, known_labels):
             pass
     if lines.looks_like_conll(text):
         raise BadFile(
-            "it looks like CoNLL, a token and its tag in each line: train it with `mindnlp-dp recipe "
-            "token-classification`"
+            tr(
+                "it looks like CoNLL, a token and its tag in each line: train it with `mindnlp-dp recipe "
+                "token-classification`"
+            )
         )
     separator = "\t" if suffix == ".tsv" else find_separator(text)
     has_names = separator and _names_columns(text, separator)
@@ -140,7 +143,9 @@ def _read_separated(text, separator, is_usual):
                 numbers.append(began)
             began = reader.line_num + 1
     except csv.Error as error:
-        raise BadFile(f"line {began}: {error}; a quote inside a quoted text is written twice") from None
+        raise BadFile(
+            tr("line {line}: {error}; a quote inside a quoted text is written twice", line=began, error=error)
+        ) from None
     table = from_rows(rows, numbers)
     if not is_usual:
         table.remarks.insert(0, remark("separated", separator=SEPARATORS[separator]))
@@ -154,7 +159,7 @@ def _read_json(text, is_lines):
             return _from_json([found], [text[: text.index("{")].count("\n") + 1])
     except json.JSONDecodeError as error:
         if text.lstrip().startswith("["):
-            raise BadFile(f"line {error.lineno}: {error.msg}") from None
+            raise BadFile(tr("line {line}: {error}", line=error.lineno, error=error.msg)) from None
         numbered = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         return _from_json([_parse_line(*each) for each in numbered], [number for number, _ in numbered])
     return _from_json(found)
@@ -164,7 +169,7 @@ def _parse_line(number, line):
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise BadFile(f"line {number}: {error.msg}") from None
+        raise BadFile(tr("line {line}: {error}", line=number, error=error.msg)) from None
 
 
 def _looks_like_table(found, is_lines):
@@ -177,17 +182,19 @@ def _from_json(found, lines=()):
     if isinstance(found, dict):
         lists = [name for name, value in found.items() if _is_records(value)]
         if len(lists) > 1:
-            raise BadFile(f"it holds several tables ({', '.join(lists)}): give each a file of its own")
+            raise BadFile(
+                tr("it holds several tables ({tables}): give each a file of its own", tables=", ".join(lists))
+            )
         if lists:
             return from_records(found[lists[0]])
         columns = {str(name): list(_values(column)) for name, column in found.items()}
         if len({len(column) for column in columns.values()}) != 1:
-            raise BadFile("it is no list of objects; give one, or one object a line")
+            raise BadFile(tr("it is no list of objects; give one, or one object a line"))
         return Table(columns)
     if isinstance(found, list) and found and all(isinstance(row, list) and row for row in found):
         return from_rows(found)
     if not _is_records(found):
-        raise BadFile("it holds other things than objects; give a list of objects, or one object a line")
+        raise BadFile(tr("it holds other things than objects; give a list of objects, or one object a line"))
     return from_records(found, lines)
 
 
@@ -215,14 +222,14 @@ def _read_xlsx(path):
     try:
         import openpyxl
     except ImportError:
-        raise BadFile("it takes openpyxl to read: pip install openpyxl, or save it as csv") from None
+        raise BadFile(tr("it takes openpyxl to read: pip install openpyxl, or save it as csv")) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and the like
             book = openpyxl.load_workbook(io.BytesIO(path.read_bytes()), read_only=True, data_only=True)
         sheets = {sheet.title: list(map(list, sheet.iter_rows(values_only=True))) for sheet in book.worksheets}
     except Exception as error:  # of zip, zlib, XML and openpyxl itself
-        raise BadFile(f"it is no workbook: {_first_line(error)}") from None
+        raise BadFile(tr("it is no workbook: {error}", error=_first_line(error))) from None
     for title, cells in sheets.items():
         numbered = [(number, row) for number, row in enumerate(cells, 1) if any(map(as_text, row))]
         if not numbered:

@@ -2,6 +2,7 @@
 
 import re
 
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.reading.table import Table
 
 TAG = re.compile(r"(O|[BIESMLU]-[\w-]+)")
@@ -31,14 +32,18 @@ def read_labelled(text: str) -> Table:
     parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in split(text)]
     if any(len(part) > 1 and part[1].startswith(FASTTEXT) for part in parts):
         raise ValueError(
-            "a line has several __label__: give columns, such as jsonl with a list of labels, and train it with "
-            "`mindnlp-dp recipe multi-label`"
+            tr(
+                "a line has several __label__: give columns, such as jsonl with a list of labels, and train it with "
+                "`mindnlp-dp recipe multi-label`"
+            )
         )
     labels = [part[0].removeprefix(FASTTEXT) for part in parts]
     if not any(len(part) > 1 for part in parts) or len(set(labels)) > max(2, MOST_LABEL_SHARE * len(labels)):
         raise ValueError(
-            "it has neither columns that are known nor a `<label> <text>` in each line: give a header such as "
-            "text,label, or the label as each line's first word"
+            tr(
+                "it has neither columns that are known nor a `<label> <text>` in each line: give a header such as "
+                "text,label, or the label as each line's first word"
+            )
         )
     return Table({"label": labels, "text": [part[1] if len(part) > 1 else "" for part in parts]})
 

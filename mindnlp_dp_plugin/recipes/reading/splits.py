@@ -8,6 +8,7 @@ import datasets
 from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, from_dataset, read_file
 from mindnlp_dp_plugin.recipes.reading.table import Table
@@ -62,7 +63,7 @@ def _files_by_split(folder, suffixes) -> dict[str, list[Path]]:
         return found
     if len(files) == 1 and not found:
         return {"train": files}
-    listed = ", ".join(path.name for path in files) or "no data file"
+    listed = ", ".join(path.name for path in files) or tr("no data file")
     raise DataParallelError(
         "folder {folder!r} has no file for training ({listed}): name files train, dev and test, or give one file.",
         folder=str(folder),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_LABEL_CHARACTERS = 60
@@ -42,12 +43,14 @@ class Table:
 
     def place(self, row: int) -> str:
         """Where a row is from, for messages: its file and line, or its number among the rows."""
-        line = f"line {self.lines[row]}" if self.lines else None
+        line = self.lines[row] if self.lines else None
         for file, num_rows in self.files:
             if row < num_rows:
-                return f"{file!r}, {line or f'row {row + 1}'}"
+                if line is not None:
+                    return tr("{file!r}, line {number}", file=file, number=line)
+                return tr("{file!r}, row {number}", file=file, number=row + 1)
             row -= num_rows
-        return f"row {row + 1}"
+        return tr("row {number}", number=row + 1)
 
 
 def from_records(records: list[dict], lines: list[int] = ()) -> Table:
@@ -76,7 +79,12 @@ def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
         if len(row) > width:
             line = numbers[number] if numbers else number + 1
             raise ValueError(
-                f"line {line} has {len(row)} fields where the first has {width}: quote a text that holds the separator"
+                tr(
+                    "line {line} has {count} fields where the first has {width}: quote a text that holds the separator",
+                    line=line,
+                    count=len(row),
+                    width=width,
+                )
             )
     short = sum(len(row) < width for row in rows)
     remarks = [remark("short_rows", rows=short, width=width)] if short else []

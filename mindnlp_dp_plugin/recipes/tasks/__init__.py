@@ -218,8 +218,12 @@ class Task(ABC):
         """
         row, size = (text,) if isinstance(text, str) else tuple(text), len(results["data"]["text_columns"])
         if len(row) != size:
-            kind = "pairs of texts" if size == 2 else "single texts"
-            raise DataParallelError("the model was trained on {kind}, and {row!r} is none.", kind=kind, row=row)
+            raise DataParallelError(
+                "the model was trained on pairs of texts, and {row!r} is none."
+                if size == 2
+                else "the model was trained on single texts, and {row!r} is none.",
+                row=row,
+            )
         return row
 
     def inputs(self, tokenizer: Any, rows: list[tuple], max_length: int, kept: dict) -> dict[str, list]:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.baselines import predict_sets
 from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label, is_number
 from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, each_text_once, shortened
@@ -266,9 +267,9 @@ def _parse(cell):
             try:
                 cell = ast.literal_eval(cell.strip())
             except (ValueError, SyntaxError):
-                raise ValueError('it is no list; write ["a", "b"], or a;b') from None
+                raise ValueError(tr('it is no list; write ["a", "b"], or a;b')) from None
     if isinstance(cell, dict) or isinstance(cell, (list, tuple)) and any(isinstance(of, (dict, list)) for of in cell):
-        raise ValueError('a label is a text or a number, and a row has a list of them, such as ["a", "b"]')
+        raise ValueError(tr('a label is a text or a number, and a row has a list of them, such as ["a", "b"]'))
     if isinstance(cell, (list, tuple)):
         return [text for text in map(as_text, cell) if text]
     return None if cell is None or cell != cell else as_text(cell) or []
