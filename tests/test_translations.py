@@ -13,6 +13,7 @@ DOCS = REPOSITORY / "docs"
 CODE = re.compile(r"(?ms)^```\w*\n.*?^```$")
 HEADING = re.compile(r"(?m)^(?P<level>#{2,6}) (?P<text>.*?)(?: \{ #(?P<id>[\w-]+) \})?$")
 IN_EACH_SECTION = {
+    "paragraphs": re.compile(r"\n\n()(?=[^\n|#<-])"),
     "table rows": re.compile(r"(?m)^\|(?=.*\|$)"),
     "list items": re.compile(r"(?m)^(-|\d+\.) "),
     "links": re.compile(r"\]\(([^)]+)\)"),

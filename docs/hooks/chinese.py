@@ -3,7 +3,9 @@
 import re
 
 CHINESE, STOP = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef“”", "，。；：、！？）”"
-BETWEEN = re.compile(rf"(?<=[{CHINESE}])\n *(?=[{CHINESE}])|(?<=[{STOP}])\n *(?=[\w(\[`])(?!\d+\.|```)")
+BETWEEN = re.compile(
+    rf"(?<=[{CHINESE}])\n *(?=[{CHINESE}])|(?<=[{STOP}])\n *(?=[\w(\[`])(?!\d+\.|```)|(?<=\S)\n *(?=[{STOP}（“])"
+)
 CODE = re.compile(r"(```.*?```)", re.DOTALL)
 
 
