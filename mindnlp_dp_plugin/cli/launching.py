@@ -19,6 +19,22 @@ class NumRanks(click.ParamType):
         return num_devices() if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
 
 
+class NumNodes(click.ParamType):
+    """A number of nodes, or the fewest and the most: ``MIN:MAX``."""
+
+    name = "integer or min:max"
+
+    def convert(self, value, param, ctx):
+        """The fewest and the most."""
+        if isinstance(value, tuple):
+            return value
+        least, _, most = str(value).partition(":")
+        least, most = (click.IntRange(min=1).convert(number, param, ctx) for number in (least, most or least))
+        if least > most:
+            self.fail(f"{value}: {least} is more than {most}.", param, ctx)
+        return least, most
+
+
 nproc = click.option(
     "--nproc",
     "--nproc-per-node",

@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.job.environments import detect_node
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import GRACE_S, Job, require_master, require_script, require_secret
+from mindnlp_dp_plugin.launch.job import GRACE_S, Job, Seats, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
@@ -35,7 +35,9 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     help="Ranks over all nodes, instead of --nproc.",
 )
 @click.option(
-    "--nnodes", type=click.IntRange(min=1), help="Number of nodes. Default: from the cluster's variables, otherwise 1."
+    "--nnodes",
+    type=launching.NumNodes(),
+    help="Number of nodes; MIN:MAX: goes on with those left. Default: from the cluster's variables, otherwise 1.",
 )
 @click.option(
     "--node-rank", type=click.IntRange(min=0), help="Rank of this node. Default: from the cluster's variables."
@@ -109,7 +111,8 @@ def run(
     command = ["-m", script, *args] if as_module else [script, *args]
     require_script(command)
     config = DataParallelConfig.from_env()
-    node = _node(nnodes, node_rank, master_addr, master_port, standalone)
+    least, most = nnodes or (None, None)
+    node = _node(most, node_rank, master_addr, master_port, standalone)
     nproc = _ranks_per_node(nproc, num_ranks, node.num_nodes)
     bind_address = bind_address and resolve(bind_address, 0, "--bind-address")
     address, port = require_master(node, config.timeout, bind_address)
@@ -117,6 +120,8 @@ def run(
     engine = backends.choose(backend, node.num_nodes)
     job = Job(command, nproc, engine, log_dir, node.num_nodes, node.node_rank, address, port, trace, tee == "all")
     job = replace(job, secret=secret, bind_address=bind_address, grace=grace, resume=resume, max_restarts=max_restarts)
+    if least != most:
+        job = replace(job, seats=Seats(least, most, node.node_rank, frozenset(range(most))))
     if dry_run:
         processes = plan(job)
         for process in processes:

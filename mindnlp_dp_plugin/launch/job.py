@@ -22,6 +22,27 @@ GRACE_S = 30  # as Slurm and Kubernetes give
 
 
 @dataclass(frozen=True)
+class Seats:
+    """The nodes of a job that goes on without some of them. Each has the seat that ``--node-rank`` gave it.
+
+    Attributes:
+        least: How many it needs.
+        most: How many it was asked for.
+        own: The seat of this node.
+        taken: The seats of the nodes that are to train.
+    """
+
+    least: int
+    most: int
+    own: int
+    taken: frozenset[int]
+
+    def without(self, node_rank: int) -> "Seats":
+        """The seats when a node that trained is gone; node ranks count the seats that were taken."""
+        return replace(self, taken=self.taken - {sorted(self.taken)[node_rank]})
+
+
+@dataclass(frozen=True)
 class Job:
     """A script on ``num_nodes`` nodes with ``nproc`` ranks each.
 
@@ -30,8 +51,8 @@ class Job:
         nproc: Ranks on this node.
         backend: ``hccl``, ``mccl`` or ``mpi``.
         log_dir: The folder for logs and error records.
-        num_nodes: Number of nodes.
-        node_rank: The rank of this node.
+        num_nodes: Number of nodes that train.
+        node_rank: The rank of this node among them.
         master_addr: IP address of node 0.
         master_port: Port of the scheduler there; with several nodes the launchers talk at the one above.
         trace: Whether a trace of a few steps is left in the log directory.
@@ -40,6 +61,7 @@ class Job:
         bind_address: Where node 0 listens, if that is not at its own address.
         grace: Seconds for the ranks to end by themselves after a signal that asks for it.
         resume: Whether each training goes on from the newest checkpoint in its folder, whichever job wrote it.
+        seats: The nodes of a job that goes on without some of them; None if it needs all.
         max_restarts: How often all ranks start again after one has failed, unless training got further meanwhile.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
@@ -61,6 +83,7 @@ class Job:
     bind_address: str | None = None
     grace: float = GRACE_S
     resume: bool = False
+    seats: Seats | None = None
     max_restarts: int = 0
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
@@ -70,6 +93,11 @@ class Job:
     def world_size(self) -> int:
         """Ranks over all nodes."""
         return self.num_nodes * self.nproc
+
+    @property
+    def world_sizes(self) -> list[int]:
+        """The world sizes it may have."""
+        return [num * self.nproc for num in range(self.seats.least, self.seats.most + 1)] if self.seats else []
 
     @property
     def local_ranks(self) -> range:
@@ -83,9 +111,13 @@ class Job:
 
     def again(self) -> "Job":
         """The same job for another start: with its own logs, and another port if it may choose."""
-        log_dir = self.first_log_dir / f"restart_{self.restart + 1}"
-        port = ports.free_port() if self.num_nodes == 1 else self.master_port
-        return replace(self, restart=self.restart + 1, log_dir=log_dir, master_port=port)
+        port = self.master_port if self.num_nodes > 1 or self.seats else ports.free_port()
+        return replace(self.at_start(self.restart + 1), master_port=port)
+
+    def at_start(self, number: int) -> "Job":
+        """The same job at its first start (0) or at a restart, with the logs of that."""
+        log_dir = self.first_log_dir / f"restart_{number}" if number else self.first_log_dir
+        return replace(self, restart=number, log_dir=log_dir)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,16 @@ from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.rank_status import noted_saves
 from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
-from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, LOG_DIR, RESTART, STATUS_DIR
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.job.variables import DEFERRED, GOES_ON, JOB, LOG_DIR, RESTART, STATUS_DIR, WORLD_SIZES
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
-from mindnlp_dp_plugin.launch.rendezvous.member import Kind
 from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
-from mindnlp_dp_plugin.launch.restarts import Restarts
+from mindnlp_dp_plugin.launch.restarts import Restarts, is_gone
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
@@ -61,6 +60,10 @@ def plan(job: Job) -> list[Process]:
         common |= {LOG_DIR: str(job.log_dir.absolute()), STATUS_DIR: str(job.scratch_dir)}
     if job.secret:
         common[SECRET] = job.secret
+    if job.max_restarts or job.seats:
+        common[GOES_ON] = "1"
+    if job.seats:
+        common[WORLD_SIZES] = ",".join(map(str, job.world_sizes))
     if job.resume:
         common["MINDNLP_DP_RESUME"] = "1"
     if job.trace:
@@ -100,20 +103,25 @@ def launch(job: Job) -> int:
                     cores=cores,
                 )
             )
-        ending, restarts = run_once(job, signals, homes, guard), Restarts(job.max_restarts)
+        restarts = Restarts(job.max_restarts)
+        job, ending = run_once(job, signals, homes, guard, restarts)
         while ending.exit_code and not (signals.stop or ending.was_stopped):
-            why_not = restarts.why_not(ending.failure)
+            why_not = restarts.why_not(ending.failure, is_elastic=job.seats is not None)
             if why_not is not None:
                 ending = replace(ending, words=ending.words + _no_restart(why_not))
                 break
             say(ending.words)
             delay = backoff(job.backend, restarts.used)
             job = job.again()
-            tell(tr("{restart} in {seconds} s; logs: {logs}", restart=restarts, seconds=delay, logs=job.log_dir))
+            is_elastic = job.seats and is_gone(ending.failure)
+            if is_elastic and job.node_rank == 0:
+                job = replace(job, seats=job.seats.without(ending.failure.node_rank))
+            start = Message("the nodes that are left go on") if is_elastic else restarts
+            tell(tr("{restart} in {seconds} s; logs: {logs}", restart=start, seconds=delay, logs=job.log_dir))
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
-            ending = run_once(job, signals, homes, guard)
+            job, ending = run_once(job, signals, homes, guard, restarts)
         if job.node_rank == 0:
             result_of(job, ending, homes, time.monotonic() - began).write(job.first_log_dir)
         say(ending.words)
@@ -145,7 +153,7 @@ def newest_checkpoint(homes: set[Path], job: str) -> str | None:
     return str(max(found, key=lambda path: path.stat().st_mtime)) if found else None
 
 
-def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Ending:
+def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restarts: Restarts) -> tuple[Job, Ending]:
     """Start all ranks, and return when they and everything they started are gone.
 
     Args:
@@ -153,9 +161,13 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
         signals: The user's stop signals.
         homes: Receives the folders in which the ranks write checkpoints.
         guard: Cleans up if this process is killed.
+        restarts: Counts the starts.
+
+    Returns:
+        The job with the nodes that took part, and how it ended.
     """
-    prepare(job.log_dir, job.local_ranks)
-    with rendezvous(job, signals) as member, scratch_dir(job.nproc) as scratch:
+    with rendezvous(job, signals, restarts) as (job, member), scratch_dir(job.nproc) as scratch:
+        prepare(job.log_dir, job.local_ranks)
         guard.watch(scratch)
         tree = ProcessTree()
         try:
@@ -176,7 +188,7 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
                     store.clear_leftovers(home)
         if ending.exit_code and not signals.is_urgent:
             ending = replace(ending, words=ending.words + save_snapshot(job, ending))
-        return ending
+        return job, ending
 
 
 def save_snapshot(job: Job, ending: Ending) -> str:
@@ -187,7 +199,7 @@ def save_snapshot(job: Job, ending: Ending) -> str:
         ending: How it ended. The first node writes for all; if that is gone, the others do.
     """
     failure = ending.failure
-    first_is_gone = failure and failure.node_rank == 0 and failure.kind in (Kind.VANISHED, Kind.SILENT)
+    first_is_gone = failure and failure.node_rank == 0 and is_gone(failure)
     try:
         made = make_checkpoint(job.scratch_dir, leads=job.node_rank == 0 or bool(first_is_gone))
     except Exception as error:  # nothing in cleaning up may change how the job ended

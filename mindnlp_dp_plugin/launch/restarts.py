@@ -1,12 +1,18 @@
 """Whether a job that failed is started again. All its nodes know the same, and decide alike."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind
 
 SAME_IN_EACH_START = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
 USAGE = 2  # the status by which argparse, click and shells reject a command line
+
+
+def is_gone(failure: Failure) -> bool:
+    """Whether a node is gone, or does not answer."""
+    return failure.kind in (Kind.VANISHED, Kind.SILENT)
 
 
 @dataclass
@@ -24,15 +30,22 @@ class Restarts:
     furthest: int = 0
     _before: tuple | None = None
 
-    def why_not(self, failure: Failure) -> str | None:
-        """Why the job must not start again (empty: the budget is used up); None if it may, which uses one restart."""
+    def why_not(self, failure: Failure, is_elastic: bool = False) -> str | None:
+        """Why the job must not start again (empty: the budget is used up); None if it may, which uses one restart.
+
+        Args:
+            failure: What ended it.
+            is_elastic: Whether it goes on without nodes that are gone, which uses none, if node 0 is there.
+        """
         step = failure.step or 0
         if step > self.furthest:
             self.furthest, self.used = step, 0
+        if is_elastic and is_gone(failure) and failure.node_rank != 0:
+            return None
         if self.used == self.most:
             return ""
         exception, self._before, before = failure.exception, (failure.exception, failure.message, step), self._before
-        if failure.kind in (Kind.VANISHED, Kind.SILENT):
+        if is_gone(failure):
             return tr("a node is gone")
         if exception in SAME_IN_EACH_START:
             return tr("a {exception} would come again", exception=exception)
@@ -42,6 +55,15 @@ class Restarts:
             return tr("the same {exception} came twice at step {step}", exception=exception, step=step)
         self.used += 1
         return None
+
+    def as_message(self) -> dict[str, Any]:
+        """What a node that joins later needs to decide as the others do, in a form JSON can hold."""
+        return {"used": self.used, "furthest": self.furthest, "before": self._before}
+
+    def adopt(self, message: dict[str, Any]) -> None:
+        """Decide as the node whose ``as_message`` this is."""
+        self.used, self.furthest = int(message["used"]), int(message["furthest"])
+        self._before = tuple(message["before"]) if message["before"] else None
 
     def __str__(self):
         counts = {"used": self.used, "most": self.most}

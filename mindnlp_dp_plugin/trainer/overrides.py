@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainer.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainer.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainer.observe import throughput
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
@@ -32,7 +33,8 @@ from mindnlp_dp_plugin.trainer.session import TrainingSession
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Check arguments and checkpoint before anything is read. After a restart, resume from this job's newest."""
-    with float32_masters(self):  # raises if the device cannot compute as the arguments ask
+    # Both raise if what the arguments ask for cannot be.
+    with float32_masters(self), same_global_batch(self.args, current().world_size):
         return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
 
 

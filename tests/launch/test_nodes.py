@@ -221,3 +221,31 @@ def test_a_node_with_a_secret_trusts_no_node_0_without_one(runner, nodes):
     del runner.environ["MINDNLP_DP_SECRET"]
     outcomes = nodes.finish([first, nodes.start(1, script)])
     assert [outcome.returncode for outcome in outcomes] == [0, 0], "it has waited for a node that trusts it"
+
+
+def test_a_job_goes_on_without_a_node_and_takes_it_back_at_the_next_restart(runner, nodes):
+    script = runner.script(
+        "start, folder = os.environ['MINDNLP_DP_RESTART'], os.environ['FOLDER']\n"
+        "world, sizes = os.environ['MS_WORKER_NUM'], os.environ['MINDNLP_DP_WORLD_SIZES']\n"
+        "open(f'{folder}/start_{start}_rank_{rank}_of_{world}', 'w').write(sizes)\n"
+        "while start != '2':\n"
+        "    time.sleep(0.02)\n"
+        "    if start == '1' and rank == 1 and os.path.exists(f'{folder}/fail'): raise ValueError('fails')\n"
+    )
+    arguments = ("--max-restarts", "1", script)
+    launchers = [nodes.start(node_rank, *arguments, num_nodes="2:3") for node_rank in range(3)]
+    for rank in range(3):
+        runner.wait_for(f"start_0_rank_{rank}_of_3")
+    launchers[1].kill()
+    runner.finish(launchers[1])
+    for rank in range(2):
+        runner.wait_for(f"start_1_rank_{rank}_of_2")
+    launchers[1] = nodes.start(1, *arguments, num_nodes="2:3")
+    time.sleep(1)  # it waits for the next start
+    (runner.log_dir / "fail").touch()
+    outcomes = nodes.finish(launchers)
+    assert [outcome.returncode for outcome in outcomes] == [0, 0, 0], outcomes
+    for rank in range(3):
+        assert (runner.log_dir / f"start_2_rank_{rank}_of_3").read_text() == "2,3"
+    assert "node 1 (" in outcomes[0].stderr and "the nodes that are left go on in" in outcomes[0].stderr
+    assert not runner.left_behind()

@@ -10,6 +10,8 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -20,6 +22,7 @@ from mindnlp_dp_plugin.launch.ports import LONGEST_WAIT_S, control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.member import Member, printable
 from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant, SingleNode
+from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import tell
 from mindnlp_dp_plugin.version import __version__
@@ -27,34 +30,47 @@ from mindnlp_dp_plugin.version import __version__
 CALL_S = 2
 POLL_S = 0.1
 NOTICE_S = 5
+LAST_CALL_S = 30  # for the nodes that are still expected, once enough are here
+NEWCOMERS_S = 2  # for others, which may wait to come back
 INTRODUCTION_S = 10  # in which a newcomer has to say who it is
 MAX_NEWCOMERS = 256
 SAME_SECRET = Message("give all nodes the same (MINDNLP_DP_SECRET or --secret-file).")
 
 
 @contextmanager
-def rendezvous(job: Job, signals: Signals) -> Iterator[Member]:
+def rendezvous(job: Job, signals: Signals, restarts: Restarts) -> Iterator[tuple[Job, Member]]:
     """Wait for the launchers of all nodes, and stay connected within the context. All nodes must call it.
 
-    A stop signal ends the wait.
+    A stop signal ends the wait. If the job goes on without nodes, the rest is not waited for long once enough are here.
+
+    Args:
+        job: What this node was asked for.
+        signals: The user's stop signals.
+        restarts: Those of node 0 become those of a node that joins later.
+
+    Yields:
+        The job, with this node's place in it, and the member.
 
     Raises:
         DataParallelError: If nodes were asked for different things, or not all join in time.
     """
+    if job.seats:
+        job = replace(job, num_nodes=job.seats.most, node_rank=job.seats.own)
     if job.num_nodes == 1:
-        yield SingleNode()
+        yield job, SingleNode()
         return
-    deadline = Deadline(min(DataParallelConfig.from_env().timeout, LONGEST_WAIT_S))
+    timeout = DataParallelConfig.from_env().timeout
+    deadline = Deadline(timeout if job.seats else min(timeout, LONGEST_WAIT_S))
     if job.node_rank == 0:
         with closing(RendezvousServer(job)) as server:
-            server.wait(signals, deadline)
-            yield Coordinator(server.nodes, server.names)
-    elif connection := call_node_0(job, signals, deadline):
+            yield server.wait(signals, deadline, restarts), Coordinator(*server.places())
+        return
+    while connection := call_node_0(job, signals, deadline):
         with closing(connection):
-            wait_for_welcome(connection, job, signals, deadline)
-            yield Participant(connection)
-    else:
-        yield SingleNode()
+            if welcome := wait_for_welcome(connection, job, signals, deadline):
+                yield take_place(job, restarts, welcome), Participant(connection)
+                return
+    yield job, SingleNode()
 
 
 class Deadline:
@@ -116,16 +132,20 @@ class RendezvousServer:
         self._listener = socket.create_server(address, family=family, backlog=MAX_NEWCOMERS)
         self._listener.setblocking(False)
         self._newcomers: list[Newcomer] = []
+        self._changed_at = time.monotonic()  # when a node came or left
         self.nodes: dict[int, Connection] = {}
         self.names: dict[int, str] = {}
 
-    def wait(self, signals: Signals, deadline: Deadline) -> None:
-        """Wait until all nodes have joined; then accept no more connections.
+    def wait(self, signals: Signals, deadline: Deadline, restarts: Restarts) -> Job:
+        """Wait until all nodes have joined, or enough have; then accept no more connections.
+
+        Returns:
+            The job with the nodes that have joined.
 
         Raises:
             DataParallelError: If nodes are missing or were asked for something else; nodes that have joined are told.
         """
-        while (missing := self._missing()) and not signals.stop:
+        while (missing := self._missing()) and not self._has_enough() and not signals.stop:
             if deadline.is_over():
                 address, port = self._job.master_addr, self._job.master_port
                 error = DataParallelError(
@@ -143,12 +163,24 @@ class RendezvousServer:
             deadline.tell(missing)
             self.look()
             signals.wait(POLL_S)
-        if not missing:
-            self._listener.close()
-            for newcomer in self._newcomers:
-                newcomer.connection.close()
-            for node in self.nodes.values():
-                node.send(welcome=True)
+        if signals.stop:
+            return self._job
+        self._listener.close()
+        for newcomer in self._newcomers:
+            newcomer.connection.close()
+        job = replace(self._job, num_nodes=1 + len(self.nodes))
+        for node_rank, node in self.places()[0].items():
+            told = {"node_rank": node_rank, "num_nodes": job.num_nodes, "start": job.restart}
+            node.send(welcome={**told, "restarts": restarts.as_message()})
+        return replace(job, seats=job.seats and replace(job.seats, taken=frozenset({0, *self.nodes})))
+
+    def places(self) -> tuple[dict[int, Connection], dict[int, str]]:
+        """The connection to each node that has joined, and its name, by its rank among them."""
+        seats = dict(enumerate(sorted(self.nodes), 1))
+        return (
+            {rank: self.nodes[seat] for rank, seat in seats.items()},
+            {rank: self.names[seat] for rank, seat in seats.items()},
+        )
 
     def close(self) -> None:
         """Close all connections."""
@@ -164,6 +196,7 @@ class RendezvousServer:
             if node.lost:  # stopped, and perhaps started again
                 node.close()
                 del self.nodes[node_rank]
+                self._changed_at = time.monotonic()
         for newcomer in list(self._newcomers):
             messages = newcomer.connection.receive()
             is_received = bool(messages) and self._receive(newcomer, messages[0])
@@ -176,6 +209,13 @@ class RendezvousServer:
     def _missing(self):
         ranks = (rank for rank in range(1, self._job.num_nodes) if rank not in self.nodes)
         return ", ".join(tr("node {node}", node=rank) for rank in ranks)
+
+    def _has_enough(self):
+        """Whether a job that may lose nodes begins without those that are missing."""
+        seats, present = self._job.seats, {0, *self.nodes}
+        if seats is None or len(present) < seats.least:
+            return False
+        return time.monotonic() - self._changed_at > (NEWCOMERS_S if present >= seats.taken else LAST_CALL_S)
 
     def _accept(self):
         while True:
@@ -227,6 +267,7 @@ class RendezvousServer:
             )
             self._refuse(error, newcomer)
         self.nodes[node_rank], self.names[node_rank] = newcomer.connection, name
+        self._changed_at = time.monotonic()
         if self._job.secret:
             newcomer.connection.send(proof=prove(self._job.secret, "coordinator", str(said["challenge"]), None))
         return True
@@ -239,14 +280,14 @@ class RendezvousServer:
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
     """The values that must be the same on all nodes, by option."""
-    return {
-        "--nnodes": job.num_nodes,
+    asked_for = {
+        "--nnodes": f"{job.seats.least}:{job.seats.most}" if job.seats else job.num_nodes,
         "--nproc": job.nproc,
         "--backend": job.backend,
         "--max-restarts": job.max_restarts,
-        "start": job.restart + 1,
         "version": __version__,
     }
+    return asked_for if job.seats else {**asked_for, "start": job.restart + 1}  # who comes back does not know the start
 
 
 def hint_for(address: str) -> str:
@@ -284,8 +325,11 @@ def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | 
         signals.wait(POLL_S)
 
 
-def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadline: Deadline) -> None:
+def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadline: Deadline) -> dict[str, Any] | None:
     """Introduce this node, and wait until all nodes have joined.
+
+    Returns:
+        What node 0 tells this node; None after a stop signal, or if a job that may lose nodes began without this one.
 
     Raises:
         DataParallelError: If node 0 refuses, leaves, or does not know the job's secret.
@@ -300,12 +344,15 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             is_proven |= "proof" in message and is_proof(message["proof"], job.secret, "coordinator", challenge, None)
             if "welcome" in message:
                 if is_proven:
-                    return
+                    return message["welcome"]
                 raise DataParallelError(
                     "node 0 ({address}) does not know this job's secret: {hint}",
                     address=connection.address,
                     hint=SAME_SECRET,
                 )
+        if connection.lost and job.seats and not deadline.is_over():
+            signals.wait(POLL_S)
+            return None
         if connection.lost:
             raise DataParallelError(
                 "node 0 ({address}) left before all nodes had come ({lost}): see what it says.",
@@ -314,6 +361,12 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             )
         deadline.tell(tr("the other nodes"))
         signals.wait(POLL_S)
+
+
+def take_place(job: Job, restarts: Restarts, welcome: dict[str, Any]) -> Job:
+    """The job with the place in it that node 0 gave this node."""
+    restarts.adopt(welcome["restarts"])
+    return replace(job.at_start(welcome["start"]), num_nodes=welcome["num_nodes"], node_rank=welcome["node_rank"])
 
 
 def introduce(connection: Connection, job: Job, their_challenge: str, challenge: str) -> None:

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.mixed_precision import LossScaler
+from mindnlp_dp_plugin.trainer.fewer_nodes import planned_accumulation
 from mindnlp_dp_plugin.trainer.resume import agreement, rng
 from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, settings_of
 
@@ -68,8 +69,9 @@ class Progress(TrainerCallback):
     @property
     def nominal_accumulation(self) -> int:
         """Micro-steps whose gradients a step sums: those of a step when training first began."""
-        args = self._trainer.args
-        return self._resumption.nominal_accumulation if self._resumption else args.gradient_accumulation_steps
+        if self._resumption:
+            return self._resumption.nominal_accumulation
+        return planned_accumulation(self._trainer.args.gradient_accumulation_steps, self._collective.world_size)
 
     def begin_micro_step(self) -> None:
         """Begin the micro-step's random stream."""

@@ -1,0 +1,52 @@
+"""The same global batch on fewer nodes than a job was asked for, by more accumulation."""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.variables import WORLD_SIZES
+from mindnlp_dp_plugin.patching import Replacements
+
+
+@contextmanager
+def same_global_batch(arguments, world_size: int) -> Iterator[None]:
+    """While entered, a step accumulates as much more as the job has fewer ranks than it was asked for.
+
+    Args:
+        arguments: The TrainingArguments.
+        world_size: The ranks that train now.
+
+    Raises:
+        DataParallelError: If the global batch cannot be divided among all numbers of ranks that the job may come to.
+    """
+    sizes, accumulation = _world_sizes(), arguments.gradient_accumulation_steps
+    in_a_step = accumulation * sizes[-1] if sizes else accumulation * world_size
+    if odd := [size for size in sizes if in_a_step % size]:
+        raise DataParallelError(
+            "gradient_accumulation_steps={accumulation}: the {in_a_step} batches of a step on {asked_for} ranks cannot "
+            "be divided among {odd}, with which --nnodes MIN:MAX lets the job go on. Give a multiple of {fitting}, or "
+            "another MIN.",
+            accumulation=accumulation,
+            in_a_step=in_a_step,
+            asked_for=sizes[-1],
+            odd=", ".join(map(str, odd)),
+            fitting=math.lcm(*(size // math.gcd(size, sizes[-1]) for size in sizes)),
+        )
+    replacements = Replacements()
+    replacements.replace(arguments, "gradient_accumulation_steps", in_a_step // world_size)
+    try:
+        yield
+    finally:
+        replacements.undo()
+
+
+def planned_accumulation(accumulation: int, world_size: int) -> int:
+    """The accumulation that the script asked for, which ``same_global_batch`` made into ``accumulation``."""
+    sizes = _world_sizes()
+    return accumulation * world_size // sizes[-1] if sizes else accumulation
+
+
+def _world_sizes():
+    return [int(size) for size in os.environ.get(WORLD_SIZES, "").split(",") if size]
