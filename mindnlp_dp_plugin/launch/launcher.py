@@ -203,8 +203,10 @@ def save_snapshot(job: Job, ending: Ending) -> str:
     try:
         made = make_checkpoint(job.scratch_dir, leads=job.node_rank == 0 or bool(first_is_gone))
     except Exception as error:  # nothing in cleaning up may change how the job ended
-        return f"mindnlp-dp: the snapshot in memory could not be saved: {error}\n"
-    return f"mindnlp-dp: the newest snapshot is now {made}\n" if made else ""
+        words = tr("the snapshot in memory could not be saved: {error}", error=error)
+    else:
+        words = tr("the newest snapshot is now {checkpoint}", checkpoint=made) if made else ""
+    return f"mindnlp-dp: {words}\n" if words else ""
 
 
 def backoff(backend: str, num_restarts: int) -> int:

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.saving import write_checkpoint
@@ -56,7 +57,7 @@ class Snapshots:
             return
         answers = self._collective.all_gather_object((self._save.is_writing, self._problem()))
         if problem := next((problem for _, problem in answers if problem), None):
-            logger.warning("No more snapshots are taken: %s", problem)
+            logger.warning(tr("No more snapshots are taken: {problem}", problem=problem))
             self._every = 0
         elif not any(is_writing for is_writing, _ in answers):
             self.is_taking = True
@@ -113,26 +114,41 @@ class Snapshots:
         return None
 
     def _require_room(self):
-        needed = NUM_KEPT * self._num_bytes()
-        problem = None
-        if self._folder is None:
-            problem = "is for ranks that mindnlp-dp run has started, which keeps them: start so, or leave it out."
-        elif not self._folder.is_relative_to(SHARED_MEMORY) or _free() < needed:
-            problem = (
-                f"needs {needed / MEGABYTE:.0f} MB of memory on each node, for two copies of parameters and optimizer "
-                f"states; {SHARED_MEMORY} has {_free() / MEGABYTE:.0f} MB. Start the container with a larger "
-                "--shm-size, or leave it out."
-            )
+        needed, problem = NUM_KEPT * self._num_bytes(), None
+        try:
+            self._check_room(needed)
+        except DataParallelError as error:
+            problem = str(error)
         if problem := next(filter(None, self._collective.all_gather_object(problem)), None):
-            raise DataParallelError(f"snapshot_every={self._every} {problem}")
-        logger.info(
-            "snapshot_every=%d: takes %.0f MB of %s on each node, which has %.0f MB, and while one is written up to as "
-            "much again as it holds",
-            self._every,
-            needed / MEGABYTE,
-            SHARED_MEMORY,
-            _free() / MEGABYTE,
+            raise DataParallelError(problem)
+        logger.warning(
+            tr(
+                "snapshot_every={every}: snapshots take {needed:.0f} MB of the {free:.0f} MB of {memory} on each node; "
+                "while one is written, up to half as much again",
+                every=self._every,
+                needed=needed / MEGABYTE,
+                free=_free() / MEGABYTE,
+                memory=SHARED_MEMORY,
+            )
         )
+
+    def _check_room(self, needed):
+        if self._folder is None:
+            raise DataParallelError(
+                "snapshot_every={every} is for ranks that mindnlp-dp run has started, which keeps them: start so, or "
+                "leave it out.",
+                every=self._every,
+            )
+        if not self._folder.is_relative_to(SHARED_MEMORY) or _free() < needed:
+            raise DataParallelError(
+                "snapshot_every={every} needs {needed:.0f} MB of memory on each node, for two copies of parameters and "
+                "optimizer states; {memory} has {free:.0f} MB. Start the container with a larger --shm-size, or leave "
+                "it out.",
+                every=self._every,
+                needed=needed / MEGABYTE,
+                free=_free() / MEGABYTE,
+                memory=SHARED_MEMORY,
+            )
 
     def _num_bytes(self):
         """About what a checkpoint takes."""
