@@ -6,16 +6,20 @@ New messages come into the .po without a translation, and those that have gone l
 """
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES
+from mindnlp_dp_plugin.cli import commands
+from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES, VARIABLE
 
 PACKAGE = CATALOGUES.parent
+CLICK = "click"
 TAKING = ("tr", "Message", "DataParallelError")
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
@@ -35,13 +39,30 @@ def texts(node: ast.expr) -> list[str]:
     return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
+def helps(command: click.Command) -> Iterator[str]:
+    """The help of a command and of its options, and of the commands in it."""
+    yield from (each.help for each in (command, *command.params) if getattr(each, "help", None))
+    for each in getattr(command, "commands", {}).values():
+        yield from helps(each)
+
+
 def messages() -> dict[str, list[str]]:
     """Each message of the package, with the files that say it."""
-    found = {}
+    found = {text: ["mindnlp_dp_plugin/cli"] for text in helps(commands)}
     for file, call in calls():
         for text in texts(call.args[0]):
             found.setdefault(text, []).append(str(file.relative_to(PACKAGE.parent)))
     return found
+
+
+def messages_of_click() -> set[str]:
+    """What the installed version of click says itself."""
+    files = Path(click.__file__).parent.glob("*.py")
+    calls = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    taking = (
+        node for node in calls if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("_", "ngettext")
+    )
+    return {text for call in taking for argument in call.args for text in texts(argument)}
 
 
 def po_path(language: str) -> Path:
@@ -61,7 +82,9 @@ def update(language: str) -> list[str]:
     catalogue = Catalog(language, DOMAIN, f"# {DOMAIN} in another language: make catalogue brings it up to date.")
     catalogue.fuzzy = False
     catalogue.creation_date = catalogue.revision_date = known.creation_date
-    for text, files in sorted(messages().items(), key=lambda item: item[1]):
+    clicks = {message.id for message in known if (CLICK, None) in message.locations}  # of other versions, too
+    said = {**{text: [CLICK] for text in clicks | messages_of_click()}, **messages()}
+    for text, files in sorted(said.items(), key=lambda item: (item[1], item[0] if item[1] == [CLICK] else "")):
         translation = known[text].string if text in known else ""
         catalogue.add(text, translation, locations=[(file, None) for file in dict.fromkeys(files)])
     po_path(language).parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +96,7 @@ def update(language: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    os.environ[VARIABLE] = "en"
     for language in TRANSLATED:
         for message in update(language):
             print(f"{language}: not translated: {message}")

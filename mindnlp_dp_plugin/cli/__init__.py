@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import sys
+from contextlib import suppress
 
 import click
 
@@ -13,8 +14,10 @@ from mindnlp_dp_plugin.cli.launching import with_dashes
 from mindnlp_dp_plugin.cli.predict import predict
 from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.cli.run import run
+from mindnlp_dp_plugin.command_line import Group, Option, option, speak
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.language import LANGUAGES, VARIABLE, tr
 from mindnlp_dp_plugin.launch.signals import Interrupted, ignore_stop_signals
 from mindnlp_dp_plugin.version import __version__
 
@@ -22,8 +25,27 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-@click.group(invoke_without_command=True, context_settings={"token_normalize_func": with_dashes})
-@click.version_option(__version__)
+class Commands(Group):
+    """The command itself."""
+
+    def parse_args(self, ctx, args):
+        """Take the language before anything is shown, be it help."""
+        with suppress(click.UsageError):
+            asked, *_ = self.make_parser(ctx).parse_args(list(args))
+            if asked.get("lang") in LANGUAGES:
+                os.environ[VARIABLE] = asked["lang"]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"token_normalize_func": with_dashes})
+@option(
+    "--lang",
+    type=click.Choice(LANGUAGES),
+    envvar=VARIABLE,
+    expose_value=False,
+    help="Language of messages, help and report. Default: the locale's, if it is one of them.",
+)
+@click.version_option(__version__, cls=Option)
 @click.pass_context
 def commands(context):
     """Data-parallel training for MindNLP's Trainer."""
@@ -41,6 +63,7 @@ commands.add_command(predict)
 def main() -> None:
     """Entry point. Invalid input is rejected with one line on standard error and status 2."""
     open_standard_streams()
+    speak()
     os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
         status = commands.main(prog_name="mindnlp-dp", standalone_mode=False)
@@ -72,5 +95,6 @@ def die_of_interrupt() -> None:
 
 def refuse(message: str) -> None:
     """Print in one line why nothing was started."""
-    click.echo(f"mindnlp-dp: error: {' '.join(message.split())}", err=True)
+    message = tr("error: {message}", message=" ".join(message.split()))
+    click.echo(f"mindnlp-dp: {message}", err=True)
     sys.exit(BAD_INPUT)

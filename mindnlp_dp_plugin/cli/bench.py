@@ -3,6 +3,7 @@
 import click
 
 from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.command_line import Command
 from mindnlp_dp_plugin.doctor import engines
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_single_node
@@ -12,7 +13,7 @@ from mindnlp_dp_plugin.launch.ports import free_port
 MODULE = "mindnlp_dp_plugin.bench.on_ranks"
 
 
-@click.command()
+@click.command(cls=Command)
 @launching.nproc
 @launching.backend
 @launching.log_dir

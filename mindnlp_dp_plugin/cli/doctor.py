@@ -5,17 +5,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.doctor import examine, memory
 from mindnlp_dp_plugin.doctor.report import as_json, is_healthy, show
 
 
-@click.command()
-@click.option("--json", "for_machines", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--memory", "model", metavar="MODEL", help="Show instead what training MODEL needs on each rank.")
-@click.option("--nproc", "-n", type=click.IntRange(min=1), default=2, show_default=True, help="With --memory: ranks.")
-@click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="With --memory: its rows.")
-@click.option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="With --memory: tokens.")
-@click.option("--fp16", is_flag=True, help="With --memory: mixed precision.")
+@click.command(cls=Command)
+@option("--json", "for_machines", is_flag=True, help="Print JSON instead of a table.")
+@option("--memory", "model", metavar="MODEL", help="Show instead what training MODEL needs on each rank.")
+@option("--nproc", "-n", type=click.IntRange(min=1), default=2, show_default=True, help="With --memory: ranks.")
+@option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="With --memory: its rows.")
+@option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="With --memory: tokens.")
+@option("--fp16", is_flag=True, help="With --memory: mixed precision.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 def doctor(for_machines, model, nproc, batch, length, fp16, script):
     """Examine this machine, and SCRIPT if given, and suggest a fix for each problem.

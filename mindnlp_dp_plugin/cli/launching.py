@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mindnlp_dp_plugin.command_line import option
 from mindnlp_dp_plugin.config import BACKENDS
 from mindnlp_dp_plugin.job.hardware import num_devices
 from mindnlp_dp_plugin.launch.logs import default_log_dir
@@ -35,7 +36,7 @@ class NumNodes(click.ParamType):
         return least, most
 
 
-nproc = click.option(
+nproc = option(
     "--nproc",
     "--nproc-per-node",
     "-n",
@@ -44,7 +45,7 @@ nproc = click.option(
     required=True,
     help="Ranks on this node; auto: one per Ascend card, otherwise one per core.",
 )
-backend = click.option(
+backend = option(
     "--backend",
     type=click.Choice(BACKENDS),
     default="auto",
@@ -52,7 +53,7 @@ backend = click.option(
     show_default=True,
     help="The kind of engine; auto: hccl on Ascend; on CPU mpi if installed, otherwise mccl.",
 )
-log_dir = click.option(
+log_dir = option(
     "--log-dir",
     type=click.Path(path_type=Path),
     default=default_log_dir,

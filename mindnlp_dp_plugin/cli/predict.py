@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
@@ -15,17 +16,15 @@ from mindnlp_dp_plugin.recipes.checks import require_packages
 MODULE = "mindnlp_dp_plugin.recipes"
 
 
-@click.command(options_metavar="[OPTIONS]")
-@click.option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl or .parquet.")
-@click.option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
-@click.option(
-    "--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch."
-)
-@click.option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
-@click.option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
-@click.option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: found.")
-@click.option("--label-column", help="Label column of FILE, for scores. Default: found.")
-@click.option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
+@click.command(cls=Command, options_metavar="[OPTIONS]")
+@option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl or .parquet.")
+@option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
+@option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
+@option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
+@option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
+@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: found.")
+@option("--label-column", help="Label column of FILE, for scores. Default: found.")
+@option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
 @launching.backend
 @launching.log_dir
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))

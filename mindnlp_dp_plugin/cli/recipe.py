@@ -6,7 +6,9 @@ from pathlib import Path
 import click
 
 from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.command_line import Group
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
@@ -17,7 +19,7 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions, config_option, para
 MODULE = "mindnlp_dp_plugin.recipes"
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def recipe(context):
     """A ready training: from texts with labels to a model and a report."""
@@ -42,7 +44,7 @@ def add_recipe(
         require_single_node("mindnlp-dp recipe")
         options = replace(defaults, **values)
         if options.dataset is None and not generates_data:
-            raise click.UsageError("Missing option '--dataset'.")
+            raise click.UsageError(tr("Missing option '--dataset'."))
         DataParallelConfig.from_env()
         engine = backends.choose(backend, num_nodes=1)
         check(options, nproc, task)

@@ -6,11 +6,13 @@ from dataclasses import replace
 import click
 
 from mindnlp_dp_plugin.cli import launching
+from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_node
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import GRACE_S, Job, Seats, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
@@ -18,8 +20,8 @@ from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
 
 
-@click.command(context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
-@click.option(
+@click.command(cls=Command, context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
+@option(
     "--nproc",
     "--nproc-per-node",
     "-n",
@@ -27,54 +29,50 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
     type=launching.NumRanks(),
     help="Ranks on this node; auto: one for each Ascend card, else for each core.",
 )
-@click.option(
+@option(
     "--num-processes",
     "--worker-num",
     "num_ranks",
     type=click.IntRange(min=1),
     help="Ranks over all nodes, instead of --nproc.",
 )
-@click.option(
+@option(
     "--nnodes",
     type=launching.NumNodes(),
     help="Number of nodes; MIN:MAX: goes on with those left. Default: from the cluster's variables, otherwise 1.",
 )
-@click.option(
-    "--node-rank", type=click.IntRange(min=0), help="Rank of this node. Default: from the cluster's variables."
-)
-@click.option("--master-addr", help="Address of node 0. Default: from the cluster's variables.")
-@click.option(
-    "--master-port", type=click.IntRange(1, 65535), help="Port on node 0. Default on a single node: a free port."
-)
-@click.option("--standalone", is_flag=True, help="Run on this node only, whatever the cluster's variables say.")
-@click.option("--bind-address", help="Where node 0 listens, if its address for the others is not one of its own.")
-@click.option("--secret-file", help="File (mode 0600) with the secret of the nodes. Default: MINDNLP_DP_SECRET.")
-@click.option("--insecure", is_flag=True, help="Let several nodes work together without a secret.")
+@option("--node-rank", type=click.IntRange(min=0), help="Rank of this node. Default: from the cluster's variables.")
+@option("--master-addr", help="Address of node 0. Default: from the cluster's variables.")
+@option("--master-port", type=click.IntRange(1, 65535), help="Port on node 0. Default on a single node: a free port.")
+@option("--standalone", is_flag=True, help="Run on this node only, whatever the cluster's variables say.")
+@option("--bind-address", help="Where node 0 listens, if its address for the others is not one of its own.")
+@option("--secret-file", help="File (mode 0600) with the secret of the nodes. Default: MINDNLP_DP_SECRET.")
+@option("--insecure", is_flag=True, help="Let several nodes work together without a secret.")
 @launching.backend
 @launching.log_dir
-@click.option("--tee", type=click.Choice(["0", "all"]), default="0", show_default=True, help="The ranks to show.")
-@click.option(
+@option("--tee", type=click.Choice(["0", "all"]), default="0", show_default=True, help="The ranks to show.")
+@option(
     "--max-restarts",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
     help="How often all ranks start again from the newest checkpoint of this job, without getting further.",
 )
-@click.option(
+@option(
     "--resume",
     is_flag=True,
     help="Go on from the newest whole checkpoint in each output_dir, if there is one: for jobs that are requeued.",
 )
-@click.option(
+@option(
     "--grace",
     type=click.FloatRange(min=0),
     default=GRACE_S,
     show_default=True,
     help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent.",
 )
-@click.option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
-@click.option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")
-@click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module.")
+@option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
+@option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")
+@option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -145,7 +143,7 @@ def _node(nnodes, node_rank, master_addr, master_port, standalone) -> NodeInfo:
 def _ranks_per_node(nproc, num_ranks, num_nodes) -> int:
     if (nproc is None) == (num_ranks is None):
         raise click.UsageError(
-            "Missing option '--nproc'." if nproc is None else "Give one of --nproc and --num-processes."
+            tr("Missing option '--nproc'.") if nproc is None else tr("Give one of --nproc and --num-processes.")
         )
     if num_ranks is None:
         return nproc

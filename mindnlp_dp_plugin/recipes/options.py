@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import yaml
 
+from mindnlp_dp_plugin.command_line import Command, Option, speak
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 
@@ -158,7 +159,7 @@ def parameters(defaults: RecipeOptions, task: str | None = None) -> list[click.O
 
 def config_option() -> click.Option:
     """``--config``: a run.yaml whose settings apply unless the command line gives others."""
-    return click.Option(
+    return Option(
         ["--config"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         is_eager=True,
@@ -175,7 +176,8 @@ def parse(description: str, defaults: RecipeOptions) -> RecipeOptions:
         description: The first text of ``--help``.
         defaults: Values of options that are not given.
     """
-    command = click.Command(
+    speak()
+    command = Command(
         None, params=parameters(defaults), callback=lambda **values: replace(defaults, **values), help=description
     )
     return _run(command)
@@ -254,7 +256,7 @@ def _run(command):
 def _parameter(each, default):
     settings = {name: value for name, value in each.metadata.items() if name != "tasks"}
     shown = default not in (None, ()) and not settings.get("is_flag")
-    return click.Option([_flag(each.name)], default=default, show_default=shown, **settings)
+    return Option([_flag(each.name)], default=default, show_default=shown, **settings)
 
 
 def _flag(name):

@@ -1,0 +1,90 @@
+"""Click in the user's language: help is looked up when it is shown, and so are click's own words."""
+
+import gettext
+import inspect
+import re
+import sys
+import unicodedata
+from functools import partial
+
+import click
+
+from mindnlp_dp_plugin.language import language, tr
+
+# A Chinese character, or a word, with the signs that must not be parted from it.
+PIECE = re.compile(
+    r"[（“《]*(?:[\u4e00-\u9fff]|[^\s\u4e00-\u9fff（“《，。；：、！？）》”]+)[，。；：、！？）》”]*|\S|\s+"
+)
+
+
+class _Translated:
+    """Something of click's that has a ``help``."""
+
+    @property
+    def help(self) -> str | None:
+        """The help in the user's language."""
+        return self._help and tr(self._help)
+
+    @help.setter
+    def help(self, text):
+        self._help = text and "\n\n".join(" ".join(of.split()) for of in inspect.cleandoc(text).split("\n\n"))
+
+
+class Option(_Translated, click.Option):
+    """An option."""
+
+
+class Command(_Translated, click.Command):
+    """A command."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence, shortened to ``limit`` letters if words are set apart."""
+        if language() == "en":
+            return super().get_short_help_str(limit)
+        return (self.help or "").split("。")[0]
+
+
+class Group(Command, click.Group):
+    """A group of commands."""
+
+    command_class = Command
+
+
+option = partial(click.option, cls=Option)
+
+
+def speak() -> None:
+    """Let click find its own words in the plugin's catalogue.
+
+    Its modules look words up by ``gettext.gettext``, which goes by LANGUAGE: if that were set here, ranks would inherit
+    it. Help is wrapped by the width of letters, as Chinese ones are two columns wide, and have no blanks between them.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("click.") and vars(module).get("_") is gettext.gettext:
+            module._ = tr
+            module.ngettext = lambda one, several, num: tr(one if num == 1 else several)
+    if click.formatting.wrap_text is not _wrap_text:
+        click.formatting.wrap_text, click.formatting.term_len = _wrap_text, columns
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _wrap_text(text, width=78, initial_indent="", subsequent_indent="", preserve_paragraphs=False):
+    if language() == "en":
+        return stock_wrap_text(text, width, initial_indent, subsequent_indent, preserve_paragraphs)
+    wrapped = []
+    for paragraph in text.split("\n\n"):
+        lines, line = [], initial_indent
+        for piece in PIECE.findall(" ".join(paragraph.split())):
+            if columns(line + piece.rstrip()) > width and line.strip():
+                lines.append(line.rstrip())
+                line, piece = subsequent_indent, piece.lstrip()
+            line += piece
+        wrapped.append("\n".join([*lines, line.rstrip()]))
+    return "\n\n".join(wrapped)
+
+
+stock_wrap_text = click.formatting.wrap_text
