@@ -43,6 +43,12 @@ class Command(_Translated, click.Command):
             return super().get_short_help_str(limit)
         return (self.help or "").split("。")[0]
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """``--help``, which click makes before the language is known."""
+        if made := super().get_help_option(ctx):
+            made.help = tr("Show this message and exit.")
+        return made
+
 
 class Group(Command, click.Group):
     """A group of commands."""

@@ -163,7 +163,10 @@ class DataParallelConfig:
     async_save: bool = _option(False, _switch())
     snapshot_every: int = _option(
         0,
-        _whole_number(lambda every: every >= 0, "is not a number of optimizer steps: give 1 or more, or 0 for never."),
+        _whole_number(
+            lambda every: every >= 0,
+            Message("{name}={value!r} is not a number of optimizer steps: give 1 or more, or 0 for never."),
+        ),
     )
     check_replicas_every: int | None = _option(
         None,

@@ -20,7 +20,8 @@ from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES, VARIABLE
 
 PACKAGE = CATALOGUES.parent
 CLICK = "click"
-TAKING = ("tr", "Message", "DataParallelError")
+FINDINGS = ("ok", "warning", "failure")  # their first argument is the name of a check
+TAKING = ("tr", "Message", "DataParallelError", *FINDINGS)
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
 
@@ -57,12 +58,12 @@ def messages() -> dict[str, list[str]]:
 
 def messages_of_click() -> set[str]:
     """What the installed version of click says itself."""
-    files = Path(click.__file__).parent.glob("*.py")
-    calls = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    taking = (
-        node for node in calls if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("_", "ngettext")
-    )
-    return {text for call in taking for argument in call.args for text in texts(argument)}
+    found = set()
+    for module in (click.core, click.decorators, click.exceptions, click.formatting, click.parser, click.types):
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("_", "ngettext"):
+                found.update(text for argument in node.args for text in texts(argument))
+    return found
 
 
 def po_path(language: str) -> Path:
@@ -82,7 +83,9 @@ def update(language: str) -> list[str]:
     catalogue = Catalog(language, DOMAIN, f"# {DOMAIN} in another language: make catalogue brings it up to date.")
     catalogue.fuzzy = False
     catalogue.creation_date = catalogue.revision_date = known.creation_date
-    clicks = {message.id for message in known if (CLICK, None) in message.locations}  # of other versions, too
+    clicks = {
+        message.id for message in known if (CLICK, None) in message.locations and message.string
+    }  # of other versions, too
     said = {**{text: [CLICK] for text in clicks | messages_of_click()}, **messages()}
     for text, files in sorted(said.items(), key=lambda item: (item[1], item[0] if item[1] == [CLICK] else "")):
         translation = known[text].string if text in known else ""

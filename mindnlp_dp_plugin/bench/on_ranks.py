@@ -15,6 +15,7 @@ import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.bench.cost import best_bucket, exposed_seconds, fit_ring
 from mindnlp_dp_plugin.bench.timing import all_reduce_seconds
+from mindnlp_dp_plugin.language import tr
 
 SIZES = [2**power for power in range(10, 28, 2)]  # bytes: 1 KB to 64 MB
 NUM_ROUNDS = 9
@@ -28,7 +29,7 @@ def main(result: Path | None) -> None:
     """Measure, and show the results on rank 0. All ranks must call it."""
     group = collectives.current()
     all_reduce_seconds(group, SIZES[0], NUM_ROUNDS)  # the first ones open connections
-    sizes = track(SIZES, "all-reduces", disable=not dp.is_main_process())
+    sizes = track(SIZES, tr("all-reduces"), disable=not dp.is_main_process())
     slowest = [max(group.all_gather_object(all_reduce_seconds(group, size, NUM_ROUNDS))) for size in sizes]
     measured = dict(zip(SIZES, slowest))
     if dp.is_main_process():
@@ -40,7 +41,8 @@ def main(result: Path | None) -> None:
 def show(measured: dict[int, float], world_size: int) -> None:
     """Print two tables: the measurements, and the estimate for training RoBERTa-base."""
     console = Console(width=100)
-    table = Table("message", "ms", "MB/s", "MB/s on the wire", title=f"all-reduce over {world_size} ranks, medians")
+    title = tr("all-reduce over {ranks} ranks, medians", ranks=world_size)
+    table = Table(tr("message"), "ms", "MB/s", tr("MB/s on the wire"), title=title)
     for size, seconds in measured.items():
         megabytes = size / MEGABYTE
         # What nccl-tests calls bus bandwidth: the bytes each rank sends, and receives, in a ring.
@@ -52,9 +54,16 @@ def show(measured: dict[int, float], world_size: int) -> None:
     if world_size == 1:
         return
     link = fit_ring(list(measured), list(measured.values()), world_size)
-    console.print(f"As a ring: {link.latency * 1e6:.0f} us a message, {link.bandwidth / MEGABYTE:.0f} MB/s a link.")
-    title = "RoBERTa-base (500 MB of gradients), by this model"
-    table = Table("backward, s", "best bucket_cap_mb", "waits, s", f"{world_size} ranks do the work of", title=title)
+    console.print(
+        tr(
+            "As a ring: {latency:.0f} us a message, {bandwidth:.0f} MB/s a link.",
+            latency=link.latency * 1e6,
+            bandwidth=link.bandwidth / MEGABYTE,
+        )
+    )
+    work_of = tr("{ranks} ranks do the work of", ranks=world_size)
+    title = tr("RoBERTa-base (500 MB of gradients), by this model")
+    table = Table(tr("backward, s"), tr("best bucket_cap_mb"), tr("waits, s"), work_of, title=title)
     for backward in BACKWARDS:
         arguments = backward, world_size, link
         bucket = best_bucket(ROBERTA_BASE, *arguments, [size * MEGABYTE for size in BUCKETS_MB])

@@ -32,10 +32,12 @@ def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> fl
         times.append(time.perf_counter() - began)
         expected = group.world_size * (group.world_size + 1) / 2
         if not (summed == expected).all():
-            wrong = f"{summed.min()} to {summed.max()} where {expected} is right"
             raise DataParallelError(
-                "an all-reduce of {num_bytes} bytes gave {wrong}: do not train over this engine.",
+                "an all-reduce of {num_bytes} bytes gave {smallest} to {largest} where {expected} is right: do not "
+                "train over this engine.",
                 num_bytes=num_bytes,
-                wrong=wrong,
+                smallest=summed.min(),
+                largest=summed.max(),
+                expected=expected,
             )
     return statistics.median(times)

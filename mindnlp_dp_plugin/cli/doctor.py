@@ -8,6 +8,7 @@ from rich.console import Console
 from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.doctor import examine, memory
 from mindnlp_dp_plugin.doctor.report import as_json, is_healthy, show
+from mindnlp_dp_plugin.language import tr
 
 
 @click.command(cls=Command)
@@ -30,7 +31,7 @@ def doctor(for_machines, model, nproc, batch, length, fp16, script):
     if model:
         memory.show(memory.try_gradient(model, batch, length, fp16), nproc, batch, length)
         return 0
-    with Console(stderr=True).status("packages, settings, machine ...") as status:
+    with Console(stderr=True).status(tr("packages, settings, machine ...")) as status:
         findings = list(examine(script, announce=status.update))
     if for_machines:
         click.echo(as_json(findings))

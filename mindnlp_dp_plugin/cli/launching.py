@@ -7,6 +7,7 @@ import click
 from mindnlp_dp_plugin.command_line import option
 from mindnlp_dp_plugin.config import BACKENDS
 from mindnlp_dp_plugin.job.hardware import num_devices
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import default_log_dir
 
 
@@ -32,7 +33,7 @@ class NumNodes(click.ParamType):
         least, _, most = str(value).partition(":")
         least, most = (click.IntRange(min=1).convert(number, param, ctx) for number in (least, most or least))
         if least > most:
-            self.fail(f"{value}: {least} is more than {most}.", param, ctx)
+            self.fail(tr("{value}: {least} is more than {most}.", value=value, least=least, most=most), param, ctx)
         return least, most
 
 

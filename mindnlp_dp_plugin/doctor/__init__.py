@@ -10,6 +10,7 @@ from pathlib import Path
 from mindnlp_dp_plugin.doctor import ascend, engines, leftovers, machine, network, packages, script, settings
 from mindnlp_dp_plugin.doctor.finding import Finding, Level, warning
 from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.language import tr
 
 __all__ = ["Finding", "Level", "examine"]
 
@@ -47,9 +48,9 @@ def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterat
         yield finding
     for name, check in _slow_checks():
         if failed:
-            yield warning(name, "not tried, because a check it depends on failed", "fix the failures above")
+            yield warning(name, tr("not tried, because a check it depends on failed"), tr("fix the failures above"))
             continue
-        announce(f"{name} ...")
+        announce(f"{tr(name)} ...")
         finding = check()
         failed |= name == packages.IMPORTS and finding.level is Level.FAILURE
         yield finding

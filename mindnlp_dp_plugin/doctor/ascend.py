@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.language import Message, tr
 
 NPU_SMI_LIMIT_S = 30
 DRIVER_VERSION = Path("/usr/local/Ascend/driver/version.info")
-SET_ENV = "source set_env.sh of CANN (usually /usr/local/Ascend/ascend-toolkit/set_env.sh)"
+SET_ENV = Message("source set_env.sh of CANN (usually /usr/local/Ascend/ascend-toolkit/set_env.sh)")
 
 # Of the table that `npu-smi info` prints: a card's first line, and a process.
 CARD = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*(OK|Warning|Alarm|Critical|UNKNOWN)\s*\|", re.MULTILINE)
@@ -56,22 +57,29 @@ def parse_version(text: str) -> str | None:
 
 def devices() -> Finding:
     """Which cards there are, their health, and which processes hold them."""
-    hint = "install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi"
+    hint = tr("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
     try:
         ended = subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warning("devices", f"npu-smi info cannot be run: {error}", hint)
+        return warning("devices", tr("npu-smi info cannot be run: {error}", error=error), hint)
     cards = parse_npu_smi(ended.stdout)
     if ended.returncode or not cards.health:
-        return failure("devices", f"npu-smi info shows no card: {(ended.stdout + ended.stderr).strip()[:200]}", hint)
+        return failure(
+            "devices",
+            tr("npu-smi info shows no card: {output}", output=(ended.stdout + ended.stderr).strip()[:200]),
+            hint,
+        )
     found = ", ".join(f"{number}: {name} {health}" for number, (name, health) in enumerate(cards.health))
     if any(health != "OK" for _, health in cards.health):
-        return failure("devices", found, "npu-smi info -t health -i <card> says more; reset or replace the card")
+        return failure("devices", found, tr("npu-smi info -t health -i <card> says more; reset or replace the card"))
     if cards.holders:
-        held = "; ".join(f"card {card} by {_named(holders)}" for card, holders in cards.holders.items())
+        held = "; ".join(
+            tr("card {card} by {processes}", card=card, processes=_named(holders))
+            for card, holders in cards.holders.items()
+        )
         pids = " ".join(str(pid) for holders in cards.holders.values() for pid, _ in holders)
-        hint = f"wait for them, or kill {pids} if they are left over, and give the driver ten seconds"
-        return warning("devices", f"held: {held}", hint)
+        hint = tr("wait for them, or kill {pids} if they are left over, and give the driver ten seconds", pids=pids)
+        return warning("devices", tr("held: {held}", held=held), hint)
     return ok("devices", found)
 
 
@@ -79,19 +87,25 @@ def cann() -> Finding:
     """Whether CANN is installed, and its version."""
     home = os.environ.get("ASCEND_HOME_PATH") or os.environ.get("ASCEND_TOOLKIT_HOME")
     if not home:
-        return failure("CANN", "ASCEND_HOME_PATH is not set", SET_ENV)
+        return failure("CANN", tr("{name} is not set", name="ASCEND_HOME_PATH"), tr(SET_ENV))
     for path in [Path(home, "version.cfg"), *Path(home).glob("*/ascend_toolkit_install.info")]:
         if path.exists() and (version := parse_version(path.read_text())):
-            return ok("CANN", f"{version} in {home}")
-    return warning("CANN", f"no version found in {home}", f"make sure that it is CANN's folder; {SET_ENV}")
+            return ok("CANN", tr("{version} in {home}", version=version, home=home))
+    return warning(
+        "CANN",
+        tr("no version found in {home}", home=home),
+        tr("make sure that it is CANN's folder; {set_env}", set_env=SET_ENV),
+    )
 
 
 def driver() -> Finding:
     """The version of the driver."""
     if not DRIVER_VERSION.exists():
-        found = f"{DRIVER_VERSION} is not there"
-        return warning("driver", found, "install the driver; in a container, mount this file, as some of CANN reads it")
-    return ok("driver", parse_version(DRIVER_VERSION.read_text()) or "of an unknown version")
+        found = tr("{file} is not there", file=DRIVER_VERSION)
+        return warning(
+            "driver", found, tr("install the driver; in a container, mount this file, as some of CANN reads it")
+        )
+    return ok("driver", parse_version(DRIVER_VERSION.read_text()) or tr("of an unknown version"))
 
 
 def hccl_settings() -> Finding:
@@ -101,13 +115,25 @@ def hccl_settings() -> Finding:
         port = _number(BASE_PORT, 1024, 65520, DEFAULT_BASE_PORT)
         _require_rank_table()
     except ValueError as error:
-        return failure("HCCL", str(error), "export a valid value, or unset the variable")
+        return failure("HCCL", str(error), tr("export a valid value, or unset the variable"))
     taken = [each for each in range(port, port + NUM_BASE_PORTS) if not _is_free(each)]
     if taken:
-        hint = f"export {BASE_PORT}=<the first of {NUM_BASE_PORTS} free ports>"
-        return warning("HCCL", f"ports {taken} are taken, HCCL wants {port} to {port + NUM_BASE_PORTS - 1}", hint)
-    shown = ", ".join(f"{name} {seconds} s" for name, seconds in timeouts.items())
-    return ok("HCCL", f"{shown}, ports from {port}; raise the time-outs if ranks come late (up to 7200)")
+        hint = tr("export {variable}=<the first of {count} free ports>", variable=BASE_PORT, count=NUM_BASE_PORTS)
+        return warning(
+            "HCCL",
+            tr(
+                "ports {taken} are taken, HCCL wants {port} to {last}",
+                taken=taken,
+                port=port,
+                last=port + NUM_BASE_PORTS - 1,
+            ),
+            hint,
+        )
+    shown = ", ".join(tr("{name} {seconds} s", name=name, seconds=seconds) for name, seconds in timeouts.items())
+    return ok(
+        "HCCL",
+        tr("{shown}, ports from {port}; raise the time-outs if ranks come late (up to 7200)", shown=shown, port=port),
+    )
 
 
 def _number(name, smallest, largest, default) -> int:
@@ -115,7 +141,15 @@ def _number(name, smallest, largest, default) -> int:
     if not text:
         return default
     if not text.isdecimal() or not smallest <= int(text) <= largest:
-        raise ValueError(f"{name}={text!r} is not a whole number from {smallest} to {largest}")
+        raise ValueError(
+            tr(
+                "{name}={text!r} is not a whole number from {smallest} to {largest}",
+                name=name,
+                text=text,
+                smallest=smallest,
+                largest=largest,
+            )
+        )
     return int(text)
 
 
@@ -126,7 +160,9 @@ def _require_rank_table() -> None:
     try:
         json.loads(Path(path).read_text())["server_list"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"RANK_TABLE_FILE={path!r} cannot be read as a rank table ({error})") from None
+        raise ValueError(
+            tr("RANK_TABLE_FILE={path!r} cannot be read as a rank table ({error})", path=path, error=error)
+        ) from None
 
 
 def _is_free(port) -> bool:
@@ -140,4 +176,4 @@ def _is_free(port) -> bool:
 
 
 def _named(holders) -> str:
-    return ", ".join(f"{pid} ({name or 'no name'})" for pid, name in holders)
+    return ", ".join(f"{pid} ({name or tr('no name')})" for pid, name in holders)

@@ -9,10 +9,16 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 
 LIMIT_S = 60
 GRACE_S = 10
+NAMES = {
+    "mpi": Message("all-reduce over mpi"),
+    "mccl": Message("all-reduce over mccl"),
+    "hccl": Message("all-reduce over hccl"),
+}
 PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 
@@ -25,7 +31,7 @@ def to_try() -> list[str]:
 
 def name_of(backend: str) -> str:
     """The name of an engine's check."""
-    return f"all-reduce over {backend}"
+    return NAMES[backend]
 
 
 def all_reduce(backend: str) -> Finding:
@@ -39,10 +45,15 @@ def all_reduce(backend: str) -> Finding:
         if trouble is None:
             return _describe(name_of(backend), json.loads(result.read_text()))
     if backend == to_try()[0]:
-        others = " or ".join(other for other in to_try() if other != backend)
-        hint = f"--backend {others}, if that one works; otherwise fix this" if others else "fix this, then try again"
+        others = " | ".join(other for other in to_try() if other != backend)
+        if others:
+            hint = tr("--backend {others}, if that one works; otherwise fix this", others=others)
+        else:
+            hint = tr("fix this, then try again")
         return failure(name_of(backend), trouble, hint)
-    return warning(name_of(backend), trouble, f"use --backend {to_try()[0]}, as mindnlp-dp run does by itself")
+    return warning(
+        name_of(backend), trouble, tr("use --backend {backend}, as mindnlp-dp run does by itself", backend=to_try()[0])
+    )
 
 
 def _run(backend, log_dir, result) -> str | None:
@@ -54,7 +65,7 @@ def _run(backend, log_dir, result) -> str | None:
         _, said = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         _end(process)
-        return f"no result within {LIMIT_S} s: two ranks start, but do not meet, or hang"
+        return tr("no result within {seconds} s: two ranks start, but do not meet, or hang", seconds=LIMIT_S)
     return None if process.returncode == 0 else _cause(said.decode(errors="replace"))
 
 
@@ -70,7 +81,8 @@ def _end(process) -> None:
 
 def _cause(said) -> str:
     """The launcher's line that names the failure, and the last line of the traceback or log below it."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and ": note: " not in line]
+    note = tr("note: {text}", text="")
+    lines = [line.strip() for line in said.splitlines() if line.strip() and note not in line]
     own = [line for line in lines if line.startswith("mindnlp-dp:")]
     details = [line for line in lines if not line.startswith("mindnlp-dp:") and line.strip("-")]
     return ": ".join([*own[:1], *details[-1:]]).removeprefix("mindnlp-dp: ")

@@ -3,6 +3,7 @@
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, ok, warning
+from mindnlp_dp_plugin.language import tr
 
 MARKS_OF_A_RANK = ("MS_ROLE", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 # Who takes in processes whose parent is gone, unless it is itself the launcher (as in a container).
@@ -14,10 +15,14 @@ def stale_ranks() -> Finding:
     """Whether ranks are running whose launcher is gone."""
     stale = sorted(process.pid for process in psutil.process_iter() if is_orphaned_rank(process))
     if not stale:
-        return ok("stale processes", "no ranks without a launcher")
+        return ok("stale processes", tr("no ranks without a launcher"))
     pids = " ".join(str(pid) for pid in stale)
-    found = f"ranks of an earlier job whose launcher is gone: {', '.join(map(_describe, stale))}"
-    return warning("stale processes", found, f"kill {pids}; on Ascend wait ten seconds before the next job")
+    found = tr(
+        "ranks of an earlier job whose launcher is gone: {processes}", processes=", ".join(map(_describe, stale))
+    )
+    return warning(
+        "stale processes", found, tr("kill {pids}; on Ascend wait ten seconds before the next job", pids=pids)
+    )
 
 
 def is_orphaned_rank(process: psutil.Process) -> bool:

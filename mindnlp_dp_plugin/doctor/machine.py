@@ -13,10 +13,12 @@ import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for
+from mindnlp_dp_plugin.language import Message, tr
 
 MB = 2**20
 GB = 2**30
 NUM_RANKS = 2
+WORKING_DIRECTORY, TEMPORARY_FOLDER = Message("working directory"), Message("temporary folder")
 
 CGROUP = Path("/sys/fs/cgroup")
 RANK_BYTES = 700 * MB  # a rank that has imported MindSpore and MindNLP, before its model
@@ -31,11 +33,18 @@ def cores() -> Finding:
     """Cores the ranks may use, by affinity and by the container's quota."""
     allowed, quota = len(allowed_cores()), cpu_quota()
     usable = allowed if quota is None else min(allowed, quota)
-    found = f"{allowed} of {os.cpu_count()} allowed" + (f", quota of {quota:g}" if quota is not None else "")
+    if quota is None:
+        found = tr("{allowed} of {all} allowed", allowed=allowed, all=os.cpu_count())
+    else:
+        found = tr("{allowed} of {all} allowed, quota of {quota:g}", allowed=allowed, all=os.cpu_count(), quota=quota)
     if usable < NUM_RANKS:
-        hint = "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster"
-        return warning("cores", f"{found}: {NUM_RANKS} ranks would share one core", hint)
-    return ok("cores", f"{found}; mindnlp-dp run pins each of 2 ranks to {allowed // NUM_RANKS}", usable=usable)
+        hint = tr("start with more (taskset -c, docker --cpus), or train in one process: two will not be faster")
+        return warning("cores", tr("{found}: {ranks} ranks would share one core", found=found, ranks=NUM_RANKS), hint)
+    return ok(
+        "cores",
+        tr("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", found=found, cores=allowed // NUM_RANKS),
+        usable=usable,
+    )
 
 
 def memory() -> Finding:
@@ -43,26 +52,52 @@ def memory() -> Finding:
     available = psutil.virtual_memory().available
     if (limit := _memory_left()) is not None:
         available = min(available, limit)
-    found = f"{available / GB:.1f} GB available" + (", limited by the container" if limit == available else "")
-    hint = "end other processes, or give the container more (docker --memory)"
+    by_container = tr("{gb:.1f} GB available, limited by the container", gb=available / GB)
+    found = by_container if limit == available else tr("{gb:.1f} GB available", gb=available / GB)
+    hint = tr("end other processes, or give the container more (docker --memory)")
     if available < NUM_RANKS * RANK_BYTES:
-        return failure("memory", f"{found}; {NUM_RANKS} ranks need {RANK_BYTES // MB} MB each before any model", hint)
+        return failure(
+            "memory",
+            tr(
+                "{found}; {ranks} ranks need {mb} MB each before any model",
+                found=found,
+                ranks=NUM_RANKS,
+                mb=RANK_BYTES // MB,
+            ),
+            hint,
+        )
     if available < NUM_RANKS * TRAINING_BYTES:
-        return warning("memory", f"{found}; BERT-base takes about {TRAINING_BYTES // GB} GB per rank", hint)
+        return warning(
+            "memory", tr("{found}; BERT-base takes about {gb} GB per rank", found=found, gb=TRAINING_BYTES // GB), hint
+        )
     return ok("memory", found, available_bytes=available)
 
 
 def shared_memory() -> Finding:
     """Room in /dev/shm. Too little does not end training: mindnlp-dp run then lets Open MPI send over TCP."""
-    hint = "start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm"
+    hint = tr("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
     if not os.access(SHARED_MEMORY, os.W_OK):
-        lost = "mindnlp-dp run lets Open MPI send over TCP, data sets with python_multiprocessing fail"
-        return warning("shared memory", f"{SHARED_MEMORY} cannot be written: {lost}", hint)
+        found = tr(
+            "{folder} cannot be written: mindnlp-dp run lets Open MPI send over TCP, data sets with "
+            "python_multiprocessing fail",
+            folder=SHARED_MEMORY,
+        )
+        return warning("shared memory", found, hint)
     usage = shutil.disk_usage(SHARED_MEMORY)
-    found = f"{usage.free / MB:.0f} of {usage.total / MB:.0f} MB free in {SHARED_MEMORY}"
+    found = tr(
+        "{free:.0f} of {total:.0f} MB free in {folder}",
+        free=usage.free / MB,
+        total=usage.total / MB,
+        folder=SHARED_MEMORY,
+    )
     if not has_shared_memory_for(NUM_RANKS):
-        lost = f"too little for {NUM_RANKS} ranks, so mindnlp-dp run lets Open MPI send over TCP"
-        return warning("shared memory", f"{found}: {lost}, data sets with python_multiprocessing fail", hint)
+        found = tr(
+            "{found}: too little for {ranks} ranks, so mindnlp-dp run lets Open MPI send over TCP, data sets with "
+            "python_multiprocessing fail",
+            found=found,
+            ranks=NUM_RANKS,
+        )
+        return warning("shared memory", found, hint)
     return ok("shared memory", found, free_bytes=usage.free)
 
 
@@ -71,15 +106,15 @@ def open_files() -> Finding:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     hint = f"ulimit -n {NUM_FILES_USUAL}"
     if limit < NUM_FILES_NEEDED:
-        return failure("open files", f"{limit} per process; mpirun does not start with that few", hint)
+        return failure("open files", tr("{limit} per process; mpirun does not start with that few", limit=limit), hint)
     if limit < NUM_FILES_USUAL:
-        return warning("open files", f"{limit} per process, few for data sets of many files", hint)
-    return ok("open files", f"{limit} per process")
+        return warning("open files", tr("{limit} per process, few for data sets of many files", limit=limit), hint)
+    return ok("open files", tr("{limit} per process", limit=limit))
 
 
 def working_directory() -> Finding:
     """Room for logs and checkpoints."""
-    return _disk("working directory", Path.cwd(), "change to a folder with room that you may write to")
+    return _disk(WORKING_DIRECTORY, Path.cwd(), tr("change to a folder with room that you may write to"))
 
 
 def temporary_folder() -> Finding:
@@ -87,8 +122,8 @@ def temporary_folder() -> Finding:
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError as error:  # none of the usual places can be written
-        return failure("temporary folder", error.strerror, "export TMPDIR=<a folder you may write to>")
-    return _disk("temporary folder", folder, "export TMPDIR=<a folder with room that you may write to>")
+        return failure(TEMPORARY_FOLDER, error.strerror, tr("export TMPDIR=<a folder you may write to>"))
+    return _disk(TEMPORARY_FOLDER, folder, tr("export TMPDIR=<a folder with room that you may write to>"))
 
 
 def _disk(check, folder, hint) -> Finding:
@@ -97,13 +132,15 @@ def _disk(check, folder, hint) -> Finding:
             probe.write(bytes(4096))
             probe.flush()
     except OSError as error:
-        return failure(check, f"{folder} cannot be written: {error.strerror}", hint)
+        return failure(check, tr("{folder} cannot be written: {error}", folder=folder, error=error.strerror), hint)
     free = shutil.disk_usage(folder).free
-    found = f"{free / GB:.1f} GB free in {folder}"
+    found = tr("{gb:.1f} GB free in {folder}", gb=free / GB, folder=folder)
     if free < DISK_BYTES_NEEDED:
-        return failure(check, f"only {free // MB} MB free in {folder}", hint)
+        return failure(check, tr("only {mb} MB free in {folder}", mb=free // MB, folder=folder), hint)
     if free < DISK_BYTES_USUAL:
-        return warning(check, f"{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", hint)
+        return warning(
+            check, tr("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", found=found), hint
+        )
     return ok(check, found)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from mindnlp_dp_plugin.config import ZERO_STAGES
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 
 CARDS_GB = (16, 32, 64)
 GIGABYTE = 2**30
@@ -59,7 +60,7 @@ def try_gradient(model: str, batch: int, length: int, fp16: bool) -> Trial:
         if line.startswith(ANSWER):
             return Trial(**json.loads(line.removeprefix(ANSWER)))
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    cause = lines[-1] if lines else f"exit status {ended.returncode}"
+    cause = lines[-1] if lines else tr("exit status {status}", status=ended.returncode)
     raise DataParallelError(
         "--memory {model}: a gradient of {batch} x {length} tokens failed: {cause}. Give a folder with a config.json, "
         "or a smaller batch.",
@@ -84,11 +85,11 @@ def needs(trial: Trial, nproc: int, stage: int) -> dict[str, int]:
     if stage == 2:
         buckets = min(buckets, BUCKETS_UNDER_WAY * bucket)
     return {
-        "parameters": MASTER * trial.trained + trial.frozen_bytes,
-        "gradients": GRADIENT * trial.trained // share_of_gradients,
-        "optimizer states": STATES * trial.trained // share_of_states,
-        "buckets": buckets,
-        "activations": trial.activation_bytes,
+        Message("parameters"): MASTER * trial.trained + trial.frozen_bytes,
+        Message("gradients"): GRADIENT * trial.trained // share_of_gradients,
+        Message("optimizer states"): STATES * trial.trained // share_of_states,
+        Message("buckets"): buckets,
+        Message("activations"): trial.activation_bytes,
     }
 
 
@@ -98,21 +99,28 @@ def show(trial: Trial, nproc: int, batch: int, length: int) -> None:
     if not console.is_terminal:
         console = Console(width=WIDTH_OF_A_LOG)
     columns = [needs(trial, nproc, stage) for stage in ZERO_STAGES]
-    ranks = "1 rank" if nproc == 1 else f"{nproc} ranks"
-    table = Table(box=ASCII2, title=f"{trial.model} with AdamW on {ranks}, {batch} x {length} tokens each")
-    table.add_column("GB on each rank")
+    known = {"model": trial.model, "batch": batch, "length": length}
+    if nproc == 1:
+        title = tr("{model} with AdamW on 1 rank, {batch} x {length} tokens", **known)
+    else:
+        title = tr("{model} with AdamW on {ranks} ranks, {batch} x {length} tokens each", ranks=nproc, **known)
+    table = Table(box=ASCII2, title=title)
+    table.add_column(tr("GB on each rank"))
     for stage in ZERO_STAGES:
         table.add_column(f"zero_stage={stage}", justify="right")
     for name in columns[0]:
-        table.add_row(name, *(f"{column[name] / GIGABYTE:.2f}" for column in columns))
+        table.add_row(tr(name), *(f"{column[name] / GIGABYTE:.2f}" for column in columns))
     table.add_section()
     totals = [sum(column.values()) / GIGABYTE for column in columns]
-    table.add_row("together", *(f"{total:.2f}" for total in totals))
+    table.add_row(tr("together"), *(f"{total:.2f}" for total in totals))
     for card in CARDS_GB:
-        table.add_row(f"card of {card} GB", *("fits" if total < card else "too small" for total in totals))
+        fits = (tr("fits") if total < card else tr("too small") for total in totals)
+        table.add_row(tr("card of {gb} GB", gb=card), *fits)
     console.print(table)
     console.print(
-        "Activations were measured with one gradient in this machine's memory; the rest is computed. MindSpore's own "
-        "runtime needs memory beside it.",
+        tr(
+            "Activations were measured with one gradient in this machine's memory; the rest is computed. MindSpore's "
+            "own runtime needs memory beside it."
+        ),
         highlight=False,
     )

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.ports import LOOPBACK
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -21,7 +22,16 @@ def ports() -> Finding:
     except OSError as error:
         return _explain(error)
     first, last = _port_range()
-    return ok("ports", f"{NUM_PORTS} ports at once on {LOOPBACK}, from {first}-{last}")
+    return ok(
+        "ports",
+        tr(
+            "{count} ports at once on {address}, from {first}-{last}",
+            count=NUM_PORTS,
+            address=LOOPBACK,
+            first=first,
+            last=last,
+        ),
+    )
 
 
 def _listen(opened):
@@ -38,7 +48,17 @@ def _port_range():
 def _explain(error) -> Finding:
     first, last = _port_range()
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-        found = f"no {NUM_PORTS} free ports on {LOOPBACK}: net.ipv4.ip_local_port_range is {first}-{last}"
-        return failure("ports", found, "sysctl -w net.ipv4.ip_local_port_range='32768 60999', or end what holds them")
-    found = f"no connection over {LOOPBACK}: {error.strerror or error}"
-    return failure("ports", found, "bring the loopback interface up (ip link set lo up), or let the firewall pass it")
+        found = tr(
+            "no {count} free ports on {address}: net.ipv4.ip_local_port_range is {first}-{last}",
+            count=NUM_PORTS,
+            address=LOOPBACK,
+            first=first,
+            last=last,
+        )
+        return failure(
+            "ports", found, tr("sysctl -w net.ipv4.ip_local_port_range='32768 60999', or end what holds them")
+        )
+    found = tr("no connection over {address}: {error}", address=LOOPBACK, error=error.strerror or error)
+    return failure(
+        "ports", found, tr("bring the loopback interface up (ip link set lo up), or let the firewall pass it")
+    )

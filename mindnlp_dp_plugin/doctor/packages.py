@@ -17,18 +17,21 @@ from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 
 PLUGIN = "mindnlp-dp-plugin"
 WHY = {
-    "mindnlp": "0.5 has another Trainer, a patched Hugging Face one; 0.4.0 has no method for averaging gradients",
-    "numpy": "pyctcdecode, which MindNLP pulls, holds it below 2",
-    "pyarrow": "21 refuses numpy 1",
-    "datasets": "later ones need pyarrow 21",
-    "setuptools": "later ones drop pkg_resources, which MindNLP's dependencies import",
-    "mindspore": "those are the versions MindNLP 0.4.1 is bridged to",
+    "mindnlp": Message(
+        "0.5 has another Trainer, a patched Hugging Face one; 0.4.0 has no method for averaging gradients"
+    ),
+    "numpy": Message("pyctcdecode, which MindNLP pulls, holds it below 2"),
+    "pyarrow": Message("21 refuses numpy 1"),
+    "datasets": Message("later ones need pyarrow 21"),
+    "setuptools": Message("later ones drop pkg_resources, which MindNLP's dependencies import"),
+    "mindspore": Message("those are the versions MindNLP 0.4.1 is bridged to"),
 }
-IMPORTS = "imports"
+IMPORTS = Message("imports")
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
 IMPORT = f"""
@@ -43,10 +46,16 @@ def python() -> Finding:
     try:
         supported = SpecifierSet(metadata(PLUGIN)["Requires-Python"])
     except PackageNotFoundError:
-        return warning("python", f"{running}; {PLUGIN} itself is not installed", f"pip install '{PLUGIN}[mpi]'")
+        return warning(
+            "python",
+            tr("{running}; {plugin} itself is not installed", running=running, plugin=PLUGIN),
+            f"pip install '{PLUGIN}[mpi]'",
+        )
     if running not in supported:
         return failure(
-            "python", f"{running}, supported is {supported}", "make a virtual environment with another Python"
+            "python",
+            tr("{running}, supported is {supported}", running=running, supported=supported),
+            tr("make a virtual environment with another Python"),
         )
     return ok("python", running)
 
@@ -56,7 +65,11 @@ def versions() -> Finding:
     try:
         needed = [Requirement(line) for line in requires(PLUGIN) or []]
     except PackageNotFoundError:
-        return warning("packages", f"not checked, because {PLUGIN} is not installed", f"pip install '{PLUGIN}[mpi]'")
+        return warning(
+            "packages",
+            tr("not checked, because {plugin} is not installed", plugin=PLUGIN),
+            f"pip install '{PLUGIN}[mpi]'",
+        )
     needed = [requirement for requirement in needed if requirement.marker is None]
     misfits = [requirement for requirement in needed if not _is_met(requirement)]
     if not misfits:
@@ -85,20 +98,26 @@ def _is_met(requirement) -> bool:
 def _describe(requirement) -> str:
     found = installed(requirement.name)
     if found is None:
-        return f"{requirement.name} is not installed"
+        return tr("{name} is not installed", name=requirement.name)
     reason = WHY.get(requirement.name)
-    return f"{requirement.name} {found} does not fit, {requirement.specifier} does{f' ({reason})' if reason else ''}"
+    known = {"name": requirement.name, "found": found, "specifier": requirement.specifier}
+    if reason:
+        return tr("{name} {found} does not fit, {specifier} does ({reason})", reason=reason, **known)
+    return tr("{name} {found} does not fit, {specifier} does", **known)
 
 
 def mindformers() -> Finding:
     """MindNLP imports MindFormers when it is installed, and warns on every rank if a part it wants is missing."""
     found = installed("mindformers")
     if found is None:
-        return ok("mindformers", "not installed, as it should be")
+        return ok("mindformers", tr("not installed, as it should be"))
     return warning(
         "mindformers",
-        f"mindformers {found} is installed: MindNLP imports it at start, though the Trainer does not use it",
-        "pip uninstall mindformers, or use separate virtual environments",
+        tr(
+            "mindformers {found} is installed: MindNLP imports it at start, though the Trainer does not use it",
+            found=found,
+        ),
+        tr("pip uninstall mindformers, or use separate virtual environments"),
     )
 
 
@@ -106,13 +125,21 @@ def mpi() -> Finding:
     """Whether MPI, the faster engine on CPU, is installed."""
     wanted = wanted_backend()
     if wanted != "mpi" and has_ascend():
-        return ok("mpi", "not needed on Ascend")
+        return ok("mpi", tr("not needed on Ascend"))
     try:
         backends.choose("mpi", num_nodes=1)
     except DataParallelError as error:
         if wanted == "mpi":
-            return failure("mpi", f"MINDNLP_DP_BACKEND=mpi, but {error}", f"pip install '{PLUGIN}[mpi]'")
-        return warning("mpi", f"{error} Ranks meet over MCCL, several times slower.", f"pip install '{PLUGIN}[mpi]'")
+            return failure(
+                "mpi",
+                tr("MINDNLP_DP_BACKEND=mpi, but {error}", error=error),
+                f"pip install '{PLUGIN}[mpi]'",
+            )
+        return warning(
+            "mpi",
+            tr("{error} Ranks meet over MCCL, several times slower.", error=error),
+            f"pip install '{PLUGIN}[mpi]'",
+        )
     return ok("mpi", f"mpi4py {installed('mpi4py')}, {backends.find_mpirun()}")
 
 
@@ -123,21 +150,33 @@ def imports() -> Finding:
     try:
         ended = subprocess.run(child, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
     except subprocess.TimeoutExpired:
-        found = f"importing mindspore and MindNLP's Trainer takes longer than {IMPORT_LIMIT_S} s"
+        found = tr("importing mindspore and MindNLP's Trainer takes longer than {seconds} s", seconds=IMPORT_LIMIT_S)
         return failure(
-            IMPORTS, found, f"find where it hangs: python -X importtime -c 'import mindspore, {trainer.MODULE}'"
+            IMPORTS,
+            found,
+            tr("find where it hangs: python -X importtime -c 'import mindspore, {module}'", module=trainer.MODULE),
         )
     if ended.returncode:
-        return failure(IMPORTS, _last_words(ended), "fix this error; a fresh virtual environment is often quickest")
+        return failure(IMPORTS, _last_words(ended), tr("fix this error; a fresh virtual environment is often quickest"))
     device = ended.stdout.partition(ANSWER)[2].split()[0]
     if has_ascend() and device != "Ascend":
-        hint = "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting"
-        return warning(IMPORTS, f"there are Ascend cards, but MindSpore runs on {device}", hint)
-    return ok(IMPORTS, f"mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device_target=device)
+        hint = tr("install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting")
+        return warning(IMPORTS, tr("there are Ascend cards, but MindSpore runs on {device}", device=device), hint)
+    return ok(
+        IMPORTS,
+        tr("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device=device),
+        device_target=device,
+    )
 
 
 def _last_words(ended) -> str:
     if ended.returncode < 0:
-        return f"importing mindspore and MindNLP's Trainer: killed by {signal.Signals(-ended.returncode).name}"
+        return tr(
+            "importing mindspore and MindNLP's Trainer: killed by {signal}",
+            signal=signal.Signals(-ended.returncode).name,
+        )
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    return f"importing mindspore and MindNLP's Trainer: {lines[-1] if lines else f'exit status {ended.returncode}'}"
+    return tr(
+        "importing mindspore and MindNLP's Trainer: {error}",
+        error=lines[-1] if lines else tr("exit status {status}", status=ended.returncode),
+    )

@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mindnlp_dp_plugin.doctor.finding import Finding, Level
+from mindnlp_dp_plugin.language import Message, tr
 
+LEVELS = {Level.OK: Message("ok"), Level.WARNING: Message("warning"), Level.FAILURE: Message("failure")}
 STYLE = {Level.OK: "green", Level.WARNING: "bold yellow", Level.FAILURE: "bold red"}
 WIDTH_OF_A_LOG = 120
 
@@ -31,12 +33,12 @@ def show(findings: list[Finding]) -> None:
     if not console.is_terminal:
         console = Console(width=WIDTH_OF_A_LOG)
     table = Table(box=ASCII2, show_lines=True)
-    for column in ("check", "", "found, and a hint"):
+    for column in (tr("check"), "", tr("found, and a hint")):
         table.add_column(column, overflow="fold")
     for finding in findings:
         hint = f"\n-> {finding.hint}" if finding.hint else ""
-        level = Text(finding.level.value, style=STYLE[finding.level])
-        table.add_row(Text(finding.check), level, Text(finding.found + hint))
+        level = Text(tr(LEVELS[finding.level]), style=STYLE[finding.level])
+        table.add_row(Text(tr(finding.check)), level, Text(finding.found + hint))
     console.print(table)
     console.print(_summary(findings), highlight=False)
 
@@ -45,5 +47,7 @@ def _summary(findings) -> str:
     failures, warnings = (
         sum(finding.level is level for finding in findings) for level in (Level.FAILURE, Level.WARNING)
     )
-    verdict = "Two ranks train here" if failures == 0 else "Training would fail here"
-    return f"{verdict}: {len(findings)} checks, failures: {failures}, warnings: {warnings}."
+    known = {"checks": len(findings), "failures": failures, "warnings": warnings}
+    if failures:
+        return tr("Training would fail here: {checks} checks, failures: {failures}, warnings: {warnings}.", **known)
+    return tr("Two ranks train here: {checks} checks, failures: {failures}, warnings: {warnings}.", **known)

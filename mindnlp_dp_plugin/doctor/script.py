@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.language import tr
 
 # MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
 FOREIGN_MODES = {"semi_auto_parallel", "auto_parallel", "hybrid_parallel"}
@@ -21,19 +22,29 @@ def read_script(path: Path) -> Finding:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError) as error:
         return failure(
-            "script", f"{path} cannot be read as Python: {error}", "fix it; python -m py_compile shows where"
+            "script",
+            tr("{path} cannot be read as Python: {error}", path=path, error=error),
+            tr("fix it; python -m py_compile shows where"),
         )
     if found := _foreign_mode(tree):
-        hint = "delete that call: each rank holds the whole model, and the plugin averages the gradients"
+        hint = tr("delete that call: each rank holds the whole model, and the plugin averages the gradients")
         level = failure if has_ascend() else warning  # measured: MindSpore 2.10 on CPU ignores it
-        return level("script", f"{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", hint)
+        return level(
+            "script",
+            tr("{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", path=path, found=found),
+            hint,
+        )
     if found := _unseeded_draw(tree):
-        hint = "seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)"
-        return warning("script", f"{path}, {found}: masks, splits and orders differ between the ranks", hint)
+        hint = tr("seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)")
+        return warning(
+            "script",
+            tr("{path}, {found}: masks, splits and orders differ between the ranks", path=path, found=found),
+            hint,
+        )
     if found := _late_plugin(tree):
-        hint = "make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there"
+        hint = tr("make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there")
         return warning("script", f"{path}, {found}", hint)
-    return ok("script", f"{path}: nothing found that differs between ranks")
+    return ok("script", tr("{path}: nothing found that differs between ranks", path=path))
 
 
 def _calls(tree):
@@ -53,7 +64,7 @@ def _foreign_mode(tree) -> str | None:
                 and keyword.arg == "parallel_mode"
                 and mode in FOREIGN_MODES
             ):
-                return f"line {call.lineno}, parallel_mode {mode}"
+                return tr("line {line}, parallel_mode {mode}", line=call.lineno, mode=mode)
     return None
 
 
@@ -67,7 +78,7 @@ def _unseeded_draw(tree) -> str | None:
         is_generator = words[0] in ("random", "np", "numpy") and (words[0] == "random" or "random" in words[1:-1])
         takes_a_seed = words[-1] == "default_rng" and (call.args or call.keywords)
         if len(words) > 1 and is_generator and words[-1] in DRAWS and not takes_a_seed:
-            return f"line {call.lineno}, {'.'.join(words)} without a seed"
+            return tr("line {line}, {call} without a seed", line=call.lineno, call=".".join(words))
     return None
 
 
@@ -81,4 +92,6 @@ def _late_plugin(tree) -> str | None:
             lines.setdefault(module.partition(".")[0], node.lineno)
     plugin = lines.get("mindnlp_dp_plugin")
     earlier = [name for name in ("mindspore", "mindnlp") if plugin and lines.get(name, plugin) < plugin]
-    return f"line {lines[earlier[0]]}, {earlier[0]} is imported before mindnlp_dp_plugin" if earlier else None
+    if not earlier:
+        return None
+    return tr("line {line}, {name} is imported before mindnlp_dp_plugin", line=lines[earlier[0]], name=earlier[0])

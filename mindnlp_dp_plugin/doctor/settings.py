@@ -9,6 +9,8 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect
 from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
 
@@ -17,13 +19,17 @@ def plugin_settings() -> Finding:
     try:
         config = DataParallelConfig.from_env()
     except DataParallelError as error:
-        return failure("settings", str(error), "export a valid value, or unset the variable")
+        return failure("settings", str(error), tr("export a valid value, or unset the variable"))
     known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
     found = {name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
-    unknown = sorted(found - known - {COMMAND_LINE, SECRET})
+    unknown = sorted(found - known - {COMMAND_LINE, LANGUAGE, SECRET})
     if unknown:
-        found = f"{', '.join(unknown)}: not settings of the plugin"
-        return warning("settings", found, f"unset, or correct the spelling; settings are {', '.join(sorted(known))}")
+        found = tr("{unknown}: not settings of the plugin", unknown=", ".join(unknown))
+        return warning(
+            "settings",
+            found,
+            tr("unset, or correct the spelling; settings are {known}", known=", ".join(sorted(known))),
+        )
     return ok("settings", str(config).partition("(")[2].rstrip(")"))
 
 
@@ -38,9 +44,13 @@ def wanted_backend() -> str:
 def multi_npu() -> Finding:
     """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
     if os.environ.get(STOCK_SWITCH) != "true":
-        return ok(STOCK_SWITCH, "not exported, as it should be")
-    found = "exported: without the plugin, ranks start from different weights and data sets cannot be split"
-    return warning(STOCK_SWITCH, found, f"unset {STOCK_SWITCH}; the plugin removes it if it is installed first")
+        return ok(STOCK_SWITCH, tr("not exported, as it should be"))
+    found = tr("exported: without the plugin, ranks start from different weights and data sets cannot be split")
+    return warning(
+        STOCK_SWITCH,
+        found,
+        tr("unset {variable}; the plugin removes it if it is installed first", variable=STOCK_SWITCH),
+    )
 
 
 def variables_of_a_job() -> Finding:
@@ -51,6 +61,12 @@ def variables_of_a_job() -> Finding:
     except DataParallelError as error:
         takes_itself_for = str(error)
     if takes_itself_for == "none":
-        return ok("variables of a job", "none left over")
-    found = f"{', '.join(left)} exported in this shell: a plain python waits for other ranks ({takes_itself_for})"
-    return warning("variables of a job", found, f"unset {' '.join(left)}; mindnlp-dp run ignores them")
+        return ok("variables of a job", tr("none left over"))
+    found = tr(
+        "{variables} exported in this shell: a plain python waits for other ranks ({takes_itself_for})",
+        variables=", ".join(left),
+        takes_itself_for=takes_itself_for,
+    )
+    return warning(
+        "variables of a job", found, tr("unset {variables}; mindnlp-dp run ignores them", variables=" ".join(left))
+    )

@@ -29,7 +29,7 @@ from mindnlp_dp_plugin.launch.restarts import Restarts, is_gone
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
-from mindnlp_dp_plugin.launch.terminal import say, tell
+from mindnlp_dp_plugin.launch.terminal import say, tell, tell_note
 
 MAX_BACKOFF_S = 30
 DEVICE_RELEASE_S = 10  # the time Ascend's driver needs to release a device after a kill
@@ -96,9 +96,9 @@ def launch(job: Job) -> int:
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
     with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir, job.local_ranks):
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
-            tell(
+            tell_note(
                 tr(
-                    "note: {ranks} ranks share {cores} cores, so they are no faster than {cores} would be",
+                    "{ranks} ranks share {cores} cores, so they are no faster than {cores} would be",
                     ranks=job.nproc,
                     cores=cores,
                 )
@@ -173,10 +173,10 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restart
         try:
             job = replace(job, scratch_dir=scratch)
             if job.nproc > 1 and ENGINES[job.backend].needs_mpirun and not is_in_memory(scratch):
-                tell(
+                tell_note(
                     tr(
-                        "note: /dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more "
-                        "slowly: start the container with --shm-size=2g or --ipc=host"
+                        "/dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more slowly: "
+                        "start the container with --shm-size=2g or --ipc=host"
                     )
                 )
             ending = Monitor(job, plan(job), signals, member).until_the_end()

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.error_record import rank_log
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.signals import Signals
 
 PIECE_BYTES = 2**16
@@ -67,6 +68,11 @@ class Terminal(threading.Thread):
 def tell(message: str) -> None:
     """Show a message of the launcher on standard error."""
     say(f"mindnlp-dp: {message}\n")
+
+
+def tell_note(message: str) -> None:
+    """Show something that does not end the job."""
+    tell(tr("note: {text}", text=message))
 
 
 def say(text: str) -> None:
