@@ -43,10 +43,17 @@ def tr(template: str, /, **fields: Any) -> str:
         template: The message in English, with ``{name}`` for each field. Without fields, braces stand for themselves.
         fields: What is filled in; a ``Message`` is translated, too.
     """
-    if template and (code := language()) != "en":  # gettext answers an empty text with the catalogue's header
-        template = catalogue(code).gettext(template)
+    if (code := language()) != "en":
+        template = translated(template, code)
         fields = {name: tr(value) if isinstance(value, Message) else value for name, value in fields.items()}
     return template.format(**fields) if fields else str(template)
+
+
+def translated(template: str, code: str) -> str:
+    """A template in a language; itself if the catalogue does not have it."""
+    if code == "en" or not template:  # gettext answers an empty text with the catalogue's header
+        return str(template)
+    return catalogue(code).gettext(template)
 
 
 @cache

@@ -3,20 +3,20 @@
 import math
 
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.words import WORDS
+from mindnlp_dp_plugin.recipes.words import words as words_in
 
 MUCH_CUT = 0.2
 FEW_ROWS = 500
 
 
-def give_advice(results: dict, language: str = "en") -> list[str]:
+def give_advice(results: dict, language: str | None = None) -> list[str]:
     """Sentences about the last split that was scored, none if all is well.
 
     Args:
         results: What ``metrics.json`` is made of.
-        language: ``en`` or ``zh``.
+        language: ``en`` or ``zh``; None for the user's.
     """
-    words = WORDS[language]
+    words = words_in(language)
     split = list(results["splits"])[-1]
     scores = results["splits"][split]
     found = []

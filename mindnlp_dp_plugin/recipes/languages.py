@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
+from mindnlp_dp_plugin.language import VARIABLE, language
+
 LETTER = re.compile(r"[^\W\d_]")
 HAN = re.compile(r"[\u3400-\u9fff]")
 WITHOUT_SPACES = re.compile(r"[\u3400-\u9fff\u3040-\u30ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
@@ -22,10 +24,18 @@ def is_in_latin_script(texts: Iterable[str]) -> bool:
     return _share(LATIN, texts) > 0.5
 
 
-def report_language(texts: Iterable[str]) -> str:
-    """``zh`` if the texts or the user's locale are Chinese, otherwise ``en``."""
-    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
-    return "zh" if locale.startswith("zh") or _share(HAN, texts) > 0.5 else "en"
+def language_of(texts: Iterable[str]) -> str:
+    """``zh`` if most letters of the texts are Chinese, otherwise ``en``."""
+    return "zh" if _share(HAN, texts) > 0.5 else "en"
+
+
+def report_language(of_texts: str) -> str:
+    """The report's language: the one that was asked for, else Chinese if the user's locale or the texts are.
+
+    Args:
+        of_texts: What ``language_of`` found.
+    """
+    return "zh" if of_texts == "zh" and not os.environ.get(VARIABLE) else language()
 
 
 def _share(letters, texts):

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from mindnlp_dp_plugin.distributed.ranks import all_gather_object, get_rank, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.request import Request, read_run
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
@@ -94,7 +95,7 @@ class Predictor:
         batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
         mine = batches[get_rank() :: get_world_size()]
         shown = show_progress and is_main_process()
-        bar = tqdm(mine, "predicting", unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
+        bar = tqdm(mine, tr("predicting"), unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
         answers = [(batch, self._answer(*([each[row] for row in batch] for each in (rows, texts)))) for batch in bar]
         gathered = {}
         for of_rank in all_gather_object(answers):
@@ -123,7 +124,7 @@ def answer(path: str) -> None:
     for remark in request.remarks:
         print(say(remark))
     if empty := len(request.texts) - len(given):
-        print(f"rows without a text: {empty}; they get no label")
+        print(tr("rows without a text: {count}; they get no label", count=empty))
     task, kept = predictor.task, predictor.kept
     columns = task.predictions(task.gather(answers, kept), kept, request.all_probabilities)
     places = {row: place for place, row in enumerate(given)}
@@ -136,7 +137,7 @@ def answer(path: str) -> None:
     ]
     if request.out is not None:
         task.write(Path(request.out), rows, kept)
-        print(f"predictions written to {request.out}: {len(rows)}")
+        print(tr("predictions written to {file}: {count}", file=request.out, count=len(rows)))
     else:
         _show(task, kept, rows)
     if request.labels is not None:
@@ -154,7 +155,7 @@ def _show(task, kept, rows):
         predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
         print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
-        print(f"... and {len(rows) - MOST_SHOWN} more: give --out FILE for all")
+        print(tr("... and {count} more: give --out FILE for all", count=len(rows) - MOST_SHOWN))
 
 
 def _show_scores(predictor, request, given, answers, texts):
@@ -168,22 +169,28 @@ def _show_scores(predictor, request, given, answers, texts):
     labels = gather([request.labels[given[place]] for place in known], predictor.kept)
     known_answers = gather([answers[place] for place in known], predictor.kept)
     scores = predictor.task.score(known_answers, labels, [texts[place] for place in known], predictor.kept)
-    words = predictor.task.in_words(scores, digits=4)
+    shown = {"rows": len(known), "scores": predictor.task.in_words(scores, digits=4)}
     if (positive := predictor.kept.get("positive_label")) is not None:
-        words += f", F1 of {positive!r} {scores['f1']:.4f}"
-    print(f"rows with labels: {len(known)}; {words}")
+        shown |= {"label": positive, "f1": scores["f1"]}
+        print(tr("rows with labels: {rows}; {scores}, F1 of {label!r} {f1:.4f}", **shown))
+    else:
+        print(tr("rows with labels: {rows}; {scores}", **shown))
     console = Console(file=sys.stdout, width=100)
     names = predictor.kept.get("label_names", [])
     if "confusion_matrix" in scores and len(names) <= MOST_IN_MATRIX:
-        matrix = Table("true \\ predicted", title="confusion matrix", title_justify="left")
+        matrix = Table(tr("true \\ predicted"), title=tr("confusion matrix"), title_justify="left")
         for name in names:
             matrix.add_column(name, justify="right")
         for name, counts in zip(names, scores["confusion_matrix"]):
             matrix.add_row(name, *map(str, counts))
         console.print(matrix, markup=False)
     if scores.get("mistakes"):
-        print("the worst mistakes:")
+        print(tr("the worst mistakes:"))
         for each in scores["mistakes"][:MISTAKES_SHOWN]:
-            verdict = f"{shown_label(each['label'])} taken for {shown_label(each['predicted'])}"
+            verdict = tr(
+                "{label} taken for {predicted}",
+                label=shown_label(each["label"]),
+                predicted=shown_label(each["predicted"]),
+            )
             verdict += f" ({each['probability']:.3f})" if "probability" in each else ""
             print(f"  {verdict}: {' | '.join(each['texts'])}")

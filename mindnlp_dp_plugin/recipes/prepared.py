@@ -10,7 +10,7 @@ from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
-from mindnlp_dp_plugin.recipes.languages import report_language
+from mindnlp_dp_plugin.recipes.languages import language_of
 from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
@@ -124,7 +124,7 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         if options.model is None:
             facts["chosen_model"], facts["why"] = learnt.choose_model(data.splits["train"]["text"])
         tokenise(data.splits, facts, replace(options, model=facts["chosen_model"]), folder)
-        facts["language"] = report_language(data.splits["train"]["text"])
+        facts["language"] = language_of(data.splits["train"]["text"])
         facts["baselines"] = learnt.baselines(data, options)
         facts["baselines"] |= learnt.baselines_of_tokens(
             lambda split: datasets.load_from_disk(str(folder / split)), list(data.splits)[-1]

@@ -8,6 +8,7 @@ import numpy as np
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.distributed.gather import concatenate
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import merge_lora
@@ -16,7 +17,7 @@ from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tracking import where
-from mindnlp_dp_plugin.recipes.words import ENGLISH, say
+from mindnlp_dp_plugin.recipes.words import say, words
 
 
 class Outcome(NamedTuple):
@@ -42,20 +43,35 @@ class Outcome(NamedTuple):
 def introduction(data: PreparedData) -> str:
     """The first lines of a run: the model, the data, and the baselines."""
     facts, model = data.facts, data.model
-    lines = [f"model: {model.name}, {_weights(model.origin)}" + (f" ({say(facts['why'])})" if facts["why"] else "")]
+    known = {"name": model.name, "weights": _weights(model.origin)}
+    if facts["why"]:
+        lines = [tr("model: {name}, {weights} ({why})", why=say(facts["why"]), **known)]
+    else:
+        lines = [tr("model: {name}, {weights}", **known)]
     lines += map(say, facts["remarks"])
     lines += data.task.describe(facts)
     for split, count in facts["cut_texts"].items():
         if count:
-            share = count / facts["num_rows"][split]
-            lines.append(f"{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})")
-    lines += [
-        f"{split}: rows with a text that is in train, too: {count}; they score better than new texts would"
-        for split, count in facts["duplicates"].items()
-        if count
-    ]
+            lines.append(
+                tr(
+                    "{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})",
+                    split=split,
+                    count=count,
+                    share=count / facts["num_rows"][split],
+                )
+            )
+    for split, count in facts["duplicates"].items():
+        if count:
+            lines.append(
+                tr(
+                    "{split}: rows with a text that is in train, too: {count}; they score better than new texts would",
+                    split=split,
+                    count=count,
+                )
+            )
     for name, scores in facts["baselines"].items():
-        lines.append(f"to beat on {scores['split']}: {data.task.in_words(scores)} by {ENGLISH[name]}")
+        beaten = {"split": scores["split"], "scores": data.task.in_words(scores), "name": words()[name]}
+        lines.append(tr("to beat on {split}: {scores} by {name}", **beaten))
     return "\n".join(lines)
 
 
@@ -107,7 +123,7 @@ def leave_results(
         **circumstances(),
         "history": outcome.state.log_history,
     }
-    results["advice"] = give_advice(results)
+    results["advice"] = give_advice(results, "en")
     write_json(folder.metrics, results)
     write_text(folder.settings, to_yaml(options, nproc=results["ranks"]))
     report.write(folder, results)
@@ -118,26 +134,44 @@ def leave_results(
 def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     task, model = get_task(results["task"]), results["model"]
-    lines = [f"{model['name']}, {model['parameters']:,} parameters, {_weights(model['origin'])}:"]
+    lines = [
+        tr(
+            "{name}, {count:,} parameters, {weights}:",
+            name=model["name"],
+            count=model["parameters"],
+            weights=_weights(model["origin"]),
+        )
+    ]
     for split, scores in results["splits"].items():
-        words = task.in_words(scores)
-        if results.get("positive_label") is not None:
-            words += f", F1 of {results['positive_label']!r} {scores['f1']:.3f}"
-        lines.append(f"{words} on {scores['rows']} {split} rows")
+        of_split = {"scores": task.in_words(scores), "rows": scores["rows"], "split": split}
+        if (positive := results.get("positive_label")) is not None:
+            of_split |= {"label": positive, "f1": scores["f1"]}
+            lines.append(tr("{scores}, F1 of {label!r} {f1:.3f} on {rows} {split} rows", **of_split))
+        else:
+            lines.append(tr("{scores} on {rows} {split} rows", **of_split))
     if folds := results["folds"]:
-        means = (f"{ENGLISH[name]} {of['mean']:.3f} ± {of['std']:.3f}" for name, of in folds["scores"].items())
-        lines.append(f"over {folds['count']} folds: {', '.join(means)}; the model kept is that of fold {folds['kept']}")
+        means = (f"{words()[name]} {of['mean']:.3f} ± {of['std']:.3f}" for name, of in folds["scores"].items())
+        lines.append(
+            tr(
+                "over {count} folds: {means}; the model kept is that of fold {kept}",
+                count=folds["count"],
+                means=words()["and"].join(means),
+                kept=folds["kept"],
+            )
+        )
     if best := results["best"]:
-        lines.append(f"kept: epoch {best['epoch']:g}, the best by {best['by']} on dev")
-    lines += [f"{task.in_words(scores)} by {ENGLISH[name]}" for name, scores in results["baselines"].items()]
-    lines += [f"WARNING: {each}" for each in results["advice"]]
-    lines.append("    ".join([f"model: {folder.model}", f"report: {folder.report}", *logs]))
-    lines.append(f"predict: mindnlp-dp predict {folder.home} 'your text'")
+        lines.append(tr("kept: epoch {epoch:g}, the best by {score} on dev", epoch=best["epoch"], score=best["by"]))
+    for name, scores in results["baselines"].items():
+        lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=words()[name]))
+    lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
+    paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report), *logs]
+    lines.append("    ".join(paths))
+    lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=folder.home))
     return "\n".join(lines)
 
 
 def _weights(origin):
-    return ENGLISH["from_nothing"] if origin is None else ENGLISH["pretrained"].format(origin=say(origin))
+    return words()["from_nothing"] if origin is None else words()["pretrained"].format(origin=say(origin))
 
 
 def _scores_of_splits(outcome, data):

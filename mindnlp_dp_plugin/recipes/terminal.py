@@ -4,9 +4,11 @@ import sys
 
 from tqdm import tqdm
 
-from mindnlp_dp_plugin.recipes.words import ENGLISH
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.trainer.mindnlp import TrainerCallback
 
+TRAINING = Message("training")
 SHOWN = (
     "micro_f1",
     "accuracy",
@@ -33,7 +35,7 @@ class Terminal(TrainerCallback):
         falling: Scores that are better the lower they are, beside the loss.
     """
 
-    def __init__(self, best_by: str | None, heading: str = "training", falling: tuple[str, ...] = ()):
+    def __init__(self, best_by: str | None, heading: str = TRAINING, falling: tuple[str, ...] = ()):
         self._best_by = best_by
         self._falls = best_by in ("loss", *falling)
         self._heading = heading
@@ -46,8 +48,8 @@ class Terminal(TrainerCallback):
             self._bar = tqdm(
                 total=state.max_steps,
                 initial=state.global_step,
-                desc=self._heading,
-                unit="step",
+                desc=tr(self._heading),
+                unit=tr("step"),
                 file=sys.stdout,
                 mininterval=1,
                 ncols=80,
@@ -62,7 +64,7 @@ class Terminal(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Show the loss beside the bar."""
         if self._bar is not None and "loss" in (logs or {}):
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
+            self._bar.set_postfix_str(f"{words()['loss']} {logs['loss']:.3f}", refresh=False)
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         """Print the epoch's scores."""
@@ -71,9 +73,10 @@ class Terminal(TrainerCallback):
         found = {name: metrics[f"eval_{name}"] for name in SHOWN if f"eval_{name}" in metrics}
         if "f1" in found and found["f1"] == found.get("macro_f1"):
             del found["f1"]
-        scores = ", ".join(f"{ENGLISH[name]} {value:.3f}" for name, value in found.items())
+        scores = words()["and"].join(f"{words()[name]} {value:.3f}" for name, value in found.items())
         self._bar.clear()
-        print(f"epoch {state.epoch:g} of {args.num_train_epochs:g}: {scores}{self._mark(found)}", flush=True)
+        line = tr("epoch {epoch:g} of {last:g}: {scores}", epoch=state.epoch, last=args.num_train_epochs, scores=scores)
+        print(line + self._mark(found), flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):
         """Remove the bar."""
@@ -89,4 +92,4 @@ class Terminal(TrainerCallback):
         if self._best is not None and value <= self._best:
             return ""
         self._best = value
-        return "  (best so far)"
+        return "  " + tr("(best so far)")

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 
 QUIET = {"silent": True, "console": "off"}
@@ -45,4 +46,4 @@ def make_trackers(names: tuple[str, ...], folder: RunFolder) -> list:
 
 def where(names: tuple[str, ...], folder: RunFolder) -> list[str]:
     """What to tell of each tracker's files."""
-    return [f"logs for {NAMES[name]}: {getattr(folder, name)}" for name in names]
+    return [tr("logs for {tracker}: {path}", tracker=NAMES[name], path=getattr(folder, name)) for name in names]

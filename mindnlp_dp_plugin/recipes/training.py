@@ -5,14 +5,15 @@ import time
 from dataclasses import replace
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.terminal import Terminal
+from mindnlp_dp_plugin.recipes.terminal import TRAINING, Terminal
 from mindnlp_dp_plugin.recipes.tracking import make_trackers
-from mindnlp_dp_plugin.recipes.words import ENGLISH
+from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.trainer.mindnlp import (
     EarlyStoppingCallback,
     ProgressCallback,
@@ -90,7 +91,8 @@ def _score_now(trainer, data):
     split = data.splits[-1]
     part = predict(trainer, data, split)
     scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
-    dp.print_rank_0(f"to beat on {split}: {data.task.in_words(scores)} by {ENGLISH['before_training']}")
+    beaten = {"split": split, "scores": data.task.in_words(scores), "name": words()["before_training"]}
+    dp.print_rank_0(tr("to beat on {split}: {scores} by {name}", **beaten))
     return {**{name: scores[name] for name in data.task.shown}, "split": split}
 
 
@@ -106,12 +108,15 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
     for number, held in enumerate(folds):
         held_set = set(held)
         rest = [row for row in everything if row not in held_set]
-        trainer = make_trainer(options, data, folder, f"fold {number + 1} of {len(folds)}", rest)
+        trainer = make_trainer(
+            options, data, folder, tr("fold {number} of {count}", number=number + 1, count=len(folds)), rest
+        )
         trainer.train()
         part = predict(trainer, data, "train", held)
         scores = data.task.score(part.predictions, part.label_ids, data.texts("train", held), data.facts)
         parts.append((held, part, scores))
-        dp.print_rank_0(f"fold {number + 1} of {len(folds)}: {data.task.in_words(scores)}")
+        shown = {"number": number + 1, "count": len(folds), "scores": data.task.in_words(scores)}
+        dp.print_rank_0(tr("fold {number} of {count}: {scores}", **shown))
         if best is None or data.task.is_worse(data.task.main_score, best[0], scores[data.task.main_score]):
             best = scores[data.task.main_score], number, trainer
     _, number, trainer = best
@@ -123,7 +128,7 @@ def make_trainer(
     options: RecipeOptions,
     data: PreparedData,
     folder: RunFolder,
-    heading: str = "training",
+    heading: str = TRAINING,
     rows: list[int] | None = None,
 ) -> RecipeTrainer:
     """Make the Trainer for the options. All ranks must call it.

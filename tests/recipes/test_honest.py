@@ -17,7 +17,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
-from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, report_language
+from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, language_of
 from mindnlp_dp_plugin.recipes.models import MINILM_PACKAGE, ModelSource, choose_model, has_minilm
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
@@ -47,7 +47,7 @@ def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
     assert found["majority"]["accuracy"] == pytest.approx(1 / 3)
     assert found["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
     assert is_written_without_spaces(chinese) and not is_written_without_spaces(english)
-    assert report_language(chinese) == "zh"
+    assert language_of(chinese) == "zh"
 
 
 def test_the_majority_of_unseen_words():

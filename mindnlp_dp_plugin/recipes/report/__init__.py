@@ -7,11 +7,13 @@ from pathlib import Path
 import jinja2
 
 from mindnlp_dp_plugin.recipes.advice import give_advice
+from mindnlp_dp_plugin.recipes.languages import report_language
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_text
 from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.words import WORDS, say
+from mindnlp_dp_plugin.recipes.words import say
+from mindnlp_dp_plugin.recipes.words import words as words_in
 
 MOST_IN_MATRIX = 24
 MOST_IN_TABLE = 60
@@ -31,12 +33,14 @@ def write(folder: RunFolder, results: dict) -> None:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    words, task = WORDS[results["language"]], get_task(results["task"])
+    language = report_language(results["language"])
+    words, task = words_in(language), get_task(results["task"])
     split = list(results["splits"])[-1]
     page = environment.get_template("template.html").render(
         results=results,
         words=words,
-        say=partial(say, language=results["language"]),
+        say=partial(say, code=language),
+        language=language,
         split=split,
         scores=results["splits"][split],
         task=task,
@@ -47,7 +51,7 @@ def write(folder: RunFolder, results: dict) -> None:
         title=_title(results, words),
         day=date.today(),
         verdict=_verdict(task, results["splits"][split], results["baselines"], words),
-        advice=give_advice(results, results["language"]),
+        advice=give_advice(results, language),
         duration=_duration(results["seconds"], words),
         charts=_charts(task, results, words),
         confusions={

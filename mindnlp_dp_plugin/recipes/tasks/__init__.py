@@ -17,7 +17,7 @@ from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import decimal, shortened, shown_label
 from mindnlp_dp_plugin.recipes.splitting import text_columns
 from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
-from mindnlp_dp_plugin.recipes.words import ENGLISH
+from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 
@@ -278,8 +278,8 @@ class Task(ABC):
         write_predictions(path, rows, kept.get("label_separator", ";"))
 
     def in_words(self, scores: dict, digits: int = 3) -> str:
-        """Scores in a line of English."""
-        return ", ".join(f"{ENGLISH[name]} {decimal(scores[name], digits)}" for name in self.shown)
+        """Scores in a line."""
+        return words()["and"].join(f"{words()[name]} {decimal(scores[name], digits)}" for name in self.shown)
 
 
 def get_task(name: str) -> Task:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import (
     ASSISTANT,
@@ -81,8 +82,12 @@ class CausalLM(Task):
     def describe(self, facts):
         """Conversations and messages."""
         return [
-            f"{split}: {facts['num_rows'][split]} conversations; messages: "
-            + ", ".join(f"{role} ({count})" for role, count in rows.items())
+            tr(
+                "{split}: {count} conversations; messages: {roles}",
+                split=split,
+                count=facts["num_rows"][split],
+                roles=", ".join(f"{role} ({count})" for role, count in rows.items()),
+            )
             for split, rows in facts["rows"].items()
         ]
 

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, softmax, worst_mistakes
@@ -68,7 +69,15 @@ class Classification(Task):
         for split, rows in facts["rows"].items():
             listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
             more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
-            lines.append(f"{split}: {sum(rows.values())} rows in {len(rows)} classes: {listed}{more}")
+            lines.append(
+                tr(
+                    "{split}: {rows} rows in {count} classes: {classes}",
+                    split=split,
+                    rows=sum(rows.values()),
+                    count=len(rows),
+                    classes=listed + more,
+                )
+            )
         return lines
 
     def baselines(self, data: LabelledTexts, options):

@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, each_text_once, shor
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, in_order, read_rows, to_dataset, unseen
 from mindnlp_dp_plugin.recipes.tasks import Task, head_for
-from mindnlp_dp_plugin.recipes.words import ENGLISH, remark
+from mindnlp_dp_plugin.recipes.words import remark, words
 
 SEPARATORS = (";", "|", ",", "；", "、", "，")
 MOST_CLASSES_LISTED = 12
@@ -106,10 +106,19 @@ class MultiLabel(Task):
         for split, rows in facts["rows"].items():
             listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
             more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
-            per_row = ENGLISH["per_row"].format(
+            per_row = words()["per_row"].format(
                 mean=f"{facts['classes_per_row'][split]:.2f}", none=facts["rows_without_class"][split]
             )
-            lines.append(f"{split}: {facts['num_rows'][split]} rows, {len(rows)} classes: {listed}{more}; {per_row}")
+            lines.append(
+                tr(
+                    "{split}: {rows} rows, {count} classes: {classes}; {per_row}",
+                    split=split,
+                    rows=facts["num_rows"][split],
+                    count=len(rows),
+                    classes=listed + more,
+                    per_row=per_row,
+                )
+            )
         return lines
 
     def baselines(self, data: LabelledTexts, options):

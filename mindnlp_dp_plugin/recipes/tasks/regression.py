@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.baselines import predict_numbers
 from mindnlp_dp_plugin.recipes.reading.columns import holds_numbers
 from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
@@ -78,10 +79,17 @@ class Regression(Task):
 
     def describe(self, facts):
         """Rows and range of each split."""
-        lines = [f"{split}: {count} rows" for split, count in facts["num_rows"].items()]
         ranges = list(facts["rows"]["train"])
-        lines[0] += f", from {ranges[0].split(' ')[0]} to {ranges[-1].split(' ')[-1]}, mean {facts['mean']:.4g}"
-        return lines
+        first, *others = facts["num_rows"].items()
+        known = {
+            "first": ranges[0].split(" ")[0],
+            "last": ranges[-1].split(" ")[-1],
+            "mean": facts["mean"],
+        }
+        line = tr(
+            "{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}", split=first[0], rows=first[1], **known
+        )
+        return [line, *(tr("{split}: {rows} rows", split=split, rows=rows) for split, rows in others)]
 
     def baselines(self, data: LabelledTexts, options):
         """Mean of train, and TF-IDF with ridge regression: on test, else on dev, or fold by fold on all rows."""

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.baselines import most_frequent_tags
 from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entities, entity_type, in_words, score_entities, score_types
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
@@ -73,8 +74,15 @@ class TokenClassification(Task):
         lines = []
         for split, rows in facts["rows"].items():
             listed = ", ".join(f"{kind} ({count})" for kind, count in rows.items())
-            sizes = f"{facts['num_rows'][split]} sentences, {facts['num_words'][split]} words"
-            lines.append(f"{split}: {sizes}; entities: {listed}")
+            lines.append(
+                tr(
+                    "{split}: {sentences} sentences, {words} words; entities: {entities}",
+                    split=split,
+                    sentences=facts["num_rows"][split],
+                    words=facts["num_words"][split],
+                    entities=listed,
+                )
+            )
         return lines
 
     def baselines(self, data: LabelledTexts, options):
