@@ -31,7 +31,7 @@ class PlainDtype:
         """What the pickle says of a dtype beside its name: for numbers, the order of bytes."""
         _, order, *layout = state
         if order not in ("<", ">", "|", "=") or tuple(layout) != (None, None, None, -1, -1, 0):
-            raise _refusal(f"a dtype with {state!r}")
+            raise _refusal(tr("a dtype with {state!r}", state=state))
         # By its text it becomes NumPy's own native dtype, the only one that tensors of MindSpore 2.7 are made of.
         self.dtype = np.dtype(self.dtype.newbyteorder(order).str)
 
@@ -43,7 +43,7 @@ class PlainArray(np.ndarray):
         """Shape, dtype and bytes, in the form in which NumPy pickles them."""
         version, shape, plain, is_fortran, values = state
         if not (isinstance(plain, PlainDtype) and isinstance(values, bytes)):
-            raise _refusal("an array without numbers")
+            raise _refusal(tr("an array without numbers"))
         super().__setstate__((version, shape, plain.dtype, is_fortran, values))
 
 

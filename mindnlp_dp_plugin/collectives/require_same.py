@@ -22,7 +22,7 @@ def require_same(what: str, value: Any, collective: Collective, hint: str, shown
     """
     everyone = collective.all_gather_object((value, shown))
     if any(other != everyone[0][0] for other, _ in everyone):
-        described = "; ".join(
+        described = tr("; ").join(
             tr("rank {rank} has {value}", rank=rank, value=value if shown is None else shown)
             for rank, (value, shown) in enumerate(everyone)
         )

@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.data.sampler import NumberedRows, check_rank
 from mindnlp_dp_plugin.data.shard import plan_to_group, with_sampler
 from mindnlp_dp_plugin.data.sharded import ShardedByRow
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 MODEL_INPUT = "input_ids"
 
@@ -56,6 +57,6 @@ def measure_lengths(
     rows = NumberedRows(list(range(rank, num_rows, num_replicas)))
     part = ShardedByRow(with_sampler(plan, rows), num_replicas, rows, num_rows, seed)
     values = (row[measured] for row in part.create_dict_iterator(output_numpy=True))
-    bar = tqdm(values, "measuring rows", len(rows), delay=2, disable=not shows_progress)
+    bar = tqdm(values, tr("measuring rows"), len(rows), delay=2, disable=not shows_progress)
     length_of = len if measured == MODEL_INPUT else np.ndarray.item
     return np.fromiter(map(length_of, bar), np.int64, len(rows))

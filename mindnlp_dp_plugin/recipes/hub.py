@@ -9,6 +9,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 
 TIMEOUT_S = 8
 # Names that people know, beside MindNLP's own: its "huggingface" is $HF_ENDPOINT, and that by default hf-mirror.
@@ -84,7 +85,7 @@ def require_reachable(model: str, mirror: str | None) -> None:
 
 def reason_not_to_get(address: str):
     """None if an address answers within eight seconds; if not, the status, or words of what went wrong."""
-    found = ["no answer"]
+    found = [tr("no answer")]
 
     def ask():
         try:

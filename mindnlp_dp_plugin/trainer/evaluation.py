@@ -10,6 +10,7 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.evaluation import EvaluationShare, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
 from mindnlp_dp_plugin.trainer.mixed_precision import computing_as_in_training, dtype_of_evaluation
 from mindnlp_dp_plugin.trainer.same_data import require_same_rows
@@ -45,7 +46,7 @@ def evaluate_together(
     """
     share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
     if dataset not in _compared:
-        require_same_rows("The data set to evaluate", dataset, collective, share.num_rows)
+        require_same_rows(Message("The data set to evaluate"), dataset, collective, share.num_rows)
         _compared.add(dataset)
     rounds_to = None if trainer.is_in_train else dtype_of_evaluation(trainer.args)
     with (

@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.saving import write_checkpoint
@@ -46,7 +46,8 @@ class Snapshots:
         self._save = BackgroundSave()
         self._covered = trainer.state.global_step
         self.is_taking = False
-        require_same("snapshot_every", every, collective, "Start all ranks with the same MINDNLP_DP_SNAPSHOT_EVERY.")
+        hint = Message("Start all ranks with the same MINDNLP_DP_SNAPSHOT_EVERY.")
+        require_same("snapshot_every", every, collective, hint)
         if every:
             self._folder = snapshots.folder_of_ranks()
             self._require_room()

@@ -196,7 +196,7 @@ def results(logits, labels, language="en"):
     return {**results_of(NAMES, np.eye(4), np.arange(4), language), **others}
 
 
-def test_the_report_and_the_advice(tmp_path):
+def test_the_report_and_the_advice(tmp_path, monkeypatch):
     labels = np.array([[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]], np.float32)
     logits = np.array([[9.0, -9, 9, -9], [2.0, 9, -9, -9], [-9, -9, -9, -9]])
     good = results(logits, labels)
@@ -214,6 +214,7 @@ def test_the_report_and_the_advice(tmp_path):
     page = folder.report.read_text(encoding="utf-8")
     assert "micro F1: 4.3 points below TF-IDF" in page and "A class is chosen from a probability of 0.3 on" in page
     assert "mindnlp-dp recipe multi-label --config run.yaml" in page
+    monkeypatch.setenv("MINDNLP_DP_LANG", "")  # then texts in Chinese count
     report.write(folder, results(logits, labels, "zh"))
     assert "概率不低于 0.3" in folder.report.read_text(encoding="utf-8")
 

@@ -191,7 +191,7 @@ class CausalLM(Task):
         if isinstance(text, str):
             return tuple(self.asked([text], results)[0])
         messages = text[0] if len(text) == 1 and isinstance(text[0], list) else text
-        return (checked(list(messages), "the conversation to go on with", needs_answer=False),)
+        return (checked(list(messages), tr("the conversation to go on with"), needs_answer=False),)
 
     def read_asked(self, path, results, columns, label, encoding):
         """Conversations of jsonl, without an answer at their end; or texts, each a question."""

@@ -12,7 +12,7 @@ import mindspore
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,10 @@ def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
     """
     return {
         "world_size": args.world_size,
-        "batch size": dataset.get_batch_size(),
+        Message("batch size"): dataset.get_batch_size(),
         "gradient_accumulation_steps": args.gradient_accumulation_steps,
         "seed": args.seed,
-        "number of rows": dataset.num_rows,
+        Message("number of rows"): dataset.num_rows,
         "group_by_length": args.group_by_length,
     }
 
