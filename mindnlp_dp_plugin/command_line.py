@@ -11,9 +11,10 @@ import click
 
 from mindnlp_dp_plugin.language import language, tr
 
-# A Chinese character, or a word, with the signs that must not be parted from it.
+BEGINNING, ENDING, CHINESE = "（“《", "，。；：、！？）》”", r"\u4e00-\u9fff"
+# A Chinese word before a colon; a Chinese character or another word, with the signs that must not be parted from it.
 PIECE = re.compile(
-    r"[（“《]*(?:[\u4e00-\u9fff]|[^\s\u4e00-\u9fff（“《，。；：、！？）》”]+)[，。；：、！？）》”]*|\S|\s+"
+    rf"[{CHINESE}]{{2}}：|[{BEGINNING}]*(?:[{CHINESE}]|[^\s{CHINESE}{BEGINNING}{ENDING}]+)[{ENDING}]*|\S|\s+"
 )
 
 
