@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes sst2 minilm faults soak families hosts slurm matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm faults soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -65,6 +65,9 @@ hosts: install   ## several nodes made of network namespaces: equality, failures
 
 docs-check: install   ## every command and piece of Python that README and docs show
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check
+
+catalogue: install   ## after a message is new or other: the Chinese catalogue, with what is to be translated
+	$(BIN)/python -m tests.catalogue
 
 docs: install   ## the pages in docs/ as a site, in build/site
 	$(BIN)/mkdocs build --strict --site-dir build/site

@@ -89,6 +89,7 @@ def report(place, finished):
 
 
 if __name__ == "__main__":
+    os.environ["MINDNLP_DP_LANG"] = "en"
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     wanted = [Path(word).resolve() for word in sys.argv[1:]] or [*PAGES, *(EXAMPLES_FOLDER / name for name in EXAMPLES)]
     failed = [failure for file in wanted for failure in (check if file.suffix == ".md" else check_example)(file)]
