@@ -26,15 +26,24 @@ def test_docs_build_without_a_warning(tmp_path):
     for page in site.rglob("*.html"):
         assert not re.search(r'<(?:script|img)[^>]+src="?http|<link[^>]+rel="?stylesheet"?[^>]+http', page.read_text())
 
-    found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
-    texts = {entry["location"].split("#")[0]: "" for entry in found}
-    for entry in found:
-        texts[entry["location"].split("#")[0]] += html.unescape(
-            re.sub(r"<[^>]+>|\u200b", "", entry["title"] + "\n" + entry["text"])
-        )
+    texts, translated = texts_of_the_index(site), texts_of_the_index(site / "zh")
+    assert not [page for page in (*texts, *translated) if page.startswith("zh/")]
     for words in ("belongs to a job that is still running", "was given on two nodes", "holds one class only"):
-        assert words in texts["messages/"]
-    assert "数据并行" in texts["zh/"]
+        assert words in texts["messages/"] and words in translated["messages/"]
+    assert "仍在运行的作业" in translated["messages/"]
+    assert "数据并行" in translated[""]
+    for folder, base in (("guide/resume", "../.."), ("zh/guide/resume", "../.."), ("zh", ".")):
+        assert f'"base": "{base}"' in (site / folder / "index.html").read_text(), "where the page looks for its index"
+
+
+def texts_of_the_index(site):
+    """What search finds, by page."""
+    texts = {}
+    for entry in json.loads((site / "search" / "search_index.json").read_text())["docs"]:
+        text = html.unescape(re.sub(r"<[^>]+>|\u200b", "", entry["title"] + "\n" + entry["text"]))
+        page = entry["location"].split("#")[0]
+        texts[page] = texts.get(page, "") + text
+    return texts
 
 
 @pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CONTRIBUTING.md"], ids=lambda page: page.name)

@@ -16,6 +16,7 @@ PLACE = re.compile(r"<!-- messages of ([\w ]+) -->")
 RAISING = ("DataParallelError", "UsageError")
 VALUE = "…"
 END_OF_WHAT_IS_WRONG = re.compile(r"[:.;] (?=\S)(?![^(]*\))|[：。；](?=\S)(?![^（]*）)")
+NO_WORDS = re.compile(r"--[\w-]+|\w+\([^)]*\)|\w+=\S+|…")
 HAS_WORDS = re.compile("[a-z]{2}")
 MARKUP = re.compile(r"(?=[_*<\[])")
 
@@ -46,17 +47,18 @@ def messages_of_the_package() -> dict[str, list[str]]:
     messages = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for call in filter(raises, ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
+        names = (*RAISING, "Message") if room == "config" else RAISING  # templates of settings are raised by others
+        calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if calls_one_of(names, node)]
+        for call in calls:
             messages.setdefault(room, []).extend(texts(call.args[0]))
     return {room: found for room, of in messages.items() if (found := list(filter(HAS_WORDS.search, of)))}
 
 
-def raises(node: ast.AST) -> bool:
-    """Whether a node makes an error with a text, or a template for one: what has fields and is no part of another."""
+def calls_one_of(names: tuple[str, ...], node: ast.AST) -> bool:
+    """Whether a node makes an error, or a template for one, with a text."""
     if not (isinstance(node, ast.Call) and node.args):
         return False
-    name = getattr(node.func, "id", getattr(node.func, "attr", None))
-    return name in RAISING or (name == "Message" and any("{" in text for text in texts(node.args[0])))
+    return getattr(node.func, "id", getattr(node.func, "attr", None)) in names
 
 
 def texts(node: ast.expr) -> list[str]:
@@ -80,13 +82,22 @@ def listed(messages: list[str], translate) -> str:
     """Each message: what is wrong as a heading, which search finds by itself; below it the English, and what to do."""
     lines = []
     for template in dict.fromkeys(messages):
-        wrong, *hints = END_OF_WHAT_IS_WRONG.split(shown(translate(template)).rstrip(".:。："), maxsplit=1)
-        english = END_OF_WHAT_IS_WRONG.split(shown(template).rstrip(".:"), maxsplit=1)[0]
+        wrong, hint = wrong_and_hint(shown(translate(template)).rstrip(".:。："))
+        english, _ = wrong_and_hint(shown(template).rstrip(".:"))
         lines.append(f"#### {as_code(wrong)}")
         if english != wrong:
             lines.append(as_code(english))
-        lines += [MARKUP.sub(r"\\", hint) for hint in hints]
+        if hint:
+            lines.append(MARKUP.sub(r"\\", hint))
     return "\n\n".join(lines)
+
+
+def wrong_and_hint(message: str) -> tuple[str, str]:
+    """A message up to the first end of a sentence or clause that says something; and the rest."""
+    for end in END_OF_WHAT_IS_WRONG.finditer(message):
+        if re.search(r"[^\W\d_]", NO_WORDS.sub("", message[: end.start()])):
+            return message[: end.start()], message[end.end() :]
+    return message, ""
 
 
 def as_code(text: str) -> str:

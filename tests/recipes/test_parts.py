@@ -1,5 +1,6 @@
 """The parts between a table and a report, in one process."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -264,6 +265,11 @@ def test_charts_of_any_points(points):
     chart = line_chart([Series("a", points, "first")], "epoch", 1.0, "kept")
     assert "nan" not in chart and "inf" not in chart
     assert bool(chart) == any(abs(y) < 1e15 for _, y in points)
+
+
+def test_a_chart_of_one_score_has_readable_ticks():
+    chart = line_chart([Series("a", [(1, 1.0), (2, 1.0)], "first")], "epoch")
+    assert re.findall(r'text-anchor="end">([^<]+)<', chart) == ["0.975", "1"]
 
 
 def test_half_precision_is_for_the_trainer(tmp_path):

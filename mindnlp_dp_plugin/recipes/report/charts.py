@@ -119,8 +119,8 @@ def _whole_ticks(last):
 
 def _ticks(least, most):
     """Round numbers from at most ``least`` to at least ``most``, ``TICKS`` steps or a few more."""
-    span = max(most - least, abs(most) * 1e-3, 1e-6)
+    span = max(most - least, abs(most) * 0.1, 1e-6)
     power = 10 ** math.floor(math.log10(span / TICKS))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power * TICKS >= span)
     first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
-    return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+    return [round(number * step, 10) for number in range(min(first, last - 1), last + 1)]
