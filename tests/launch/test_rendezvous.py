@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, printable
 from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant
 from mindnlp_dp_plugin.launch.rendezvous.server import Deadline, RendezvousServer, introduce, wait_for_welcome
+from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
 
 NUM_STRANGERS = 10_000
@@ -82,7 +83,7 @@ def test_a_hundred_thousand_messages_of_strangers_change_nothing(server):
                 if "challenge" in message:
                     introduce(connection, other, message["challenge"], "theirs")
             assert time.monotonic() - began < 5, "the real node is received at once"
-        server.wait(signals, Deadline(5))
+        server.wait(signals, Deadline(5), Restarts(0))
         with pytest.raises(DataParallelError, match="does not know this job's secret"):
             server.nodes[1].send(proof="of nothing")
             wait_for_welcome(connection, other, signals, Deadline(5))
