@@ -25,11 +25,11 @@ TAKING = ("tr", "Message", "DataParallelError", *FINDINGS)
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
 
-def calls() -> Iterator[tuple[Path, ast.Call]]:
-    """The calls in the package that take a message, with their files."""
+def calls(taking: tuple[str, ...] = TAKING) -> Iterator[tuple[Path, ast.Call]]:
+    """The calls in the package that take a message, with their files; those of the functions ``taking``."""
     for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in TAKING and node.args:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in taking and node.args:
                 yield file, node
 
 

@@ -2,12 +2,19 @@
 
 import ast
 import gettext
+import re
 from string import Formatter
 
 import pytest
 
 from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN
 from tests import catalogue
+
+SAYING = (
+    *("print", "say", "tell", "tell_note", "click.echo", "console.print", "dp.print_rank_0", "refuse"),
+    *("logger.info", "logger.warning", "logger.error", "click.UsageError", "click.BadParameter", "self.fail"),
+)
+WORDS = re.compile("[a-z]{2,} [a-z]{2,}")
 
 
 def fields(template: str) -> set[str]:
@@ -22,6 +29,21 @@ def test_no_message_is_put_together_before_it_is_looked_up():
         if isinstance(node, (ast.JoinedStr, ast.BinOp))
     ]
     assert not assembled
+
+
+def test_nothing_is_said_that_is_not_looked_up():
+    said = [
+        f"{file}:{call.lineno}"
+        for file, call in catalogue.calls(SAYING)
+        for node in ast.walk(call.args[0])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and WORDS.search(node.value)
+        if not any(node in ast.walk(inner) for inner in ast.walk(call.args[0]) if is_looked_up(inner))
+    ]
+    assert not said
+
+
+def is_looked_up(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", None) in catalogue.TAKING
 
 
 def test_each_message_gets_its_fields():
