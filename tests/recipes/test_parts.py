@@ -234,6 +234,8 @@ def test_the_report_of_many_classes_and_odd_names(tmp_path, monkeypatch):
     assert "列以制表符分隔" in page and "文本列：a &lt; b" in page
     assert "混淆矩阵" in page and "高 20.0 个百分点" in page and 'lang="zh-CN"' in page
     assert 'class="matrix"' in page and "全部预测正确" in page and "1 分 15 秒" in page
+    shown = re.sub(r"(?s)<style>.*?</style>|<pre.*?</pre>|<[^>]+>", " ", page)
+    assert not re.search(r"(?<!-)\b[a-z]{2,},? [a-z]{2,} [a-z]{2,}", shown), "names may be English, sentences not"
     report.write(folder, results_of(["a", "b", "rare"], np.eye(3)[[0, 1]], np.array([0, 1])))
     assert "<td>–</td>" in folder.report.read_text(encoding="utf-8"), "a class without rows has no scores"
     assert not list(folder.home.glob("incomplete*"))
