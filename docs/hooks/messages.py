@@ -17,7 +17,6 @@ RAISING = ("DataParallelError", "UsageError")
 VALUE = "…"
 END_OF_WHAT_IS_WRONG = re.compile(r"[:.;] (?=\S)(?![^(]*\))|[：。；](?=\S)(?![^（]*）)")
 NO_WORDS = re.compile(r"--[\w-]+|\w+\([^)]*\)|\w+=\S+|…")
-WRONG_VALUE = re.compile("{(name|variable)}=")
 HAS_WORDS = re.compile("[a-z]{2}")
 MARKUP = re.compile(r"(?=[_*<\[])")
 

@@ -28,7 +28,7 @@ def give_advice(results: dict, language: str | None = None) -> list[str]:
             found.append(_below(scores, baseline, task, words, name, split))
     if found:
         ideas = words["and"].join(_ideas(results, task, words, weights=only is not None and task.weighs_classes))
-        found[-1] += " " + words["try"].format(ideas=ideas)
+        found[-1] = _after(found[-1], words["try"].format(ideas=ideas))
     return found
 
 
@@ -43,8 +43,13 @@ def _below(scores, baseline, task, words, name, split):
         share = baseline["accuracy"]
         deviation = math.sqrt(max(share * (1 - share), 1e-4) / scores["rows"])
         if share - scores["accuracy"] < 2 * deviation:
-            sentence += " " + words["within_chance"].format(rows=scores["rows"])
+            sentence = _after(sentence, words["within_chance"].format(rows=scores["rows"]))
     return sentence
+
+
+def _after(sentence, other):
+    """Two sentences; a Chinese full stop needs no blank behind it."""
+    return sentence + other if sentence.endswith("。") else f"{sentence} {other}"
 
 
 def _ideas(results, task, words, weights):
