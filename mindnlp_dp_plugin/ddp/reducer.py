@@ -40,6 +40,7 @@ class GradientReducer:
 
     Attributes:
         kept: The gradients that were kept, by the identity of their parameter.
+        order: The order of the parameters in the buckets; None until the first step has shown it.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
     """
@@ -92,7 +93,19 @@ class GradientReducer:
         self.release()
         # Backward meets the parameters roughly last to first; the first step shows the true order.
         self._build_buckets(range(len(self._parameters) - 1, -1, -1))
-        self._order_is_known = False
+        self.order = None
+
+    def take_order(self, order: list[int] | None) -> None:
+        """Lay the buckets out at once as another reducer did, if that had as many parameters. Call it before a step.
+
+        Some engines sum three and more ranks in an order that depends on the place in the message, so a run that is
+        resumed needs the same places from its first step on.
+
+        Args:
+            order: Its ``order``.
+        """
+        if order is not None and sorted(order) == list(range(len(self._parameters))):
+            self._lay_out(order)
 
     def release(self) -> None:
         """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
@@ -130,8 +143,8 @@ class GradientReducer:
         if self._runs is not None:
             for parameter in self._parameters:
                 parameter.grad = None
-        if not self._order_is_known:
-            self._learn_order()
+        if self.order is None:
+            self._lay_out(self._collective.all_gather_object(self._seen)[0])
         self._reset()
         self._ask_share = None
 
@@ -265,10 +278,10 @@ class GradientReducer:
             while self._runs is not None and self._num_taken < self._next - MAX_UNDER_WAY:
                 self._take_next()
 
-    def _learn_order(self):
+    def _lay_out(self, order):
         """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
-        self._build_buckets(self._collective.all_gather_object(self._seen)[0])
-        self._order_is_known = True
+        self._build_buckets(order)
+        self.order = order
 
     def _build_buckets(self, order):
         bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket

@@ -87,6 +87,7 @@ class TrainingSession:
         self.averaging = Averaging(
             trainer, collective, carrier, config, *counted, precision, steps, self._replacements, runs
         )
+        self.progress.follow(self.averaging.reducer)
         self.pace = Pace(collective, self.averaging)
         self.meter = Meter(collective, self.averaging, self.pace)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above

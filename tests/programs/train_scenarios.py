@@ -64,7 +64,8 @@ class Recorder(TrainerCallback):
 
     def __init__(self):
         self.gradients, self.digests, self.loss_sums = [], [], []
-        self.latest = np.zeros(0)  # with stage 2 of ZeRO no rank has all of them
+        self.latest = np.zeros(0)
+        self.sees_gradients = True  # with stage 2 of ZeRO no rank has all of them
         self.rows, self.lengths = [], []
 
     def on_log(self, args, state, control, **kwargs):
@@ -90,7 +91,7 @@ class RecordingTrainer(Trainer):
     def update_gradient_by_distributed_type(self, model):
         super().update_gradient_by_distributed_type(model)
         gradients = [p.grad for p in model.parameters() if p.requires_grad and p.grad is not None]
-        if gradients:
+        if gradients and self.recorder.sees_gradients:
             self.recorder.latest = np.concatenate([in_float32(gradient).ravel() for gradient in gradients])
 
 
@@ -132,10 +133,11 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         trainer.optimizer = scenario.own_optimizer(trained, lr=arguments.learning_rate)
     trainer.recorder, trainer.num_ranks, recorder.trainer = recorder, num_ranks, trainer
+    stage = config.get("zero_stage", 0)
+    recorder.sees_gradients = stage < 2
     num_bytes = count_bytes(collectives.current())
     result = trainer.train()
     del collectives.current().all_reduce
-    stage = config.get("zero_stage", 0)
     np.savez(
         output / f"{name}.npz",
         parameters=np.concatenate([in_float32(parameter).ravel() for parameter in model.parameters()]),

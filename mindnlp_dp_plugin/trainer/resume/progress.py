@@ -7,6 +7,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.mixed_precision import LossScaler
 from mindnlp_dp_plugin.trainer.fewer_nodes import planned_accumulation
@@ -73,6 +74,12 @@ class Progress(TrainerCallback):
             return self._resumption.nominal_accumulation
         return planned_accumulation(self._trainer.args.gradient_accumulation_steps, self._collective.world_size)
 
+    def follow(self, reducer: GradientReducer) -> None:
+        """Save the order of a reducer's gradients; if this run resumes, give it the order that was saved."""
+        self._reducer = reducer
+        if self._resumption:
+            reducer.take_order(self._resumption.record.get("gradient_order"))
+
     def begin_micro_step(self) -> None:
         """Begin the micro-step's random stream."""
         if self._host_random is not None:
@@ -110,6 +117,7 @@ class Progress(TrainerCallback):
             "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
             "with_optimizer": not trainer.args.save_only_model,
             "nominal_accumulation": self.nominal_accumulation,
+            "gradient_order": self._reducer.order,
             "settings": settings_of(self._dataset, trainer.args),
             "host_random": host_random,
             "loss_scaling": self._scaler and vars(self._scaler),

@@ -1,0 +1,48 @@
+"""Train, without checkpoints on disk, while faults strike (``tests/programs/faults.py``).
+
+    python killed_often.py OUTPUT MAX_STEPS
+
+Each start adds a line to ``OUTPUT/starts.rank<r>`` when its first step begins: the time, and how many steps are done.
+``OUTPUT/end.rank<r>.json`` tells what a run that came to its end ended with.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from mindnlp.engine import Trainer, TrainingArguments
+
+from tests.programs.faults import comes_to
+from tests.programs.resume_scenarios import digest_of, shuffled
+from tests.programs.tiny import tiny_dataset, tiny_model
+
+OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
+STEP_S = 0.3  # a model worth training in parallel takes longer
+
+
+class Mortal(Trainer):
+    has_begun = False
+
+    def training_step(self, *arguments):
+        done = self.state.global_step
+        if not self.has_begun:
+            self.has_begun = True
+            with (OUTPUT / f"starts.rank{dp.get_rank()}").open("a") as starts:
+                starts.write(f"{time.time()} {done}\n")
+        comes_to("backward", done)
+        time.sleep(STEP_S)
+        return super().training_step(*arguments)
+
+
+arguments = TrainingArguments(
+    output_dir=str(OUTPUT / "trainer"), max_steps=MAX_STEPS, evaluation_strategy="epoch", save_strategy="no",
+    learning_rate=1e-3, logging_steps=5, disable_tqdm=True,
+)  # fmt: skip
+trainer = Mortal(tiny_model(), arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
+trainer.train()
+evaluations = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+ended = {"parameters": digest_of(trainer.model), "evaluations": evaluations}
+(OUTPUT / f"end.rank{dp.get_rank()}.json").write_text(json.dumps(ended))
