@@ -12,8 +12,8 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def write_results(name: str, data: dict[str, Any], summary: str) -> Path:
-    """Write ``<name>_<hardware>_<date>.json``, and ``.md`` with the summary, which is printed, too.
+def write_results(name: str, data: dict[str, Any], summary: str, shows: bool = True) -> Path:
+    """Write ``<name>_<hardware>_<date>.json``, and ``.md`` with the summary, which is printed, too, if it ``shows``.
 
     Both begin with the command that made them.
 
@@ -24,7 +24,8 @@ def write_results(name: str, data: dict[str, Any], summary: str) -> Path:
     command = shlex.join(["python", *sys.argv])
     path.write_text(json.dumps({"command": command, **data}, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(f"# {path.stem}\n\n`{command}`\n\n{summary}\n", encoding="utf-8")
-    print(summary)
+    if shows:
+        print(summary)
     return path.with_suffix("")
 
 
