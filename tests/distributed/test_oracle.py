@@ -14,6 +14,7 @@ STAGES = (1, 2)
 # Of the scenarios, those that `make test` also trains with states shared out.
 SHARDED = [
     *("bert_adamw", "adam", "momentum", "groups_and_schedule", "accumulation_with_tail", "frozen_embeddings"),
+    "epoch_shorter_than_accumulation",
     *("used_by_one_rank", "tied_weights", "lora", "float32_masters", "half_precision_weights"),
 ]
 

@@ -58,14 +58,14 @@ class Progress(TrainerCallback):
     def optimizer_steps_next(self) -> bool:
         """Whether the optimizer steps after the current micro-step.
 
-        The Trainer's rule, widened where that is harmless: it steps when the count of micro-steps since train() began
-        is a multiple of the accumulation, or at the end of an epoch that is no longer than the accumulation. Here that
-        is at every micro-step of a short epoch.
+        The Trainer's rule: when the count of micro-steps since train() began is a multiple of the accumulation, or at
+        the end of an epoch that is no longer than the accumulation.
         """
         accumulation = self._trainer.args.gradient_accumulation_steps
         num_steps = self._dataset.num_steps
         is_short = num_steps is not None and num_steps <= accumulation
-        return is_short or (self._micro_steps + 1) % accumulation == 0
+        ends_epoch = self._micro_steps_in_epoch + 1 == num_steps
+        return (is_short and ends_epoch) or (self._micro_steps + 1) % accumulation == 0
 
     @property
     def nominal_accumulation(self) -> int:
