@@ -51,7 +51,11 @@ def messages_of_the_package() -> dict[str, list[str]]:
         calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if calls_one_of(names, node)]
         for call in calls:
             messages.setdefault(room, []).extend(texts(call.args[0]))
-    return {room: found for room, of in messages.items() if (found := list(filter(HAS_WORDS.search, of)))}
+    return {
+        room: found
+        for room, of in messages.items()
+        if (found := [text for text in of if HAS_WORDS.search(shown(text))])
+    }
 
 
 def calls_one_of(names: tuple[str, ...], node: ast.AST) -> bool:
@@ -79,14 +83,12 @@ def shown(template: str) -> str:
 
 
 def listed(messages: list[str], translate) -> str:
-    """Each message: what is wrong as a heading, which search finds by itself; below it the English, and what to do."""
+    """Each message: what is wrong as a heading, in both languages, which search finds by itself; and what to do."""
     lines = []
     for template in dict.fromkeys(messages):
         wrong, hint = wrong_and_hint(shown(translate(template)).rstrip(".:。："))
         english, _ = wrong_and_hint(shown(template).rstrip(".:"))
-        lines.append(f"#### {as_code(wrong)}")
-        if english != wrong:
-            lines.append(as_code(english))
+        lines.append("#### " + " <br> ".join(as_code(text) for text in dict.fromkeys((wrong, english))))
         if hint:
             lines.append(MARKUP.sub(r"\\", hint))
     return "\n\n".join(lines)
