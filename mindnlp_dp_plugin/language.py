@@ -1,8 +1,8 @@
 """Messages in the user's language: English, or Chinese from a gettext catalogue.
 
 A message is an English template with named fields, ``"{path} has no rows"``; the catalogue holds its translation. Which
-messages there are, Babel reads from the source: those given to ``tr``, ``Message`` or ``DataParallelError``
-(``make catalogue``).
+messages there are, ``make catalogue`` reads from the source: those given to ``tr``, ``Message`` or
+``DataParallelError``, and the help of commands and options.
 """
 
 import gettext
