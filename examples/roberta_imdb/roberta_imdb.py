@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--output-dir", default="roberta_imdb_output")
     options = parser.parse_args()
+    mindspore.set_seed(42)  # the small model's first weights, the same in each run; the Trainer's own seed comes later
 
     with dp.main_process_first():  # rank 0 writes or downloads the files, then the other ranks read them
         offline = save_offline_inputs(f"{options.output_dir}/offline")

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindnlp_dp_plugin.recipes import generate_reviews, report, save_small_bert, save_small_roberta
+from mindnlp_dp_plugin.recipes import (
+    generate_reviews,
+    report,
+    save_offline_inputs,
+    save_small_bert,
+    save_small_roberta,
+)
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse, to_arguments
@@ -291,3 +297,9 @@ def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
     pretrained = replace(options, model="roberta-base")
     assert [pretrained.chosen_epochs(rows, 2) for rows in (40, 1600, 10**6)] == [10, 4, 3]
     assert replace(options, epochs=0.5).chosen_epochs(40, 2) == 0.5
+
+
+def test_offline_inputs_are_what_the_examples_need(tmp_path, capfd):
+    names = save_offline_inputs(tmp_path / "offline", num_reviews=40)
+    assert set(names) == {"generated", "small-roberta", "small-bert"}
+    assert "generative capabilities" not in "".join(capfd.readouterr()), "a language model's warning, not needed here"
