@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm faults restarts soak families hosts slurm matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm faults restarts zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -34,6 +34,9 @@ faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with r
 
 restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after each step, torchrun beside; half an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py --torch $(VENV)-torch/bin/python
+
+zero: install   ## memory, step time and bytes by stage of ZeRO, on 2, 3 and 4 ranks; 10 minutes, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sharded_states.py
 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py

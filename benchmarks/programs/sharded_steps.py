@@ -1,0 +1,72 @@
+"""BERT-base with a stage of ZeRO: ``python sharded_steps.py OUTPUT STAGE NUM_STEPS BATCH_SIZE NUM_TOKENS``.
+
+Each rank leaves ``OUTPUT/rank<r>.json``: bytes of the optimizer's states and the peak of the process, the seconds of
+each step, and the bytes of the messages that it gave to the collectives in a step.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.transformers import BertConfig, BertForSequenceClassification
+
+from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.optim.sharded import share_states
+
+OUTPUT, STAGE, NUM_STEPS, BATCH_SIZE, NUM_TOKENS = Path(sys.argv[1]), *map(int, sys.argv[2:])
+WARM_UP = 2
+
+
+class Clock(TrainerCallback):
+    def __init__(self):
+        self.ends = []
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.ends.append(time.perf_counter())
+
+
+def counting(name, sizes):
+    """Note the bytes of each message that this rank gives to a collective."""
+    group, collective = collectives.current(), getattr(collectives.current(), name)
+
+    def counted(buffer):
+        sizes.append(buffer.size * buffer.itemsize)
+        return collective(buffer)
+
+    setattr(group, name, counted)
+
+
+dp.install(dp.DataParallelConfig(zero_stage=STAGE))
+chance = np.random.default_rng(0)
+num_rows = BATCH_SIZE * NUM_STEPS * dp.get_world_size()
+rows = [(chance.integers(5, 30000, NUM_TOKENS).astype(np.int32), np.int32(i % 2)) for i in range(num_rows)]
+data = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(BATCH_SIZE)
+arguments = TrainingArguments(str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_strategy="no", disable_tqdm=True)
+clock, reduced, gathered = Clock(), [], []
+model = BertForSequenceClassification(BertConfig())
+trainer = Trainer(model, arguments, train_dataset=data, callbacks=[clock])
+counting("all_reduce", reduced)
+counting("all_gather", gathered)
+trainer.train()
+group = collectives.current()
+if STAGE:
+    states = share_states(trainer.optimizer, group).num_bytes
+else:
+    kept = (value for state in trainer.optimizer.state.values() for value in state.values())
+    states = sum(value.nbytes for value in kept if isinstance(value, mindspore.Tensor))
+measured = {
+    "parameters": sum(parameter.size for parameter in model.parameters()),
+    "state_bytes": states,
+    "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "seconds": np.diff(clock.ends)[WARM_UP:].tolist(),
+    "all_reduced_bytes": sum(reduced) / NUM_STEPS,
+    "gathered_bytes": sum(gathered) / NUM_STEPS,
+}
+(OUTPUT / f"rank{group.rank}.json").write_text(json.dumps(measured))
