@@ -67,6 +67,7 @@ def rank_1_sleeps():
 
 
 if __name__ == "__main__":
-    dp.install(dp.DataParallelConfig(timeout=float(sys.argv[3])))  # not before all have joined, which may take long
+    dp.barrier()  # imports may take one rank longer than the timeout
+    dp.install(dp.DataParallelConfig(timeout=float(sys.argv[3])))
     globals()[sys.argv[2]]()
     print("NOBODY NOTICED")
