@@ -9,27 +9,19 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import json
 import resource
 import sys
-import time
 from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer, TrainingArguments
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
+from benchmarks.programs.clock import Clock
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.optim.sharded import share_states
 
 OUTPUT, STAGE, NUM_STEPS, BATCH_SIZE, NUM_TOKENS = Path(sys.argv[1]), *map(int, sys.argv[2:])
 WARM_UP = 2
-
-
-class Clock(TrainerCallback):
-    def __init__(self):
-        self.ends = []
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends.append(time.perf_counter())
 
 
 def counting(name, sizes):

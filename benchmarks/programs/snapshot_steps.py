@@ -8,28 +8,18 @@ import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer, TrainingArguments
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
+
+from benchmarks.programs.clock import Clock
 
 OUTPUT, NUM_STEPS = Path(sys.argv[1]), int(sys.argv[2])
 WARM_UP = 2
 BATCH_SIZE, NUM_TOKENS = 8, 128
-
-
-class Clock(TrainerCallback):
-    def __init__(self):
-        self.begins, self.ends = [], []
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        self.begins.append(time.perf_counter())
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends.append(time.perf_counter())
 
 
 chance = np.random.default_rng(0)

@@ -10,27 +10,16 @@ import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
 import sys
-import time
 from pathlib import Path
 
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer, TrainingArguments
 
 from benchmarks.programs import models
+from benchmarks.programs.clock import Clock
 from mindnlp_dp_plugin.trainer import session
 
 OUTPUT, MODEL, STEPS, ROUNDS, WAYS = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5:]
 WARM_UP = 2
-
-
-class Clock(TrainerCallback):
-    def __init__(self):
-        self.ends = []
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends.append(time.perf_counter())
-
-    def seconds(self):
-        return [end - begin for begin, end in zip(self.ends[WARM_UP:], self.ends[WARM_UP + 1 :])]
 
 
 def train(model):
@@ -41,7 +30,7 @@ def train(model):
     )  # fmt: skip
     data = models.dataset(MODEL, 64 * models.MODELS[MODEL][1])
     Trainer(model=model, args=arguments, train_dataset=data, callbacks=[clock]).train()
-    return clock.seconds()
+    return [end - begin for begin, end in zip(clock.ends[WARM_UP:], clock.ends[WARM_UP + 1 :])]
 
 
 def main():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts
+from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts, require_named
 from mindnlp_dp_plugin.recipes.reading.formats import read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.words import remark
@@ -36,14 +36,7 @@ def read_asked_texts(
     if only and only.lower() not in (*TEXTS, *trained):
         table.columns = {"text": [only, *table.columns[only]]}
         remarks.append(remark("no_header_of_texts"))
-    for option, name in [*(("--text-column", name) for name in columns), ("--label-column", label)]:
-        if name is not None and name not in table.columns:
-            raise DataParallelError(
-                "{option} {name!r} is not there: the columns are {names}.",
-                option=option,
-                name=name,
-                names=", ".join(table.names),
-            )
+    require_named(table, columns, label)
     label = label or _find_label(table, results, task)
     if label is not None and not any(map(as_text, table.columns[label])):
         label = None

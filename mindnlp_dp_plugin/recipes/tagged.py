@@ -6,7 +6,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entity_type
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.columns import Columns
+from mindnlp_dp_plugin.recipes.reading.columns import Columns, require_named
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TAGS, TOKENS, read_tagged
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
 from mindnlp_dp_plugin.recipes.reading.table import Table
@@ -47,17 +47,7 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
 
 def _find_columns(table, options):
     """The columns of words and of tags."""
-    for option, named in [
-        *(("--text-column", name) for name in options.text_column),
-        ("--label-column", options.label_column),
-    ]:
-        if named is not None and named not in table.names:
-            raise DataParallelError(
-                "{option} {name!r} is not there: the columns are {names}.",
-                option=option,
-                name=named,
-                names=", ".join(table.names),
-            )
+    require_named(table, options.text_column, options.label_column)
     tokens = first_of(table, [*options.text_column, *TOKEN_NAMES])
     tags = first_of(table, [options.label_column, *TAG_NAMES])
     if tokens is None or tags is None or tokens == tags:

@@ -1,6 +1,6 @@
 """Find the text and label columns of a table by name, otherwise by contents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -55,14 +55,7 @@ def find_columns(
     Raises:
         DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
     """
-    for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
-        if name is not None and name not in table.names:
-            raise DataParallelError(
-                "{option} {name!r} is not there: the columns are {names}.",
-                option=option,
-                name=name,
-                names=_listed(table.names),
-            )
+    require_named(table, texts, label)
     if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
         raise DataParallelError(
             "--text-column {texts} with --label-column {label!r}: name one text column, or the two of a pair, and "
@@ -109,6 +102,27 @@ def _find_label(table, texts, is_label):
         "which column is the label is not clear: give --label-column, one of {names}.",
         names=_listed(candidates or others),
     )
+
+
+def require_named(table: Table, texts: Sequence[str], label: str | None) -> None:
+    """Raise unless the columns that the user named are there.
+
+    Args:
+        table: The rows.
+        texts: What ``--text-column`` names.
+        label: What ``--label-column`` names, if anything.
+
+    Raises:
+        DataParallelError: If one is not there.
+    """
+    for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
+        if name is not None and name not in table.names:
+            raise DataParallelError(
+                "{option} {name!r} is not there: the columns are {names}.",
+                option=option,
+                name=name,
+                names=_listed(table.names),
+            )
 
 
 def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
