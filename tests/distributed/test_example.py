@@ -217,6 +217,7 @@ def test_several_labels_from_data_to_predictions(tmp_path):
     assert all(len(row["labels"]) == sum(row[f"probability_{name}"] >= 0.4 for name in NAMES) for row in rows)
 
 
+@pytest.mark.slow
 def test_tagged_words_from_data_to_predictions(tmp_path):
     write(tmp_path / "sentences.jsonl", list(sentences(300)))
     options = ["--dataset", "sentences.jsonl", "--model", "small-bert", "--epochs", 8, "--max-length", 32]
@@ -241,6 +242,7 @@ def test_tagged_words_from_data_to_predictions(tmp_path):
     assert re.search(r"PER Alan; (PER|LOC) Paris  on day 3 Alan went to Paris \.", words)
 
 
+@pytest.mark.slow
 def test_conversations_from_data_to_answers(tmp_path):
     write(tmp_path / "chats.jsonl", list(chats(400)))
     options = ["--dataset", "chats.jsonl", "--epochs", 10, "--max-length", 64, "--output-dir", "out"]
