@@ -176,6 +176,7 @@ def test_predictions_are_those_of_training_on_any_number_of_ranks(trained):
         assert found["label"] == row["label"] and found["probability"] == pytest.approx(row["probability"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_numbers_from_data_to_predictions(tmp_path):
     write(tmp_path / "rated.csv", list(rated(300)))
     options = ["--dataset", "rated.csv", "--model", "small-bert", "--epochs", 12, "--max-length", 32]
