@@ -17,7 +17,7 @@ from benchmarks.record import write_results
 from tests.harness import run_ranks_successfully
 
 PROGRAM = Path(__file__).parent / "programs/snapshot_steps.py"
-ROUNDS, NUM_STEPS = 2, 12
+ROUNDS, NUM_STEPS = 2, 8
 
 
 def main():
