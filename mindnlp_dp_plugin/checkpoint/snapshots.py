@@ -40,12 +40,15 @@ def make_checkpoint(kept: Path, leads: bool) -> Path | None:
     Returns:
         The checkpoint; None if there is none to make.
     """
-    whole = list(store.whole_in(kept / FOLDER))
-    if not whole:
+    found = store.newest_first(kept / FOLDER)
+    if not found:
         return None
-    # On separate disks all nodes need the same: who has two may be the only one to have the newer.
-    snapshot = whole[-1] if store.read_record(whole[0])[IS_ON_EACH_NODE] else whole[0]
+    snapshot = found[0]
     record = store.read_record(snapshot)
+    if record[IS_ON_EACH_NODE] and len(found) > 1:
+        # On separate disks all nodes need the same: this one may be the only one to have the newer.
+        snapshot = found[1]
+        record = store.read_record(snapshot)
     home, on_each_node = Path(record.pop(HOME)), record.pop(IS_ON_EACH_NODE)
     newest = store.newest(home, {name: record[name] for name in ("job", "train_call")})
     if not (leads or on_each_node) or (newest and store.step_of(newest) >= store.step_of(snapshot)):

@@ -174,7 +174,7 @@ def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
 def newest_of(home: str | Path, origin: dict[str, Any]) -> tuple[Path | None, list[str]]:
     """The same, and what is wrong with newer ones."""
     problems = []
-    for folder in _newest_first(Path(home)):
+    for folder in newest_first(home):
         if problem := problem_of(folder):
             problems.append(f"{folder}: {problem}")
         elif origin.items() <= read_record(folder).items():
@@ -187,9 +187,15 @@ def at_epoch_ends(home: str | Path) -> list[Path]:
     return [folder for folder in whole_in(home) if read_record(folder).get("micro_steps_in_epoch") == 0]
 
 
+def newest_first(home: str | Path) -> list[Path]:
+    """What stands as a checkpoint in a folder, by name alone."""
+    folders = [path for path in Path(home).glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
+    return sorted(folders, key=step_of, reverse=True)
+
+
 def whole_in(home: str | Path) -> Iterator[Path]:
     """The whole checkpoints of a folder, newest first."""
-    return (folder for folder in _newest_first(Path(home)) if not problem_of(folder))
+    return (folder for folder in newest_first(home) if not problem_of(folder))
 
 
 def step_of(folder: Path) -> int:
@@ -253,11 +259,6 @@ def _digest(path):
         while chunk := file.read(CHUNK):
             state.update(chunk)
     return state.hexdigest()
-
-
-def _newest_first(home):
-    folders = [path for path in home.glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
-    return sorted(folders, key=step_of, reverse=True)
 
 
 def _bring_to_disk(path):

@@ -45,6 +45,7 @@ class Snapshots:
         self._every = every
         self._save = BackgroundSave()
         self._covered = trainer.state.global_step
+        self._folder = None
         self.is_taking = False
         hint = Message("Start all ranks with the same MINDNLP_DP_SNAPSHOT_EVERY.")
         require_same("snapshot_every", every, collective, hint)
@@ -81,7 +82,7 @@ class Snapshots:
         replacements.replace(arguments, "save_on_each_node", True)  # the first rank of each node writes
         try:
             if arguments.should_save:
-                for older in list(store.whole_in(self._folder))[1:]:
+                for older in store.newest_first(self._folder)[1:]:
                     shutil.rmtree(older)
             write_checkpoint(self._trainer, save, str(self._folder), record, self._save)
         finally:
@@ -98,7 +99,7 @@ class Snapshots:
     def discard(self) -> None:
         """Training has come to its end."""
         self.abandon()
-        if self._every:
+        if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -115,9 +116,11 @@ class Snapshots:
         return None
 
     def _require_room(self):
-        needed, problem = NUM_KEPT * self._num_bytes(), None
+        needed, free = NUM_KEPT * self._num_bytes(), _free()
+        room = {"needed": needed / MEGABYTE, "free": free / MEGABYTE, "memory": SHARED_MEMORY, "every": self._every}
+        problem = None
         try:
-            self._check_room(needed)
+            self._check_room(free >= needed, room)
         except DataParallelError as error:
             problem = str(error)
         if problem := next(filter(None, self._collective.all_gather_object(problem)), None):
@@ -126,29 +129,23 @@ class Snapshots:
             tr(
                 "snapshot_every={every}: snapshots take {needed:.0f} MB of the {free:.0f} MB of {memory} on each node; "
                 "while one is written, up to half as much again",
-                every=self._every,
-                needed=needed / MEGABYTE,
-                free=_free() / MEGABYTE,
-                memory=SHARED_MEMORY,
+                **room,
             )
         )
 
-    def _check_room(self, needed):
+    def _check_room(self, is_enough, room):
         if self._folder is None:
             raise DataParallelError(
                 "snapshot_every={every} is for ranks that mindnlp-dp run has started, which keeps them: start so, or "
                 "leave it out.",
                 every=self._every,
             )
-        if not self._folder.is_relative_to(SHARED_MEMORY) or _free() < needed:
+        if not self._folder.is_relative_to(SHARED_MEMORY) or not is_enough:
             raise DataParallelError(
                 "snapshot_every={every} needs {needed:.0f} MB of memory on each node, for two copies of parameters and "
                 "optimizer states; {memory} has {free:.0f} MB. Start the container with a larger --shm-size, or leave "
                 "it out.",
-                every=self._every,
-                needed=needed / MEGABYTE,
-                free=_free() / MEGABYTE,
-                memory=SHARED_MEMORY,
+                **room,
             )
 
     def _num_bytes(self):
