@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import Any
+
+from mindnlp.engine.trainer import base
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
+from mindnlp_dp_plugin.trainer.deferred_files import PROTOCOL, large_files_deferred
 
 
 def write_checkpoint(
@@ -36,6 +39,7 @@ def write_checkpoint(
         scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
         replacements = Replacements()
         replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
+        replacements.replace(base, "save", partial(base.save, pickle_protocol=PROTOCOL))
         try:
             with large_files_deferred() if is_deferred else nullcontext() as large_files:
                 save()
