@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import namespaces
 from benchmarks.record import write_results
+from tests.distributed.test_fewer_nodes import ROUNDING, steps_of
 from tests.distributed.test_oracle import assert_equal_within_rounding
 from tests.harness import PROGRAMS, REPOSITORY, kill_tree, run_ranks_successfully
 from tests.programs.scenarios import SCENARIOS
@@ -40,6 +41,8 @@ BYTES_PER_S, DELAY_S = 1e9 / 8, 0.005
 WITH_THE_PLUGIN = (
     "import runpy, sys, mindnlp_dp_plugin; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+LOST_AT, BACK_AT = 3, 5  # steps at which a host is lost, and is back
+SNAPSHOT_S, GO_ON_S = 3, 30
 LINK_DOWN = "the last host's link goes down"
 FAULTS = {  # as tests/programs/faults.py reads them
     "SIGKILL of rank 1": "backward:4:1:SIGKILL:0.01",
@@ -54,6 +57,7 @@ def main():
         "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
         "file_systems": (stop_and_resume, [()]),
         "ends": (end_badly, [(num_hosts, fault) for num_hosts in (2, 3) for fault in FAULTS]),
+        "one_less": (go_on_without_a_host, [()]),
         "all_reduces": (time_all_reduces, [("socket",), ("mccl",), ("mpi",)]),
     }
     results = {}
@@ -83,22 +87,24 @@ class Job:
             ``socket``: Python on each host, told who it is by three arguments more.
         env: More variables.
         folders: The current directory on each host.
+        options: More of ``mindnlp-dp run``.
     """
 
-    def __init__(self, hosts, output, program, *arguments, engine="mccl", env=None, folders=None):
-        program = [PROGRAMS / program, *arguments]
+    def __init__(self, hosts, output, program, *arguments, engine="mccl", env=None, folders=None, options=()):
+        program = [*options, PROGRAMS / program, *arguments]
         starters = {"mccl": self._of_ours, "mpi": self._of_mpirun, "socket": self._of_python}
+        self._env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MINDNLP_DP_SECRET": SECRET, **(env or {})}
         commands = starters[engine](hosts, output, program)
-        env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MINDNLP_DP_SECRET": SECRET, **(env or {})}
+        self._commands = [host.command(command) for host, command in zip(hosts, commands)]
+        self._folders = folders or [output] * len(hosts)
         self._texts = [output / f"said_on_host{number}" for number in range(len(commands))]
-        self._processes = [
-            subprocess.Popen(
-                host.command(command),
-                stdin=subprocess.DEVNULL, stdout=text.open("w"), stderr=subprocess.STDOUT,
-                env=env, cwd=folder, start_new_session=True,
-            )
-            for host, command, text, folder in zip(hosts, commands, self._texts, folders or [output] * len(hosts))
-        ]  # fmt: skip
+        self._processes = [self._start(number) for number in range(len(commands))]
+
+    def start_again(self, number):
+        """A host is switched off and on again."""
+        kill_tree(self._processes[number].pid)
+        self._processes[number].wait()
+        self._processes[number] = self._start(number)
 
     def wait(self):
         """For each launcher its exit code, what it said and when it ended (``time.time()``)."""
@@ -121,6 +127,13 @@ class Job:
         ends = self.wait()
         if any(exit_code for exit_code, *_ in ends):
             sys.exit("\n".join(f"{exit_code}: {said}" for exit_code, said, _ in ends))
+
+    def _start(self, number):
+        return subprocess.Popen(
+            self._commands[number],
+            stdin=subprocess.DEVNULL, stdout=self._texts[number].open("a"), stderr=subprocess.STDOUT,
+            env=self._env, cwd=self._folders[number], start_new_session=True,
+        )  # fmt: skip
 
     def _of_ours(self, hosts, output, program):
         run = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", 1, "--backend", "mccl"]
@@ -217,6 +230,53 @@ def end_badly(output, num_hosts, fault):
     return {"seconds": seconds, "exit_codes": [code for code, *_ in ends], "words": words, "problems": problems}
 
 
+def go_on_without_a_host(output):
+    """Of three hosts one is cut off and two go on; it comes back, and is taken in at the next restart."""
+    never, again = output / "never", output / "again"
+    for folder in (never, again):
+        folder.mkdir()
+    run_ranks_successfully(
+        "fewer_nodes.py", never, ranks=3, backend="mccl", log_dir=never / "logs", timeout=HANG_S
+    )  # fmt: skip
+    env = {"MINDNLP_DP_SNAPSHOT_EVERY": "1", "WAITS_AT": f"{LOST_AT} {BACK_AT}"}
+    options = ("--nnodes", "2:3", "--max-restarts", 1)
+    with namespaces.network(3) as network:
+        job = Job(network.hosts, again, "fewer_nodes.py", again, env=env, options=options)
+        for rank in range(3):
+            wait_for_step(again, rank, LOST_AT)
+        time.sleep(SNAPSHOT_S)
+        struck = time.time()
+        network.hosts[2].cut()
+        for rank in range(2):
+            wait_for_step(again, rank, BACK_AT)
+        network.hosts[2].mend()
+        job.start_again(2)
+        time.sleep(SNAPSHOT_S)
+        failed = time.time()
+        (again / "fail").touch()
+        ends = job.wait()
+    with np.load(again / "end.npz") as ours, np.load(never / "end.npz") as theirs:
+        difference = max(float(np.abs(ours[key] - theirs[key]).max()) for key in theirs.files)
+    starts = [list(map(float, (again / f"starts.rank{rank}").read_text().split())) for rank in range(3)]
+    seconds = [round(starts[0][1] - struck, 1), round(starts[0][2] - failed, 1)]
+    is_right = {
+        "all launchers end with 0": not any(exit_code for exit_code, *_ in ends),
+        f"on within {GO_ON_S} s": seconds[0] <= GO_ON_S,
+        "host 2 is there at the first and the third start": len(starts[2]) == 2,
+        f"parameters within {ROUNDING} of three hosts'": difference <= ROUNDING,
+    }
+    problems = [f"not {what}: {seconds} {difference} {ends}" for what, holds in is_right.items() if not holds]
+    return {"seconds": seconds, "largest_difference": difference, "problems": problems}
+
+
+def wait_for_step(output, rank, step):
+    deadline = time.monotonic() + HANG_S
+    while (counted := steps_of(output, rank)) != step:
+        if time.monotonic() > deadline:
+            sys.exit(f"rank {rank} is at step {counted}, never at {step}")
+        time.sleep(0.05)
+
+
 def last_words(said):
     """The line in which a launcher says why it ends; all that was said if there is none."""
     lines = (line for line in said.splitlines() if line.startswith("mindnlp-dp: ") and "waiting up to" not in line)
@@ -288,7 +348,14 @@ def summary(results):
         seconds, codes = (", ".join(map(str, result[what])) for what in ("seconds", "exit_codes"))
         said = "<br>".join(result["problems"] or result["words"])
         lines.append(f"| {num_hosts} | {fault} | {seconds} | {codes} | {said} |")
+    (one_less,) = results["one_less"]
+    gone, back = one_less["seconds"]
     lines += [
+        "",
+        f"`--nnodes 2:3`, a snapshot after each step: host 2 of three is cut off at step {LOST_AT}; {gone} s later two "
+        f"have made the next step. It is switched on again, and a rank fails at step {BACK_AT}; {back} s later three "
+        f"have made the next. Parameters differ from those of three hosts that were left alone by "
+        f"{one_less['largest_difference']:.1e}. {'; '.join(one_less['problems'])}",
         "",
         f"All-reduce of float32 between 2 hosts, milliseconds. Slow: {BYTES_PER_S * 8e-9:g} Gbit/s and "
         f"{DELAY_S * 1000:g} ms each way, made by `programs/wire.py`. Model of the ring: 2(N-1) alpha + 2(N-1)/N K/B.",

@@ -42,6 +42,10 @@ class Host:
         """Takes the link down."""
         _run("ip", "-n", self.namespace, "link", "set", LINK, "down")
 
+    def mend(self) -> None:
+        """Brings the link up again."""
+        _run("ip", "-n", self.namespace, "link", "set", LINK, "up")
+
 
 class Network:
     """Hosts, each of which reaches all others.

@@ -249,3 +249,22 @@ def test_a_job_goes_on_without_a_node_and_takes_it_back_at_the_next_restart(runn
         assert (runner.log_dir / f"start_2_rank_{rank}_of_3").read_text() == "2,3"
     assert "node 1 (" in outcomes[0].stderr and "the nodes that are left go on in" in outcomes[0].stderr
     assert not runner.left_behind()
+
+
+def test_a_job_ends_if_node_0_vanishes_after_a_rank_elsewhere_has_failed(runner, nodes):
+    script = runner.script(
+        f"{READY}while rank == 0 or not os.path.exists(os.path.join(os.environ['FOLDER'], 'fail')): time.sleep(0.02)\n"
+        "raise ValueError('the other side is gone')\n"
+    )
+    first, second = (nodes.start(node_rank, "--max-restarts", "1", script) for node_rank in range(2))
+    for rank in range(2):
+        runner.wait_for(f"ready_{rank}")
+    first.send_signal(signal.SIGSTOP)
+    (runner.log_dir / "fail").touch()
+    time.sleep(2)  # the failure is reported, and not answered
+    first.kill()
+    runner.finish(first)
+    outcome = runner.finish(second)
+    assert outcome.returncode == 1
+    assert "as seen from here, has vanished" in outcome.stderr and "no restart: a node is gone" in outcome.stderr
+    runner.require_nothing_left()

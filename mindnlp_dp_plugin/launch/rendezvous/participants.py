@@ -8,11 +8,12 @@ import time
 from dataclasses import replace
 
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
+from mindnlp_dp_plugin.launch.rendezvous.connection import VANISHED_S, Connection
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 
 SETTLE_S = 0.5  # for a rank of this node, if it was the first to fail, to be noticed
 ANSWER_S = 4
+PATIENCE_S = VANISHED_S + 1  # with node 0, which is seen to be gone sooner than that
 
 
 class SingleNode(Member):
@@ -141,8 +142,9 @@ class Participant(Member):
         if self._answered_at is None and self._asked_at and now - self._asked_at > SETTLE_S:
             self._answer(None)
         if self._connection.lost:
-            self.first_failure = self._own or self._vanished()
-        elif self._answered_at and now - self._answered_at > ANSWER_S + SETTLE_S:
+            known = (failure for failure in (self._own, self._vanished()) if failure)
+            self.first_failure = min(known, key=lambda failure: failure.kind)
+        elif self._answered_at and now - self._answered_at > PATIENCE_S:
             self.first_failure = self._own or self._silent()
 
     def report(self, failure):
@@ -178,7 +180,7 @@ class Participant(Member):
         return Failure(0, words, 1, Kind.VANISHED)
 
     def _silent(self):
-        seconds, address = ANSWER_S + SETTLE_S, self._connection.address
+        seconds, address = PATIENCE_S, self._connection.address
         words = tr(
             "node 0 ({address}), as seen from here, does not answer for {seconds:g} s",
             address=address,
