@@ -35,6 +35,12 @@ def join(rank_info: RankInfo, backend: str, timeout: float) -> Collective:
     return _group
 
 
+def pretend(group: Collective) -> None:
+    """Take ``group`` for the ranks that this process has joined; without others, ``join`` then joins nobody."""
+    global _group
+    _group = group
+
+
 def current() -> Collective:
     """The collective of this process; a ``SingleProcess`` before ``join``."""
     return _group or SingleProcess()

@@ -58,12 +58,24 @@ def _stepped(optimizer, group, slices):
         return [mindspore.Tensor(array if is_whole else array.reshape(-1)[part].copy()) for part in slices]
 
     parameters = [nn.Parameter(tensor) for tensor in tensors(values)]
-    trial = object.__new__(type(optimizer))
-    vars(trial).update({name: value for name, value in vars(optimizer).items() if name != "step"})
-    trial.param_groups = [{**group, "lr": RATE, "params": parameters}]
-    trial.state = defaultdict(dict)
+    trial = like(optimizer, group, parameters)
     for gradient in gradients:
         for parameter, tensor in zip(parameters, tensors(gradient)):
             parameter.grad = tensor
         trial.step()
     return np.concatenate([parameter.asnumpy().reshape(-1) for parameter in parameters])
+
+
+def like(optimizer, group: dict, parameters: list):
+    """An optimizer of the same kind, without states.
+
+    Args:
+        optimizer: It is left alone.
+        group: One of its parameter groups, whose options count.
+        parameters: What the new one steps.
+    """
+    trial = object.__new__(type(optimizer))
+    vars(trial).update({name: value for name, value in vars(optimizer).items() if name != "step"})
+    trial.param_groups = [{**group, "lr": RATE, "params": parameters}]
+    trial.state = defaultdict(dict)
+    return trial

@@ -1,0 +1,28 @@
+"""A rank whose peers are not there, so that one process can show what a rank needs."""
+
+from mindnlp_dp_plugin.collectives.single import SingleProcess
+from mindnlp_dp_plugin.job.hardware import has_ascend
+
+
+class PretendedRank(SingleProcess):
+    """Rank 0 of some on this node; what it would get from the others is what it sends.
+
+    Its buckets are those of MPI, on Ascend those of HCCL.
+
+    Args:
+        world_size: How many ranks there would be.
+    """
+
+    def __init__(self, world_size: int):
+        self.world_size = self.local_world_size = world_size
+        self.uses_numpy = not has_ascend()
+        self.bucket_cap_mb = 4 if self.uses_numpy else 25
+
+    def all_gather(self, part):
+        import mindspore  # not above: a rank is pinned before MindSpore and NumPy are loaded
+        import numpy as np
+
+        return (np.concatenate if self.uses_numpy else mindspore.ops.cat)([part] * self.world_size)
+
+    def all_gather_object(self, value):
+        return [value] * self.world_size
