@@ -108,6 +108,7 @@ def num_examples(stock, self, dataset):
 def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kwargs):
     """Log the loss of the whole batch instead of this rank's; stop with a checkpoint if a signal has asked for it."""
     session = self.data_parallel_session
+    session.losses.follow(tr_loss)
     if session.progress.repeats_end_of_epoch():
         mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
         return None

@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
+from mindnlp_dp_plugin.trainer.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.observe.pace import Pace
 from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
@@ -46,6 +47,7 @@ class TrainingSession:
         preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         averaging: Averages gradients, from ``begin`` on.
+        losses: Keeps those that are not finite out of the log, from ``begin`` on.
         check_replicas: Compares the ranks' parameters when called, from ``begin`` on.
         pace: Compares what ranks take for their own work, from ``begin`` on.
         meter: Measures time and waiting, from ``begin`` on.
@@ -88,6 +90,7 @@ class TrainingSession:
             trainer, collective, carrier, config, *counted, precision, steps, self._replacements, runs
         )
         self.progress.follow(self.averaging.reducer)
+        self.losses = LossFilter(trainer, self._replacements)
         self.pace = Pace(collective, self.averaging)
         self.meter = Meter(collective, self.averaging, self.pace)
         self._replacements.stand_in(trainer, self.training_step)  # on the instance, as above
@@ -112,7 +115,7 @@ class TrainingSession:
         self.averaging.end_micro_step()
         self._buffers.share()
         self.progress.end_micro_step()
-        return loss
+        return self.losses.filtered(loss)
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""

@@ -1,0 +1,35 @@
+"""Keep losses that are nan or infinite out of the sum that is logged, without a wait of the host."""
+
+import mindspore
+
+from mindnlp_dp_plugin.patching import Replacements
+
+
+class LossFilter:
+    """Does on the device what ``logging_nan_inf_filter`` asks for; MindNLP's loop reads each loss to test it.
+
+    A loss that is not finite counts as the mean of those since the last log, as in MindNLP's loop.
+
+    Args:
+        trainer: The Trainer; its argument is False until ``replacements`` are undone.
+        replacements: Restores the argument.
+    """
+
+    def __init__(self, trainer, replacements: Replacements):
+        self._trainer = trainer
+        self._is_wanted = trainer.args.logging_nan_inf_filter
+        self._sum = mindspore.tensor(0.0)
+        replacements.replace(trainer.args, "logging_nan_inf_filter", False)
+
+    def follow(self, sum_of_losses: mindspore.Tensor) -> None:
+        """Take the Trainer's own sum of the losses since the last log, which it may change until the next batch."""
+        self._sum = sum_of_losses
+
+    def filtered(self, loss: mindspore.Tensor) -> mindspore.Tensor:
+        """What the Trainer is to add to its sum for the loss of a micro-step."""
+        if not self._is_wanted:
+            return loss
+        num_steps = 1 + self._trainer.state.global_step - self._trainer._globalstep_last_logged
+        counted = mindspore.ops.where(mindspore.ops.isfinite(loss), loss, self._sum / num_steps)
+        self._sum = self._sum + counted
+        return counted
