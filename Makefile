@@ -50,6 +50,7 @@ bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP a
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
 	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/products.py
+	$(BIN)/python benchmarks/host_work.py
 
 $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 	$(PYTHON) -m venv $(VENV)-torch

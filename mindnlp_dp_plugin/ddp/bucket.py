@@ -7,11 +7,16 @@ cannot overflow. Half-precision gradients are sent and summed as float32. With a
 rounded to it before it is sent, as the compression hooks of torch's DistributedDataParallel do.
 """
 
+from importlib.metadata import version
+
 import mindspore
 import numpy as np
+from packaging.version import Version
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.cpu_operators.arrays import sums_of_squares
+from mindnlp_dp_plugin.cpu_operators.arrays import are_views, sums_of_squares
+
+VIEWS_CAN_BE_ASSIGNED = Version(version("mindspore")) >= Version("2.8")  # before, that is ignored
 
 
 class HostBucket:
@@ -87,66 +92,100 @@ class HostBucket:
 
 
 class DeviceBucket:
-    """A bucket on the device: gradients are concatenated, all-reduced, and sliced apart."""
+    """A bucket on the device: gradients are joined, all-reduced, and handed out as views of the result.
+
+    What is dispatched is what counts there: a view per gradient in, one out, and three operators per bucket.
+    """
 
     def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
         self._collective = collective
-        self._parameters = parameters
+        self._shapes = [parameter.shape for parameter in parameters]
+        self._sizes = [parameter.size for parameter in parameters]
         self._dtype = parameters[0].dtype
         self._sums_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
         self._travels_as = getattr(mindspore, comm_dtype) if self._sums_as == mindspore.float32 else self._sums_as
         self._parts = [None] * len(parameters)
 
     def release(self) -> None:
-        """Free the concatenated gradients; those returned are copies."""
-        self._buffer = None
+        """Leave the buffer to the gradients that use it."""
+        self._buffer = self._means = None
 
     def put(self, index: int, gradient, accumulated, share: float) -> None:
         """Keep the gradient of parameter ``index``, plus what accumulated before it, if not None."""
-        total = gradient if accumulated is None else gradient + accumulated
-        self._parts[index] = total.reshape(-1).astype(self._sums_as)
+        self._parts[index] = gradient if accumulated is None else gradient + accumulated
         self._share = share
 
     def start(self):
         """Start the all-reduce and return its work. All ranks must call it, in the order of buckets."""
-        self._buffer = (mindspore.ops.cat(self._parts) * self._share).astype(self._travels_as)
-        self._parts = [None] * len(self._parameters)
+        parts, self._parts = self._parts, [None] * len(self._parts)
+        if is_on_cpu() or any(part.dtype != self._dtype for part in parts):
+            parts = [cast(part, self._sums_as) for part in parts]
+        flat = cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as)
+        self._buffer = cast(flat * self._share, self._travels_as)
         self._work = self._collective.all_reduce(self._buffer)
         return self._work
 
     def gradients(self) -> list:
         """Wait, and return the averaged gradients in the parameters' shapes and dtype."""
         self._work.wait()
-        averaged, begin = [], 0
-        for parameter in self._parameters:
-            part = self._buffer[begin : begin + parameter.size].reshape(parameter.shape)
-            # Not the slice itself: MindSpore 2.7 ignores an assignment to a view, and clipping assigns.
-            averaged.append(part.copy() if part.dtype == self._dtype else part.astype(self._dtype))
-            begin += parameter.size
-        return averaged
+        if is_on_cpu():
+            # Half precision is cast one by one: for bfloat16 MindSpore has few operators on CPU.
+            self._means = cast(self._buffer, self._sums_as)
+            return [cast(gradient, self._dtype) for gradient in views(self._means, self._sizes, self._shapes)]
+        self._means = cast(self._buffer, self._dtype)
+        return views(self._means, self._sizes, self._shapes)
 
     def squares(self) -> list:
         """Sums of squares of the averaged gradients; their sum is the square of the norm.
 
         On CPU they are floats, equal to a ``HostBucket``'s; otherwise scalar tensors.
         """
-        values = self._buffer.astype(self._sums_as)
-        if mindspore.get_context("device_target") != "CPU":
+        values = cast(self._buffer, self._sums_as)
+        if not is_on_cpu():
             return [(values * values).sum()]
-        ends = np.cumsum([parameter.size for parameter in self._parameters])
-        slots = np.split(values.asnumpy(), ends[:-1])
+        slots = np.split(values.asnumpy(), np.cumsum(self._sizes)[:-1])
         return [square for slot in slots for square in sums_of_squares(slot)]
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
-        scale_each(gradients, factor)
+        if share_memory() and self._means.dtype == self._dtype:
+            scaled = cast(self._means, self._sums_as) * cast(factor, self._sums_as)
+            mindspore.ops.assign(self._means, cast(scaled, self._dtype))
+        else:
+            scale_each(gradients, factor)
+
+
+def views(flat, sizes: list[int], shapes: list[tuple[int, ...]]) -> list:
+    """Tensors of these shapes that follow each other in a flat one: in its memory, if ``share_memory()``."""
+    if is_on_cpu():
+        # No views: MindSpore's operators for CPU read a copy of a view, and write to the copy in its place.
+        array, ends = flat.asnumpy(), np.cumsum(sizes).tolist()
+        places = zip(ends, sizes, shapes)
+        return [mindspore.Tensor.from_numpy(array[end - size : end].reshape(shape)) for end, size, shape in places]
+    parts = [part.reshape(shape) for part, shape in zip(mindspore.mint.split(flat, sizes), shapes)]
+    return parts if share_memory() else [part.copy() for part in parts]
+
+
+def share_memory() -> bool:
+    """Whether ``views`` can share memory."""
+    return are_views() if is_on_cpu() else VIEWS_CAN_BE_ASSIGNED
+
+
+def is_on_cpu() -> bool:
+    """Whether tensors are in the host's memory."""
+    return mindspore.get_context("device_target") == "CPU"
+
+
+def cast(tensor, dtype):
+    """A tensor in a dtype; itself, if it has it: MindSpore's ``astype`` is an operator even then."""
+    return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 
 
 def scale_each(gradients: list, factor) -> None:
     """Multiply gradients by a scalar tensor, in place."""
     for gradient in gradients:
         wide = mindspore.float64 if gradient.dtype == mindspore.float64 else mindspore.float32
-        gradient.assign_value((gradient.astype(wide) * factor.astype(wide)).astype(gradient.dtype))
+        gradient.assign_value(cast(cast(gradient, wide) * cast(factor, wide), gradient.dtype))
 
 
 def numpy_dtype(name):
