@@ -23,7 +23,7 @@ from benchmarks.record import write_results
 PROGRAM = Path(__file__).parent / "programs" / "host_work.py"
 MARK = "host_work phase: "
 DISPATCHED = re.compile(r"\] (?:Run Pyboost(\w+) start|RunOp name: (\w+))")
-LOG_ALL_OF_PYNATIVE = '{"PYNATIVE":0}'
+LOG_ALL_OF_PYNATIVE = "{PYNATIVE:0}"
 PHASES = {"backward": "backward, with hooks", "finish": "after backward", "clip": "clipping", "optimizer": "optimizer"}
 NUM_LAYERS = 24
 

@@ -84,7 +84,6 @@ def count(ways):
     """Let MindSpore log the operators of one step of each way, between marks."""
 
     def mark(steps, phase):
-        mindspore.runtime.synchronize()
         os.write(2, f"\n{MARK}{steps.name} {phase}\n".encode())
 
     for steps in ways:
@@ -97,8 +96,6 @@ def measure(ways):
     rounds = []
 
     def note(steps, phase):
-        if phase in ("backward", "end"):
-            mindspore.runtime.synchronize()
         began[steps.name][phase] = time.thread_time()
 
     for _ in range(ROUNDS):
