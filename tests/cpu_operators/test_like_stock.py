@@ -25,7 +25,7 @@ from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=20)
 EDGES = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, 1e30, -1e30, 88.0, -104.0]
 
 # What a model does to a tensor before an operator sees it, to a leaf that has what it takes away.

@@ -23,7 +23,7 @@ LENGTHS = st.lists(st.integers(1, 500), min_size=1, max_size=200)
 RANKS = st.integers(1, 6)
 BATCHES = st.integers(1, 9)
 SEEDS = st.integers(0, 2**31)
-MANY = settings(max_examples=200, deadline=None)
+MANY = settings(max_examples=200)
 
 
 def deal(lengths, num_replicas, batch_size, epoch=0, start=0, **options):

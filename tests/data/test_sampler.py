@@ -8,7 +8,7 @@ from tests.oracles.sampler import rows_of_rank
 
 ROWS = st.integers(1, 200)
 RANKS = st.integers(1, 9)
-MANY = settings(max_examples=600, deadline=None)
+MANY = settings(max_examples=600)
 
 
 def deal(num_rows, num_replicas, epoch=0, **options):

@@ -13,7 +13,7 @@ from mindspore.mindrecord import FileWriter
 
 from mindnlp_dp_plugin import DataParallelError, DistributedSampler, shard
 
-PIPELINES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+PIPELINES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 def batches(sharded, epoch=0, column="row"):

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from mindnlp_dp_plugin.distributed.gather import PADDING, join, to_numpy
 
 DTYPES = [np.float32, np.float16, np.int64, np.int32]
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=150)
 
 
 class Output(NamedTuple):

@@ -226,7 +226,7 @@ PIECES = st.sampled_from([b'"', b"\n", b",", b"\t", b"{", b"]", b"\xff", b"\0", 
     cut=st.floats(0, 1),
     places=st.lists(st.tuples(st.floats(0, 1), PIECES), max_size=4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damaged_files_are_read_or_refused_in_one_line(tmp_path_factory, name, suffix, cut, places):
     content = ({**READ, **REFUSED}[name])[0]
     content = content[: round(cut * len(content))]

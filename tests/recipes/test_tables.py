@@ -51,7 +51,7 @@ def contents(texts):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "json", "jsonl", "parquet", "txt"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     drawn=st.lists(
         st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12).map(lambda text: f"a {text}"),
@@ -166,7 +166,7 @@ def test_two_columns_that_could_be_the_label():
 
 
 @given(seed=st.integers(0, 99), counts=st.lists(st.integers(2, 60), min_size=2, max_size=5))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_dev_split_is_stratified_seeded_and_whole(tmp_path_factory, seed, counts):
     path = tmp_path_factory.mktemp("splits") / "data.jsonl"
     rows = [{"text": f"row {kind} {row}", "label": kind} for kind, count in enumerate(counts) for row in range(count)]
