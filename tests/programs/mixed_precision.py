@@ -207,7 +207,8 @@ def tied_weights():
     casts, stock = Counter(), nn.Parameter.astype
 
     def astype(parameter, dtype):
-        casts[id(parameter)] += 1
+        if dtype == mindspore.float16:
+            casts[id(parameter)] += 1
         return stock(parameter, dtype)
 
     nn.Parameter.astype = astype
