@@ -11,24 +11,26 @@ class LossFilter:
     A loss that is not finite counts as the mean of those since the last log, as in MindNLP's loop.
 
     Args:
-        trainer: The Trainer; its argument is False until ``replacements`` are undone.
-        replacements: Restores the argument.
+        trainer: The Trainer; its argument is False from a loss until what comes after the step is done with it.
+        replacements: Restores the argument if training fails.
     """
 
     def __init__(self, trainer, replacements: Replacements):
         self._trainer = trainer
         self._is_wanted = trainer.args.logging_nan_inf_filter
         self._sum = mindspore.tensor(0.0)
-        replacements.replace(trainer.args, "logging_nan_inf_filter", False)
+        replacements.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
 
     def follow(self, sum_of_losses: mindspore.Tensor) -> None:
         """Take the Trainer's own sum of the losses since the last log, which it may change until the next batch."""
         self._sum = sum_of_losses
+        self._trainer.args.logging_nan_inf_filter = self._is_wanted
 
     def filtered(self, loss: mindspore.Tensor) -> mindspore.Tensor:
         """What the Trainer is to add to its sum for the loss of a micro-step."""
         if not self._is_wanted:
             return loss
+        self._trainer.args.logging_nan_inf_filter = False  # the loop asks next, and would wait for the loss
         num_steps = 1 + self._trainer.state.global_step - self._trainer._globalstep_last_logged
         counted = mindspore.ops.where(mindspore.ops.isfinite(loss), loss, self._sum / num_steps)
         self._sum = self._sum + counted
