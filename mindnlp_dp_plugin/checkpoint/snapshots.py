@@ -40,15 +40,13 @@ def make_checkpoint(kept: Path, leads: bool) -> Path | None:
     Returns:
         The checkpoint; None if there is none to make.
     """
-    found = store.newest_first(kept / FOLDER)
-    if not found:
+    whole = store.whole_in(kept / FOLDER)  # each is read when it is asked for
+    if (snapshot := next(whole, None)) is None:
         return None
-    snapshot = found[0]
     record = store.read_record(snapshot)
-    if record[IS_ON_EACH_NODE] and len(found) > 1:
+    if record[IS_ON_EACH_NODE] and (older := next(whole, None)):
         # On separate disks all nodes need the same: this one may be the only one to have the newer.
-        snapshot = found[1]
-        record = store.read_record(snapshot)
+        snapshot, record = older, store.read_record(older)
     home, on_each_node = Path(record.pop(HOME)), record.pop(IS_ON_EACH_NODE)
     newest = store.newest(home, {name: record[name] for name in ("job", "train_call")})
     if not (leads or on_each_node) or (newest and store.step_of(newest) >= store.step_of(snapshot)):

@@ -8,8 +8,7 @@ from mindnlp import transformers
 from mindnlp.engine import Trainer, TrainingArguments
 
 from mindnlp_dp_plugin.collectives import current
-
-NUM_STEPS = 4
+from mindnlp_dp_plugin.doctor.memory import NUM_STEPS
 
 
 class ExampleTrainer(Trainer):

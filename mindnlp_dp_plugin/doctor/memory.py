@@ -22,6 +22,7 @@ BUCKET_BYTES = 25 * 2**20  # of HCCL and MCCL
 BUCKETS_UNDER_WAY = 5
 SUMMED_IN = 4  # bytes of an element that travels: float32
 ANSWER = "TRIAL STEPS: "
+NUM_STEPS = 4  # the second lays buckets out anew; rows of later batches may be longer
 WIDTH_OF_A_LOG = 120
 
 

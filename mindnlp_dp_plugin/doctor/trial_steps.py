@@ -20,13 +20,12 @@ from tempfile import TemporaryDirectory
 from mindnlp_dp_plugin import collectives, trainer
 from mindnlp_dp_plugin.collectives.pretended import PretendedRank
 from mindnlp_dp_plugin.collectives.single import SingleProcess
-from mindnlp_dp_plugin.doctor.memory import ANSWER
+from mindnlp_dp_plugin.doctor.memory import ANSWER, NUM_STEPS
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import worker
 
-NUM_STEPS = 4  # the second lays buckets out anew; rows of later batches may be longer
 PEAK = "5"  # what clear_refs resets, proc(5)
 
 
