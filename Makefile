@@ -32,8 +32,10 @@ test-slow: install   ## the tests that `make test` leaves out
 faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
 
-restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after each step, torchrun beside; half an hour, on an idle machine
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py --torch $(VENV)-torch/bin/python
+restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after each step, torchrun beside, 100 while saving; an hour, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py snapshots
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py torchrun --torch $(VENV)-torch/bin/python
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py checkpoints
 
 zero: install   ## memory, step time and bytes by stage of ZeRO, on 2, 3 and 4 ranks; 10 minutes, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sharded_states.py

@@ -1,11 +1,15 @@
-"""Kill ranks at random, with a snapshot after each step, and see what is lost: ``make restarts``.
+"""Kill ranks at random, and see what is lost: ``make restarts``.
 
-    python benchmarks/restarts.py [--kills 100] [--seed 0] [--torch PYTHON]
+    python benchmarks/restarts.py snapshots [--kills 100] [--seed 0]
+    python benchmarks/restarts.py checkpoints [--kills 100] [--seed 0]
+    python benchmarks/restarts.py torchrun --torch PYTHON [--kills 5]
 
-Jobs of two ranks train without checkpoints on disk (``programs/killed_often.py``) and lose a rank ten times each, at a
-random moment, by SIGKILL, SIGSEGV or an exception. They must end as one that was left alone, to the last bit, and no
-kill may cost more than one step that was done. Beside: a script that saves each step under torchrun, killed likewise.
-Writes ``benchmarks/results/restarts_<cpu>_<date>.json`` and ``.md``. Times are part of it: leave the machine idle.
+Jobs of two ranks train (``programs/killed_often.py``) and lose a rank ten times each, at a random moment, by SIGKILL,
+SIGSEGV or an exception: with a snapshot after each step and nothing on disk, or with a checkpoint after each step and
+optimizer states shared out, while they save. They must end as a job of plain data parallelism that was left alone, to
+the last bit, and no kill may cost more than one step that was done. The peer: scripts that save each step under
+torchrun, each killed once, as the second restart of torch 2.13 hung in ``init_process_group``. Writes
+``benchmarks/results/restarts-<kept>_<cpu>_<date>.json`` and ``.md``. Times are part of it: leave the machine idle.
 """
 
 import argparse
@@ -15,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.progress import track
@@ -29,40 +34,82 @@ ENGINES = ("mpi", "mccl")
 WAYS = ("SIGKILL", "SIGSEGV", "exception")
 KILLS_OF_A_JOB, STEPS_A_KILL = 10, 3
 MAX_STEPS = KILLS_OF_A_JOB * STEPS_A_KILL + 2
-STEP_S = 0.3
+STEP_S, SAVE_S = 0.3, 0.02
 HANG_S = 1200
+
+
+@dataclass
+class Keeping:
+    """What a job keeps of its steps, and when it is struck.
+
+    Attributes:
+        description: In words.
+        moment: When faults strike, as ``tests/programs/faults.py`` names it.
+        lasts: Seconds that the moment lasts.
+        save_strategy: That of the Trainer.
+        variables: Settings, which jobs take in turns.
+    """
+
+    description: str
+    moment: str
+    lasts: float
+    save_strategy: str
+    variables: list[dict[str, str]]
+
+
+KEEPING = {
+    "snapshots": Keeping(
+        f"with a snapshot after each step ({STEP_S} s)", "backward", STEP_S, "no", [{"MINDNLP_DP_SNAPSHOT_EVERY": "1"}]
+    ),
+    "checkpoints": Keeping(
+        "while saving, with a checkpoint after each step, half of them with zero_stage=1 and half with 2",
+        "save", SAVE_S, "steps", [{"MINDNLP_DP_ZERO_STAGE": "1"}, {"MINDNLP_DP_ZERO_STAGE": "2"}],
+    ),
+}  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("kept", choices=[*KEEPING, "torchrun"])
+    parser.add_argument("--kills", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--torch", help="Python of an environment with torch and transformers")
     wanted = parser.parse_args()
+    if wanted.kept == "torchrun":
+        kill_the_peer(wanted.torch, wanted.kills or 5)
+    else:
+        kill_ours(wanted.kept, wanted.kills or 100, wanted.seed)
+
+
+def kill_ours(kept, num_kills, seed):
+    keeping = KEEPING[kept]
     with tempfile.TemporaryDirectory(prefix="mindnlp-dp-restarts-") as name:
         home = Path(name)
-        expected = {engine: train(home / f"never_{engine}", engine)["end"] for engine in ENGINES}
+        expected = {engine: train(home / f"never_{engine}", engine, keeping, {})["end"] for engine in ENGINES}
         jobs = []
-        for number in track(range(wanted.kills // KILLS_OF_A_JOB), "restarts"):
-            engine, chance = ENGINES[number % len(ENGINES)], random.Random(f"{wanted.seed} {number}")
-            job = train(home / f"job_{number}", engine, [fault(nth, chance) for nth in range(KILLS_OF_A_JOB)])
-            jobs.append({**job, "engine": engine, "same_end": job.pop("end") == expected[engine]})
-        torch = train_under_torchrun(home / "torch", wanted.torch) if wanted.torch else None
-    write_results("restarts", {"seed": wanted.seed, "jobs": jobs, "torchrun": torch}, summary(jobs, torch))
+        for number in track(range(num_kills // KILLS_OF_A_JOB), "restarts"):
+            engine, chance = ENGINES[number % len(ENGINES)], random.Random(f"{seed} {number}")
+            faults = [fault(nth, chance, keeping) for nth in range(KILLS_OF_A_JOB)]
+            variables = keeping.variables[number // len(ENGINES) % len(keeping.variables)]
+            job = train(home / f"job_{number}", engine, keeping, variables, faults)
+            same_end = job.pop("end") == expected[engine]
+            jobs.append({**job, "engine": engine, "variables": variables, "same_end": same_end})
+    write_results(f"restarts-{kept}", {"seed": seed, "jobs": jobs}, summary(keeping, jobs))
     sys.exit(not all(job["same_end"] and max(job["steps_lost"], default=0) <= 1 for job in jobs))
 
 
-def fault(nth, chance):
+def fault(nth, chance, keeping):
     step = nth * STEPS_A_KILL + chance.randrange(1, STEPS_A_KILL + 1)
-    return f"backward:{step}:{chance.randrange(2)}:{chance.choice(WAYS)}:{chance.uniform(0.001, STEP_S):.4f}"
+    rank, way, delay = chance.randrange(2), chance.choice(WAYS), chance.uniform(0.001, keeping.lasts)
+    return f"{keeping.moment}:{step}:{rank}:{way}:{delay:.4f}"
 
 
-def train(output, engine, faults=()):
+def train(output, engine, keeping, variables, faults=()):
     """A job, how it ended, and for each kill what it cost."""
     output.mkdir()
-    env = {"FAULTS": " ".join(faults), "FAULT_FOLDER": str(output), "MINDNLP_DP_SNAPSHOT_EVERY": "1"}
+    env = {"FAULTS": " ".join(faults), "FAULT_FOLDER": str(output), **variables}
     finished = run_ranks(
-        PROGRAMS / "killed_often.py", output, MAX_STEPS,
+        PROGRAMS / "killed_often.py", output, MAX_STEPS, keeping.save_strategy,
         ranks=2, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env, options=("--max-restarts", 1),
     )  # fmt: skip
     begun = [line.split() for line in (output / "starts.rank0").read_text().splitlines()]
@@ -86,12 +133,23 @@ def costs(kills, restarts):
     }
 
 
+def kill_the_peer(python, num_kills):
+    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-restarts-") as name:
+        jobs = [train_under_torchrun(Path(name, str(number)), python) for number in range(num_kills)]
+    seconds = [s for job in jobs for s in job["seconds"]]
+    lines = [
+        "A script under torchrun with Gloo, on 2 ranks, that saves each step to disk and loses a rank once.\n",
+        HEADER,
+        row("torchrun, Gloo", seconds),
+    ]
+    write_results("restarts-torchrun", {"jobs": jobs}, "\n".join(lines))
+
+
 def train_under_torchrun(output, python):
-    """The same for the peer."""
+    """A job of the peer, and what its kill cost."""
     output.mkdir()
-    kill_at = [nth * STEPS_A_KILL + 2 for nth in range(KILLS_OF_A_JOB)]
-    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 100]
-    command += [PROGRAMS / "torch_elastic.py", output, MAX_STEPS, *kill_at]
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 3]
+    command += [PROGRAMS / "torch_elastic.py", output, 2 * STEPS_A_KILL, STEPS_A_KILL]
     subprocess.run([str(word) for word in command], check=True, timeout=HANG_S, capture_output=True)
     noted = {
         name: [(float(when), int(step)) for when, step in map(str.split, (output / name).read_text().splitlines())]
@@ -100,25 +158,25 @@ def train_under_torchrun(output, python):
     return costs(noted["kills"], noted["starts"][1:])
 
 
-def summary(jobs, torch):
+HEADER = "| | kills | seconds until the next step, median | longest |\n| --- | --- | --- | --- |"
+
+
+def row(name, seconds):
+    return f"| {name} | {len(seconds)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |"
+
+
+def summary(keeping, jobs):
     num_same = sum(job["same_end"] for job in jobs)
     lost = [steps for job in jobs for steps in job["steps_lost"]]
     lines = [
-        f"{len(lost)} kills in {len(jobs)} jobs with a snapshot after each step ({STEP_S} s): {num_same} jobs ended "
-        "with the parameters and evaluations of one that was left alone, to the last bit. Steps done again for a kill: "
+        f"{len(lost)} kills in {len(jobs)} jobs {keeping.description}: {num_same} jobs ended with the parameters and "
+        "evaluations of one that was left alone, to the last bit. Steps done again for a kill: "
         f"at most {max(lost)}, in all {sum(lost)}.\n",
-        "| | kills | seconds until the next step, median | longest |",
-        "| --- | --- | --- | --- |",
+        HEADER,
     ]
-    rows = {f"mindnlp-dp run, {engine}": [s for job in jobs if job["engine"] == engine for s in job["seconds"]]
-            for engine in ENGINES}  # fmt: skip
-    if torch:
-        rows["torchrun, Gloo, saving each step to disk"] = torch["seconds"]
-    lines += [
-        f"| {name} | {len(seconds)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |"
-        for name, seconds in rows.items()
-        if seconds
-    ]
+    for engine in ENGINES:
+        if seconds := [s for job in jobs if job["engine"] == engine for s in job["seconds"]]:
+            lines.append(row(f"mindnlp-dp run, {engine}", seconds))
     return "\n".join(lines)
 
 

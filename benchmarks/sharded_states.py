@@ -62,8 +62,9 @@ def train(ranks, stage, num_steps, batch_size, num_tokens):
 def summary(memory, seconds):
     plain = statistics.median(seconds[0]) if seconds[0] else None
     lines = [
-        "BERT-base, AdamW, over MPI. Largest of all ranks; MB are 2**20 bytes.\n",
-        "| ranks | stage | states, MB | of 8/N bytes a parameter | peak, MB | all-reduced a step, MB | gathered, MB |",
+        "BERT-base, AdamW, over MPI. Largest of all ranks; MB are 2**20 bytes. What a rank sends in a step is that of "
+        "a ring, over the bytes of the model.\n",
+        "| ranks | stage | states, MB | of 8/N bytes a parameter | peak, MB | sent for sums | sent for parameters |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for job in memory:
@@ -71,7 +72,7 @@ def summary(memory, seconds):
         lines.append(
             f"| {job['ranks']} | {job['stage']} | {job['state_bytes'] / MEGABYTE:,.0f} | "
             f"{job['state_bytes'] / formula:.3f} | {job['peak_bytes'] / MEGABYTE:,.0f} | "
-            f"{job['all_reduced_bytes'] / MEGABYTE:.0f} | {job['ranks'] * job['gathered_bytes'] / MEGABYTE:.0f} |"
+            f"{sent_for_sums(job):.3f} | {(job['ranks'] - 1) * job['gathered_bytes'] / model_bytes(job):.3f} |"
         )
     if plain:
         ratios = [f"stage {stage} {statistics.median(seconds[stage]) / plain:.3f}" for stage in STAGES[1:]]
@@ -80,6 +81,17 @@ def summary(memory, seconds):
             f"{', '.join(ratios)} (medians of {len(seconds[0])} runs, in turns)."
         )
     return "\n".join(lines)
+
+
+def sent_for_sums(job):
+    """Bytes that each rank of a ring sends in a step to sum gradients, over those of the model."""
+    passes = 2 * job["all_reduced_bytes"] + job["reduce_scattered_bytes"]
+    return (job["ranks"] - 1) / job["ranks"] * passes / model_bytes(job)
+
+
+def model_bytes(job):
+    """Bytes of the parameters."""
+    return 4 * job["parameters"]
 
 
 def draw(memory):

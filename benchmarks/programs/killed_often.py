@@ -1,6 +1,8 @@
-"""Train, without checkpoints on disk, while faults strike (``tests/programs/faults.py``).
+"""Train while faults strike (``tests/programs/faults.py``).
 
-    python killed_often.py OUTPUT MAX_STEPS
+    python killed_often.py OUTPUT MAX_STEPS SAVE_STRATEGY
+
+With the strategy ``steps`` each step is saved, and faults may strike meanwhile; with ``no`` nothing is written to disk.
 
 Each start adds a line to ``OUTPUT/starts.rank<r>`` when its first step begins: the time, and how many steps are done.
 ``OUTPUT/end.rank<r>.json`` tells what a run that came to its end ended with.
@@ -19,7 +21,7 @@ from tests.programs.faults import comes_to
 from tests.programs.resume_scenarios import digest_of, shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
-OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
+OUTPUT, MAX_STEPS, SAVE_STRATEGY = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 STEP_S = 0.3  # a model worth training in parallel takes longer
 
 
@@ -36,10 +38,15 @@ class Mortal(Trainer):
         time.sleep(STEP_S)
         return super().training_step(*arguments)
 
+    def _save_checkpoint(self, *arguments, **options):
+        comes_to("save", self.state.global_step)
+        super()._save_checkpoint(*arguments, **options)
+
 
 arguments = TrainingArguments(
-    output_dir=str(OUTPUT / "trainer"), max_steps=MAX_STEPS, evaluation_strategy="epoch", save_strategy="no",
-    learning_rate=1e-3, logging_steps=5, disable_tqdm=True,
+    output_dir=str(OUTPUT / "trainer"), max_steps=MAX_STEPS, evaluation_strategy="epoch",
+    save_strategy=SAVE_STRATEGY, save_steps=1, save_total_limit=3, learning_rate=1e-3, logging_steps=5,
+    disable_tqdm=True,
 )  # fmt: skip
 trainer = Mortal(tiny_model(), arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
 trainer.train()

@@ -28,9 +28,9 @@ def counting(name, sizes):
     """Note the bytes of each message that this rank gives to a collective."""
     group, collective = collectives.current(), getattr(collectives.current(), name)
 
-    def counted(buffer):
+    def counted(buffer, *more):
         sizes.append(buffer.size * buffer.itemsize)
-        return collective(buffer)
+        return collective(buffer, *more)
 
     setattr(group, name, counted)
 
@@ -41,10 +41,11 @@ num_rows = BATCH_SIZE * NUM_STEPS * dp.get_world_size()
 rows = [(chance.integers(5, 30000, NUM_TOKENS).astype(np.int32), np.int32(i % 2)) for i in range(num_rows)]
 data = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(BATCH_SIZE)
 arguments = TrainingArguments(str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_strategy="no", disable_tqdm=True)
-clock, reduced, gathered = Clock(), [], []
+clock, reduced, scattered, gathered = Clock(), [], [], []
 model = BertForSequenceClassification(BertConfig())
 trainer = Trainer(model, arguments, train_dataset=data, callbacks=[clock])
 counting("all_reduce", reduced)
+counting("reduce_scatter", scattered)
 counting("all_gather", gathered)
 trainer.train()
 group = collectives.current()
@@ -59,6 +60,7 @@ measured = {
     "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     "seconds": np.diff(clock.ends)[WARM_UP:].tolist(),
     "all_reduced_bytes": sum(reduced) / NUM_STEPS,
+    "reduce_scattered_bytes": sum(scattered) / NUM_STEPS,
     "gathered_bytes": sum(gathered) / NUM_STEPS,
 }
 (OUTPUT / f"rank{group.rank}.json").write_text(json.dumps(measured))

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import GRACE_S, Job, Seats, require_master, require_script, require_secret
+from mindnlp_dp_plugin.launch.job import Job, Seats, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
@@ -66,9 +66,8 @@ SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.
 @option(
     "--grace",
     type=click.FloatRange(min=0),
-    default=GRACE_S,
-    show_default=True,
-    help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent.",
+    help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. Unless "
+    "set 30, and on Slurm until the job's time limit after the last two.",
 )
 @option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
 @option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")

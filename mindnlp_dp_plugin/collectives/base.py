@@ -1,6 +1,7 @@
 """The contract of a collective: what every engine offers to the rest of the plugin."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -19,6 +20,34 @@ class Work:
         """Wait until the collective is complete on this rank and its buffer may be read."""
 
 
+class PartWork(Work):
+    """A reduce-scatter in progress.
+
+    Attributes:
+        part: This rank's part of the sum, in memory of its own, once ``wait`` has returned; None if it has no elements.
+    """
+
+    part: Any = None
+
+
+class PartOfAllReduce(PartWork):
+    """The part of a sum that all ranks get."""
+
+    def __init__(self, work: Work, buffer: Any, begin: int, end: int):
+        self._work = work
+        self._buffer, self._begin, self._end = buffer, begin, end
+
+    def progress(self):
+        """That of the all-reduce."""
+        return self._work.progress()
+
+    def wait(self):
+        """Wait for the all-reduce, and keep the part."""
+        self._work.wait()
+        if self._begin < self._end:
+            self.part = self._buffer[self._begin : self._end].copy()
+
+
 class Collective(ABC):
     """The ranks of a job, and the operations they do together.
 
@@ -31,6 +60,7 @@ class Collective(ABC):
         local_world_size: Number of ranks on this node; None if the launcher does not say.
         uses_numpy: Whether ``all_reduce`` and ``all_gather`` take NumPy arrays (True) or MindSpore tensors (False).
         bucket_cap_mb: The bucket size that suits the engine, in MB.
+        can_reduce_scatter: Whether ``reduce_scatter`` sends each rank its part alone.
     """
 
     rank: int
@@ -39,6 +69,7 @@ class Collective(ABC):
     local_world_size: int | None
     uses_numpy: bool
     bucket_cap_mb: float
+    can_reduce_scatter: bool = False
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> Work:
@@ -52,6 +83,22 @@ class Collective(ABC):
         Returns:
             The work to ``wait`` for.
         """
+
+    def reduce_scatter(self, buffer: Any, lengths: Sequence[int]) -> PartWork:
+        """Start to sum ``buffer`` over all ranks; each gets its part. All ranks must call it, in the same order.
+
+        An engine that cannot do so leaves this as it is: the sum then comes from ``all_reduce``, with the same bits.
+
+        Args:
+            buffer: As for ``all_reduce``: the part of each rank after the other. Do not touch it until ``Work.wait``
+                returns; what is in it then is undefined.
+            lengths: Elements in the part of each rank, the same on all ranks.
+
+        Returns:
+            The work to ``wait`` for, and the ``part``.
+        """
+        end = sum(lengths[: self.rank + 1])
+        return PartOfAllReduce(self.all_reduce(buffer), buffer, end - lengths[self.rank], end)
 
     @abstractmethod
     def all_gather(self, part: Any) -> Any:

@@ -5,7 +5,8 @@ import numpy as np
 from mindspore.communication import get_group_size, get_rank, init
 from mindspore.mint import distributed
 
-from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives.wakeups import without_preemption
 from mindnlp_dp_plugin.job.secret import pack, unpack
 
 
@@ -22,6 +23,14 @@ class MindSporeWork(Work):
         self._handle.wait()
 
 
+class MindSporePartWork(MindSporeWork, PartWork):
+    """A reduce-scatter that MindSpore runs on a stream of its own."""
+
+    def __init__(self, handle, part):
+        super().__init__(handle)
+        self.part = part
+
+
 class MindSporeCollective(Collective):
     """The cluster that ``msrun`` or a rank table sets up. On Ascend, join before the first tensor exists."""
 
@@ -29,13 +38,24 @@ class MindSporeCollective(Collective):
     bucket_cap_mb = 25
 
     def __init__(self):
-        init()
+        with without_preemption():
+            init()
         self.rank = get_rank()
         self.world_size = get_group_size()
         self._all_gather = mindspore.ops.AllGather()
+        # On Ascend alone, and not in the first versions of mint.
+        on_device = mindspore.get_context("device_target") != "CPU"
+        self.can_reduce_scatter = on_device and hasattr(distributed, "reduce_scatter_tensor_uneven")
 
     def all_reduce(self, buffer):
         return MindSporeWork(distributed.all_reduce(buffer, async_op=True))
+
+    def reduce_scatter(self, buffer, lengths):
+        if not self.can_reduce_scatter:
+            return super().reduce_scatter(buffer, lengths)
+        part = mindspore.mint.empty(lengths[self.rank], dtype=buffer.dtype)
+        handle = distributed.reduce_scatter_tensor_uneven(part, buffer, list(lengths), async_op=True)
+        return MindSporePartWork(handle, part)
 
     def all_gather(self, part):
         # The operator: mint.distributed's is not there on CPU.

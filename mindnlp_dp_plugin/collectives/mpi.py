@@ -2,12 +2,13 @@
 
 import functools
 from collections import deque
+from collections.abc import Sequence
 
 import mindspore
 import numpy as np
 from mpi4py import MPI
 
-from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 
 PIECE_BYTES = 2**20
 MAX_UNDER_WAY = 8
@@ -18,15 +19,19 @@ class MpiCollective(Collective):
 
     uses_numpy = True
     bucket_cap_mb = 4
+    can_reduce_scatter = True
 
     def __init__(self):
         self._comm = MPI.COMM_WORLD.Dup()
-        self._all_reduces = AllReduces(MPI.COMM_WORLD.Dup())
+        self._reductions = Reductions(MPI.COMM_WORLD.Dup())
         self.rank = self._comm.Get_rank()
         self.world_size = self._comm.Get_size()
 
     def all_reduce(self, buffer):
-        return self._all_reduces.start(buffer)
+        return self._reductions.all_reduce(buffer)
+
+    def reduce_scatter(self, buffer, lengths):
+        return self._reductions.reduce_scatter(buffer, lengths)
 
     def all_gather(self, part):
         whole = np.empty(self.world_size * part.size, part.dtype)
@@ -49,8 +54,8 @@ class MpiCollective(Collective):
         self._comm.Barrier()
 
 
-class AllReduces:
-    """The all-reduces in progress on a communicator, cut into pieces that start and end in order.
+class Reductions:
+    """The sums in progress on a communicator, cut into pieces that start and end in order.
 
     An MPI library may allocate as much memory as the message of a non-blocking all-reduce, so it gets only a few small
     pieces at a time.
@@ -58,19 +63,27 @@ class AllReduces:
 
     def __init__(self, communicator: MPI.Comm):
         self._communicator = communicator
-        self._waiting = deque()
+        self._waiting = deque()  # functions that start a piece, and return its request
         self._requests = deque()
         self.num_ended = 0
         self._num_asked = 0
 
-    def start(self, buffer: np.ndarray) -> "MpiWork":
+    def all_reduce(self, buffer: np.ndarray) -> "MpiWork":
         """Start to sum a one-dimensional array, in place."""
-        size = PIECE_BYTES // buffer.itemsize
-        pieces = [buffer[begin : begin + size] for begin in range(0, buffer.size, size)]
-        self._waiting.extend(pieces)
-        self._num_asked += len(pieces)
-        self._fill_up()
-        return MpiWork(self, self._num_asked)
+        pieces = cut_to_pieces(buffer)
+        return MpiWork(self, self._ask([functools.partial(self._all_reduce, piece) for piece in pieces]))
+
+    def reduce_scatter(self, buffer: np.ndarray, lengths: Sequence[int]) -> "MpiPartWork":
+        """Start to sum a one-dimensional array, of which each rank gets a part."""
+        parts = [cut_to_pieces(part) for part in np.split(buffer, np.cumsum(lengths)[:-1])]
+        own = parts[self._communicator.rank]
+        part = np.empty(lengths[self._communicator.rank], buffer.dtype)
+        starts = []
+        for number in range(max(map(len, parts))):
+            pieces = [of_rank[number] if number < len(of_rank) else buffer[:0] for of_rank in parts]
+            target = cut_to_pieces(part)[number] if number < len(own) else part[:0]
+            starts.append(functools.partial(PieceForEach, self._communicator, pieces, target))
+        return MpiPartWork(self, self._ask(starts), part)
 
     def progress(self) -> None:
         """Move data; MPI moves it only while it is called."""
@@ -82,6 +95,13 @@ class AllReduces:
         self._requests[0].Wait()
         self._end_first()
 
+    def _ask(self, starts):
+        """Start these pieces in their turn; returns the number of the last."""
+        self._waiting.extend(starts)
+        self._num_asked += len(starts)
+        self._fill_up()
+        return self._num_asked
+
     def _end_first(self):
         self._requests.popleft()
         self.num_ended += 1
@@ -89,7 +109,7 @@ class AllReduces:
 
     def _fill_up(self):
         while self._waiting and len(self._requests) < MAX_UNDER_WAY:
-            self._requests.append(self._all_reduce(self._waiting.popleft()))
+            self._requests.append(self._waiting.popleft()())
 
     def _all_reduce(self, piece):
         if piece.itemsize == 2:
@@ -98,20 +118,77 @@ class AllReduces:
         return self._communicator.Iallreduce(MPI.IN_PLACE, piece)
 
 
-class MpiWork(Work):
-    """An all-reduce, complete when its last piece has ended."""
+def cut_to_pieces(buffer: np.ndarray) -> list[np.ndarray]:
+    """Views that follow each other."""
+    size = PIECE_BYTES // buffer.itemsize
+    return [buffer[begin : begin + size] for begin in range(0, buffer.size, size)]
 
-    def __init__(self, all_reduces: AllReduces, last_piece: int):
-        self._all_reduces = all_reduces
+
+class PieceForEach:
+    """Sends each rank the piece that it sums, and sums the own one.
+
+    It is added up in the order of a binomial tree of ranks, in which Open MPI all-reduces these pieces on up to three
+    ranks: so the bits are the same. MPI's own ``Reduce_scatter`` sums the part of each rank in another order.
+
+    Args:
+        communicator: The ranks.
+        pieces: What each rank sums, in the order of ranks.
+        target: Where the own sum goes.
+    """
+
+    def __init__(self, communicator: MPI.Comm, pieces: list[np.ndarray], target: np.ndarray):
+        rank = communicator.rank
+        self._target = target
+        self._values = [target if peer == rank else np.empty_like(target) for peer in range(len(pieces))]
+        target[...] = pieces[rank]
+        peers = [peer for peer in range(len(pieces)) if peer != rank]
+        self._requests = [
+            communicator.Irecv(self._values[peer].view(np.uint8), peer) for peer in peers if target.size
+        ] + [communicator.Isend(pieces[peer].view(np.uint8), peer) for peer in peers if pieces[peer].size]
+
+    def Test(self) -> bool:
+        """Whether the sum is complete, as that of a request."""
+        is_complete = MPI.Request.Testall(self._requests)
+        if is_complete:
+            self._add_up()
+        return is_complete
+
+    def Wait(self) -> None:
+        """Wait until the sum is complete, as that of a request."""
+        MPI.Request.Waitall(self._requests)
+        self._add_up()
+
+    def _add_up(self):
+        values, distance = self._values, 1
+        while distance < len(values):
+            for rank in range(0, len(values) - distance, 2 * distance):
+                np.add(values[rank], values[rank + distance], out=values[rank])
+            distance *= 2
+        self._target[...] = values[0]
+
+
+class MpiWork(Work):
+    """A sum, complete when its last piece has ended."""
+
+    def __init__(self, reductions: Reductions, last_piece: int):
+        self._reductions = reductions
         self._last_piece = last_piece
 
     def progress(self):
-        self._all_reduces.progress()
-        return self._all_reduces.num_ended >= self._last_piece
+        self._reductions.progress()
+        return self._reductions.num_ended >= self._last_piece
 
     def wait(self):
-        while self._all_reduces.num_ended < self._last_piece:
-            self._all_reduces.wait_for_first()
+        while self._reductions.num_ended < self._last_piece:
+            self._reductions.wait_for_first()
+
+
+class MpiPartWork(MpiWork, PartWork):
+    """A sum of which this rank gets a part."""
+
+    def __init__(self, reductions: Reductions, last_piece: int, part: np.ndarray):
+        super().__init__(reductions, last_piece)
+        self.part = part if part.size else None
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
@@ -44,14 +44,13 @@ class Watched(Collective):
         self._number = 0
         self.rank, self.world_size = engine.rank, engine.world_size
         self.uses_numpy, self.bucket_cap_mb = engine.uses_numpy, engine.bucket_cap_mb
+        self.can_reduce_scatter = engine.can_reduce_scatter
 
     def all_reduce(self, buffer):
-        self._number += 1
-        noted = (self._number, "all_reduce", buffer.size)
-        start = self._engine.all_reduce
-        # MPI starts without waiting. MindSpore's operators on CPU run when called, so there the start itself may wait.
-        work = start(buffer) if self.uses_numpy else self._wait(noted, start, buffer)
-        return WatchedWork(work, self._wait, noted)
+        return self._started("all_reduce", self._engine.all_reduce, buffer)
+
+    def reduce_scatter(self, buffer, lengths):
+        return self._started("reduce_scatter", self._engine.reduce_scatter, buffer, lengths)
 
     def all_gather(self, part):
         self._number += 1
@@ -75,6 +74,13 @@ class Watched(Collective):
         self._wait((self._number, ENDING), self._engine.barrier)
         self._status.end()
 
+    def _started(self, name, start, buffer, *more):
+        self._number += 1
+        noted = (self._number, name, buffer.size)
+        # MPI starts without waiting. MindSpore's operators on CPU run when called, so there the start itself may wait.
+        work = start(buffer, *more) if self.uses_numpy else self._wait(noted, start, buffer, *more)
+        return WatchedWork(work, self._wait, noted)
+
     def _wait(self, noted, call, *arguments):
         self._status.enter(*noted)
         try:
@@ -86,7 +92,7 @@ class Watched(Collective):
             self._status.leave()
 
 
-class WatchedWork(Work):
+class WatchedWork(PartWork):
     """A collective in progress, whose wait is recorded."""
 
     __slots__ = ("_noted", "_wait", "_work")
@@ -101,6 +107,11 @@ class WatchedWork(Work):
 
     def wait(self):
         self._wait(self._noted, self._work.wait)
+
+    @property
+    def part(self):
+        """That of a reduce-scatter."""
+        return self._work.part
 
 
 class Watchdog(threading.Thread):

@@ -1,12 +1,16 @@
-"""One bucket: the gradients of a few parameters, averaged over the ranks by a single all-reduce.
+"""One bucket: the gradients of a few parameters, averaged over the ranks by a single collective.
 
 A bucket gets each gradient during backward (``put``), starts its all-reduce once (``start``), returns the means when it
-is complete (``gradients``), and frees its memory before the next forward (``release``). Gradients are multiplied by
-this rank's share, normally 1/world_size, while they are copied in: this costs no extra pass, and half-precision sums
-cannot overflow. Half-precision gradients are sent and summed as float32. With a ``comm_dtype`` of two bytes, float32 is
-rounded to it before it is sent, as the compression hooks of torch's DistributedDataParallel do.
+is complete (``gradients``), and frees its memory before the next forward (``release``). Where a rank keeps only its
+part of the means, ``start`` starts a reduce-scatter, and ``gradients`` are flat runs of elements.
+
+Gradients are multiplied by this rank's share, normally 1/world_size, while they are copied in: this costs no extra
+pass, and half-precision sums cannot overflow. Half-precision gradients are sent and summed as float32. With a
+``comm_dtype`` of two bytes, float32 is rounded to it before it is sent, as the compression hooks of torch's
+DistributedDataParallel do.
 """
 
+import math
 from importlib.metadata import version
 
 import mindspore
@@ -15,15 +19,24 @@ from packaging.version import Version
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.cpu_operators.arrays import are_views, sums_of_squares
+from mindnlp_dp_plugin.ddp.parts import lengths_of
 
 VIEWS_CAN_BE_ASSIGNED = Version(version("mindspore")) >= Version("2.8")  # before, that is ignored
 
 
 class HostBucket:
-    """A flat NumPy buffer, allocated for the first gradient; on CPU, tensors and arrays share memory."""
+    """A flat NumPy buffer, allocated for the first gradient; on CPU, tensors and arrays share memory.
 
-    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
+    Args:
+        parameters: The parameters.
+        collective: The ranks.
+        comm_dtype: The dtype in which float32 is sent.
+        parts: The extents that each rank keeps; None if all keep all.
+    """
+
+    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32", parts=None):
         self._collective = collective
+        self._parts = parts
         self._parameters = parameters
         self._dtype = parameters[0].dtype
         self._sums_as = np.float64 if self._dtype == mindspore.float64 else np.float32
@@ -33,7 +46,7 @@ class HostBucket:
 
     def release(self) -> None:
         """Leave the buffer to the gradients that use it; the next ones get another."""
-        self._buffer = self._message = self._slots = None
+        self._buffer = self._message = self._slots = self._work = None
 
     def _take_buffer(self):
         ends = np.cumsum([parameter.size for parameter in self._parameters])
@@ -62,19 +75,21 @@ class HostBucket:
         return place if place.dtype == gradient.dtype else None
 
     def start(self):
-        """Start the all-reduce and return its work. All ranks must call it, in the order of buckets."""
+        """Start to average and return the work. All ranks must call it, in the order of buckets."""
         if self._message is not self._buffer:
             self._message[...] = self._buffer
-        self._work = self._collective.all_reduce(self._message)
+        self._work = started(self._collective, self._message, self._parts)
         return self._work
 
     def gradients(self) -> list:
-        """Wait, and return the averaged gradients in the parameters' shapes and dtype.
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them.
 
         They share the bucket's memory.
         """
         self._work.wait()
-        if self._message is not self._buffer:
+        if self._parts:
+            self._keep_own_part()
+        elif self._message is not self._buffer:
             self._buffer[...] = self._message
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
@@ -90,17 +105,33 @@ class HostBucket:
         elif (number := factor.item()) != 1:
             np.multiply(self._buffer, self._sums_as(number), out=self._buffer)
 
+    def _keep_own_part(self):
+        """Let the rest of the buffer go."""
+        extents = self._parts[self._collective.rank]
+        self._buffer = self._work.part.astype(self._sums_as, copy=False) if extents else np.empty(0, self._sums_as)
+        self._slots = [self._buffer[own.at : own.at + own.end - own.begin] for own in extents]
+        self._message = self._work = None
+
 
 class DeviceBucket:
-    """A bucket on the device: gradients are joined, all-reduced, and handed out as views of the result.
+    """A bucket on the device: gradients are joined, averaged, and handed out as views of the result.
 
     What is dispatched is what counts there: a view per gradient in, one out, and three operators per bucket.
+
+    Args:
+        parameters: The parameters.
+        collective: The ranks.
+        comm_dtype: The dtype in which float32 is sent.
+        parts: The extents that each rank keeps; None if all keep all.
     """
 
-    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32"):
+    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32", parts=None):
         self._collective = collective
+        self._kept = parts
         self._shapes = [parameter.shape for parameter in parameters]
-        self._sizes = [parameter.size for parameter in parameters]
+        if parts:
+            self._shapes = [(own.end - own.begin,) for own in parts[collective.rank]]
+        self._sizes = [math.prod(shape) for shape in self._shapes]
         self._dtype = parameters[0].dtype
         self._sums_as = mindspore.float64 if self._dtype == mindspore.float64 else mindspore.float32
         self._travels_as = getattr(mindspore, comm_dtype) if self._sums_as == mindspore.float32 else self._sums_as
@@ -116,18 +147,22 @@ class DeviceBucket:
         self._share = share
 
     def start(self):
-        """Start the all-reduce and return its work. All ranks must call it, in the order of buckets."""
+        """Start to average and return the work. All ranks must call it, in the order of buckets."""
         parts, self._parts = self._parts, [None] * len(self._parts)
         if is_on_cpu() or any(part.dtype != self._dtype for part in parts):
             parts = [cast(part, self._sums_as) for part in parts]
         flat = cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as)
         self._buffer = cast(flat * self._share, self._travels_as)
-        self._work = self._collective.all_reduce(self._buffer)
+        self._work = started(self._collective, self._buffer, self._kept)
         return self._work
 
     def gradients(self) -> list:
-        """Wait, and return the averaged gradients in the parameters' shapes and dtype."""
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them."""
         self._work.wait()
+        if self._kept:
+            self._buffer, self._work = self._work.part, None
+        if not self._sizes:
+            return []
         if is_on_cpu():
             # Half precision is cast one by one: for bfloat16 MindSpore has few operators on CPU.
             self._means = cast(self._buffer, self._sums_as)
@@ -140,6 +175,8 @@ class DeviceBucket:
 
         On CPU they are floats, equal to a ``HostBucket``'s; otherwise scalar tensors.
         """
+        if not self._sizes:
+            return []
         values = cast(self._buffer, self._sums_as)
         if not is_on_cpu():
             return [(values * values).sum()]
@@ -148,11 +185,16 @@ class DeviceBucket:
 
     def scale(self, gradients: list, factor) -> None:
         """Multiply the averaged ``gradients`` by a scalar tensor, in place."""
-        if share_memory() and self._means.dtype == self._dtype:
+        if gradients and share_memory() and self._means.dtype == self._dtype:
             scaled = cast(self._means, self._sums_as) * cast(factor, self._sums_as)
             mindspore.ops.assign(self._means, cast(scaled, self._dtype))
         else:
             scale_each(gradients, factor)
+
+
+def started(collective: Collective, message, parts):
+    """The work that sums a message: of all of it, or of this rank's part."""
+    return collective.reduce_scatter(message, lengths_of(parts)) if parts else collective.all_reduce(message)
 
 
 def views(flat, sizes: list[int], shapes: list[tuple[int, ...]]) -> list:

@@ -1,9 +1,12 @@
-"""Cut a bucket into equal parts, one per rank."""
+"""Cut a bucket into parts, one per rank."""
 
+import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import mindspore
+
+from mindnlp_dp_plugin.cpu_operators import arrays
 
 
 class Extent(NamedTuple):
@@ -22,6 +25,18 @@ class Extent(NamedTuple):
     at: int
 
 
+class Share(Protocol):
+    """A bucket of which each rank keeps a part.
+
+    Attributes:
+        parameters: What is in it, in order.
+        parts: The extents that each rank keeps.
+    """
+
+    parameters: Sequence
+    parts: Sequence[Sequence[Extent]]
+
+
 def run_of(tensor, begin: int, end: int):
     """Elements of a tensor, in its order, as a tensor with one axis; on CPU they share its memory."""
     if mindspore.get_context("device_target") == "CPU":
@@ -29,34 +44,41 @@ def run_of(tensor, begin: int, end: int):
     return tensor.reshape(-1)[begin:end].copy()
 
 
-def part_length(sizes: Sequence[int], num_parts: int) -> int:
-    """Elements in a part; the last parts may be padded to it.
-
-    Args:
-        sizes: Elements of each parameter of the bucket.
-        num_parts: How many parts.
-    """
-    return -(-sum(sizes) // num_parts)
-
-
 def cut(sizes: Sequence[int], num_parts: int) -> list[list[Extent]]:
-    """Cut the parameters of a bucket, one after the other, into equal parts by element: no size has to divide.
+    """Cut the parameters of a bucket, one after the other, into parts as equal as runs of ``RUN`` elements allow.
+
+    A parameter is cut between the runs over which its squares are summed, so that a rank can sum those of its part, and
+    all ranks together have the sums that one has of the whole.
 
     Args:
-        sizes: Elements of each parameter.
+        sizes: Elements of each parameter; none has to divide.
         num_parts: How many parts.
 
     Returns:
         The extents of each part, in order; each element is in exactly one.
     """
-    length = part_length(sizes, num_parts)
+    total = sum(sizes)
+    borders = [_nearest(sizes, part * total // num_parts) for part in range(num_parts)] + [total]
     parts, first = [[] for _ in range(num_parts)], 0
     for index, size in enumerate(sizes):
-        begin = 0
-        while begin < size:
-            part, at = divmod(first + begin, length)
-            end = min(size, begin + length - at)
-            parts[part].append(Extent(index, begin, end, at))
-            begin = end
+        for part, (begin, end) in enumerate(itertools.pairwise(borders)):
+            low, high = max(begin, first), min(end, first + size)
+            if low < high:
+                parts[part].append(Extent(index, low - first, high - first, low - begin))
         first += size
     return parts
+
+
+def lengths_of(parts: Sequence[Sequence[Extent]]) -> list[int]:
+    """Elements in each part."""
+    return [sum(extent.end - extent.begin for extent in part) for part in parts]
+
+
+def _nearest(sizes, place):
+    """The place next to this one where a parameter may be cut, or begins or ends."""
+    first = 0
+    for size in sizes:
+        if place < first + size:
+            return first + min(size, round((place - first) / arrays.RUN) * arrays.RUN)
+        first += size
+    return first

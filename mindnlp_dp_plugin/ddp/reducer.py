@@ -6,19 +6,20 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, scale_each
-from mindnlp_dp_plugin.ddp.kept import KeptRuns
+from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, is_on_cpu, scale_each
+from mindnlp_dp_plugin.ddp.parts import Share
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 
-MAX_UNDER_WAY = 4  # buckets that hold memory while a rank keeps runs alone
+MAX_UNDER_WAY = 4  # buckets that hold memory while a rank keeps its part alone
 
 
 class GradientReducer:
@@ -34,12 +35,13 @@ class GradientReducer:
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default, 0 for one bucket per
             parameter.
         comm_dtype: The dtype in which float32 is sent: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
-        runs: Returns, by the identity of a parameter, the first and the end of the elements whose averaged gradient
-            this rank is to keep; the others are let go as soon as a bucket is averaged, and ``.grad`` is None
-            afterwards. Called before each backward, on all ranks. None to keep everything in ``.grad``.
+        shares: Returns the buckets and what each rank is to keep of them, given the parameters in the order of their
+            gradients; the rest is let go as soon as a bucket is averaged, and ``.grad`` is None afterwards. Called
+            before each backward, on all ranks; the same list means that nothing has changed. None to keep everything in
+            ``.grad``.
 
     Attributes:
-        kept: The gradients that were kept, by the identity of their parameter.
+        kept: The runs of gradients that were kept, by the identity of their parameter.
         order: The order of the parameters in the buckets; None until the first step has shown it.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
@@ -51,12 +53,12 @@ class GradientReducer:
         collective: Collective,
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
-        runs: Callable[[], Mapping[int, tuple[int, int]]] | None = None,
+        shares: Callable[[list], Sequence[Share]] | None = None,
     ):
-        self._ask_runs = runs
+        self._ask_shares, self._shares = shares, None
         self.kept = {}
         self._hooks = {}
-        self._buckets = []
+        self._plan, self._buckets = [], []
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._comm_dtype = comm_dtype
@@ -91,8 +93,8 @@ class GradientReducer:
         for hook in known.values():
             hook.remove()
         self.release()
-        # Backward meets the parameters roughly last to first; the first step shows the true order.
-        self._build_buckets(range(len(self._parameters) - 1, -1, -1))
+        self._shares = None
+        self._follow_order(self._expected_order())
         self.order = None
 
     def take_order(self, order: list[int] | None) -> None:
@@ -105,7 +107,7 @@ class GradientReducer:
             order: Its ``order``.
         """
         if order is not None and sorted(order) == list(range(len(self._parameters))):
-            self._lay_out(order)
+            self._follow_order(order)
 
     def release(self) -> None:
         """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
@@ -140,11 +142,11 @@ class GradientReducer:
         self._start_full_buckets()
         while self._num_taken < len(self._buckets):
             self._take_next()
-        if self._runs is not None:
+        if self.keeps_part:
             for parameter in self._parameters:
                 parameter.grad = None
         if self.order is None:
-            self._lay_out(self._collective.all_gather_object(self._seen)[0])
+            self._follow_order(self._collective.all_gather_object(self._seen)[0])
         self._reset()
         self._ask_share = None
 
@@ -157,13 +159,13 @@ class GradientReducer:
         return [p.grad for p in self._parameters if p.grad is not self._handed_out.get(id(p))]
 
     @property
-    def keeps_runs(self) -> bool:
-        """Whether this rank keeps runs of gradients alone, and no ``.grad``."""
-        return self._ask_runs is not None
+    def keeps_part(self) -> bool:
+        """Whether this rank keeps its part of the gradients alone, and no ``.grad``."""
+        return self._ask_shares is not None
 
     def has_just_averaged(self, gradients) -> bool:
         """Whether these are all the gradients ``finish`` set, neither replaced nor clipped since."""
-        if self.keeps_runs:
+        if self.keeps_part:
             return bool(self._averaged) and not gradients
         averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
         return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
@@ -204,8 +206,13 @@ class GradientReducer:
 
     def _norm_of_buckets(self):
         squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
-        on_host = isinstance(squares[0], float)
-        return mindspore.tensor(math.fsum(squares) ** 0.5) if on_host else sum(squares) ** 0.5
+        if is_on_cpu():
+            everyone = self._collective.all_gather_object(squares) if self.keeps_part else [squares]
+            return mindspore.tensor(math.fsum(itertools.chain(*everyone)) ** 0.5)
+        total = sum(squares, mindspore.ops.zeros(1, mindspore.float32))
+        if self.keeps_part:
+            self._collective.all_reduce(total).wait()
+        return total[0] ** 0.5
 
     def close(self) -> None:
         """Remove the hooks from the parameters."""
@@ -214,26 +221,38 @@ class GradientReducer:
         self._hooks = {}
 
     def _begin(self):
-        self._runs = self._ask_runs() if self._ask_runs else None
+        if not self.keeps_part:
+            return
+        places = {id(parameter): index for index, parameter in enumerate(self._parameters)}
+        # Laying parts out anew costs memory: it is done where a sum's order may depend on the place in the message.
+        may_stay = self.order is None or self._collective.can_reduce_scatter
+        order = self._expected_order() if may_stay else self.order
+        shares = self._ask_shares([self._parameters[index] for index in order])
+        if {id(p) for share in shares for p in share.parameters} != set(places):
+            raise DataParallelError(
+                "zero_stage=2: within a step the optimizer was given other parameters than are averaged. Give it new "
+                "parameters in on_step_end, on_step_begin or on_epoch_begin."
+            )
+        if shares is not self._shares:
+            self._shares = shares
+            self._build_buckets([[places[id(p)] for p in share.parameters] for share in shares])
 
     def _take_next(self):
-        """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's runs."""
-        bucket, indices = self._buckets[self._num_taken], self._plan[self._num_taken]
-        self._num_taken += 1
+        """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's part."""
+        number, self._num_taken = self._num_taken, self._num_taken + 1
+        bucket = self._buckets[number]
         began = time.perf_counter()
         gradients = bucket.gradients()
         self.waited_seconds += time.perf_counter() - began
-        parameters = [self._parameters[index] for index in indices]
-        if self._runs is None:
-            self._averaged.append((bucket, gradients))
-            for parameter, gradient in zip(parameters, gradients):
-                parameter.grad = self._handed_out[id(parameter)] = gradient
+        self._averaged.append((bucket, gradients))
+        parameters = [self._parameters[index] for index in self._plan[number]]
+        if self.keeps_part:
+            extents = self._shares[number].parts[self._collective.rank]
+            self.kept |= {id(parameters[own.index]): gradient for own, gradient in zip(extents, gradients)}
+            self._handed_out |= {id(parameter): None for parameter in parameters}
             return
-        kept = KeptRuns(bucket, gradients, [self._runs.get(id(parameter)) for parameter in parameters])
-        self._averaged.append((kept, kept.gradients))
-        self.kept |= {id(parameter): gradient for parameter, gradient in zip(parameters, kept.gradients)}
-        self._handed_out |= {id(parameter): None for parameter in parameters}
-        bucket.release()
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = self._handed_out[id(parameter)] = gradient
 
     def _on_gradient(self, index, gradient):
         if not self._live:
@@ -245,7 +264,7 @@ class GradientReducer:
         if self._running is not None:
             self._running.progress()
         # Backward holds what a hook returns until it ends: in the place of a gradient that is let go, one number.
-        return in_bucket if self._runs is None else mindspore.ops.zeros(1, gradient.dtype)
+        return mindspore.ops.zeros(1, gradient.dtype) if self.keeps_part else in_bucket
 
     def _left_by_backward(self, index):
         """The gradient of a parameter whose hook did not fire: the attached one, or zeros if it was unused."""
@@ -275,19 +294,26 @@ class GradientReducer:
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
             self._running = self._buckets[self._next].start()
             self._next += 1
-            while self._runs is not None and self._num_taken < self._next - MAX_UNDER_WAY:
+            while self.keeps_part and self._num_taken < self._next - MAX_UNDER_WAY:
                 self._take_next()
 
-    def _lay_out(self, order):
-        """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
-        self._build_buckets(order)
-        self.order = order
+    def _expected_order(self):
+        """Backward meets the parameters roughly last to first; the first step shows the true order."""
+        return range(len(self._parameters) - 1, -1, -1)
 
-    def _build_buckets(self, order):
+    def _follow_order(self, order):
+        """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
+        self.order = order
+        if not self.keeps_part:  # what is kept is laid out when backward begins
+            self._build_buckets(plan_buckets(self._parameters, order, self._cap_mb))
+
+    def _build_buckets(self, plan):
         bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket
-        self._plan = plan_buckets(self._parameters, order, self._cap_mb)
+        self._plan = plan
+        parts = [share.parts for share in self._shares] if self._shares else [None] * len(plan)
         self._buckets = [
-            bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype) for ids in self._plan
+            bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype, parts_of)
+            for ids, parts_of in zip(plan, parts)
         ]
         self._place = {i: (bucket, slot) for bucket, ids in enumerate(self._plan) for slot, i in enumerate(ids)}
         self._reset()

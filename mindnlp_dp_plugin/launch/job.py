@@ -18,8 +18,6 @@ from mindnlp_dp_plugin.job.rank_info import NodeInfo
 from mindnlp_dp_plugin.job.secret import VARIABLE, read_secret, require_length
 from mindnlp_dp_plugin.launch import ports
 
-GRACE_S = 30  # as Slurm and Kubernetes give
-
 
 @dataclass(frozen=True)
 class Seats:
@@ -59,7 +57,7 @@ class Job:
         shows_all: Whether the output of all ranks of this node is shown, not of rank 0 alone.
         secret: What launchers of several nodes prove to know, and sign with what ranks send; None if they do not.
         bind_address: Where node 0 listens, if that is not at its own address.
-        grace: Seconds for the ranks to end by themselves after a signal that asks for it.
+        grace: Seconds for the ranks to end by themselves after a signal that asks for it; None for those of ``grace``.
         resume: Whether each training goes on from the newest checkpoint in its folder, whichever job wrote it.
         seats: The nodes of a job that goes on without some of them; None if it needs all.
         max_restarts: How often all ranks start again after one has failed, unless training got further meanwhile.
@@ -81,7 +79,7 @@ class Job:
     shows_all: bool = False
     secret: str | None = None
     bind_address: str | None = None
-    grace: float = GRACE_S
+    grace: float | None = None
     resume: bool = False
     seats: Seats | None = None
     max_restarts: int = 0

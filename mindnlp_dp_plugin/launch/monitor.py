@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_recor
 from mindnlp_dp_plugin.job.rank_status import Phase, read_status
 from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch import mpi
+from mindnlp_dp_plugin.launch import grace, mpi
 from mindnlp_dp_plugin.launch.deadlines import Deadlines
 from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, is_preemption, report
 from mindnlp_dp_plugin.launch.job import Job, Process
@@ -96,7 +96,8 @@ class Monitor:
         now = time.monotonic()
         if self._grace_ends is None:
             is_asked = self._signals.stop in PREEMPTING and self._forward(self._signals.stop)
-            self._grace_ends = now + (self._job.grace if is_asked else 0)
+            has = grace.seconds(self._job.grace, self._signals.stop, os.environ, time.time()) if is_asked else 0
+            self._grace_ends = now + has
         if now >= self._grace_ends or self._signals.is_urgent:
             return False
         ended = [popen.returncode for _, popen in self._running if popen.poll() is not None]

@@ -1,30 +1,30 @@
-"""Optimizer states shared out over the ranks: each keeps and steps an equal part of all elements.
+"""Optimizer states shared out over the ranks: each keeps and steps its part of all elements.
 
 Source: stage 1 of "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
-Parameters are joined into flat buckets, and each bucket is cut into equal parts by element. A rank steps its part as
-slices of parameters, each in the parameter group of the whole, and all ranks gather what was stepped.
+Parameters are joined into flat buckets, in the order in which backward meets them, and each bucket is cut into a part
+per rank. A rank steps its part as slices of parameters, each in the parameter group of the whole, and all ranks gather
+what was stepped.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import mindspore
 import numpy as np
-from mindnlp.core import nn
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
-from mindnlp_dp_plugin.ddp.parts import cut, part_length, run_of
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.cut_buckets import Bucket, Slice
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
+from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, Later
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
-BLOCK_BYTES = 4 * 2**20  # of its part that a rank sends at a time, where host memory is gathered
 _sharded = WeakKeyDictionary()
 
 
@@ -60,125 +60,20 @@ def join_states(optimizer) -> None:
 def send_states(optimizer) -> None:
     """Take part in another rank's ``optimizer.state_dict()``, if its states are shared out."""
     if optimizer in _sharded:
-        _sharded[optimizer].gather(keep=False)
+        _sharded[optimizer].send()
 
 
-class Slice:
-    """A run of elements of a parameter, which this rank steps.
-
-    Attributes:
-        parameter: The whole.
-        index: Its place in the bucket.
-        begin: The first of the elements.
-        end: The one after the last.
-        at: Where the run begins within this rank's part of the bucket.
-        tensor: The parameter that the optimizer steps instead; states are kept for it.
-    """
-
-    def __init__(self, parameter, index: int, begin: int, end: int, at: int):
-        self.parameter = parameter
-        self.index, self.begin, self.end, self.at = index, begin, end, at
-        self.tensor = nn.Parameter(self.of(parameter))
-
-    def of(self, tensor):
-        """The same elements of a tensor like the parameter; on CPU they share its memory."""
-        return run_of(tensor, self.begin, self.end)
-
-    def attach(self, gradient=None) -> None:
-        """Take over the value of the whole, and its gradient, if it is attached to it; otherwise the one given."""
-        attached = self.parameter.grad
-        self.tensor.assign_value(self.of(self.parameter))
-        self.tensor.grad = gradient if attached is None else self.of(attached)
-
-
-class Bucket:
-    """Parameters of one dtype that follow each other, and the part of their elements that this rank steps.
-
-    Args:
-        parameters: The parameters.
-        collective: The ranks that share them out.
-
-    Attributes:
-        parameters: The same.
-        slices: The runs of elements that make up this rank's part.
-    """
-
-    def __init__(self, parameters: list, collective: Collective):
-        self.parameters = parameters
-        self._collective = collective
-        sizes = [parameter.size for parameter in parameters]
-        self._length = part_length(sizes, collective.world_size)
-        self._places = [slice(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes)]
-        extents = cut(sizes, collective.world_size)[collective.rank]
-        self.slices = [Slice(parameters[extent.index], *extent) for extent in extents]
-
-    def gather(self) -> None:
-        """Give the parameters what all ranks have stepped their slices to. All ranks must call it."""
-        if self._collective.uses_numpy:
-            self._gather_on_host()
-            return
-        padding = mindspore.ops.zeros(self._length - sum(own.tensor.size for own in self.slices), self._dtype)
-        flat = self._collective.all_gather(mindspore.ops.cat([*(own.tensor for own in self.slices), padding]))
-        for parameter, place in zip(self.parameters, self._places):
-            parameter.assign_value(flat[place].reshape(parameter.shape).copy())
-
-    def _gather_on_host(self):
-        """Block by block, so that a large parameter needs no buffer of its size."""
-        arrays = [own.tensor.asnumpy() for own in self.slices]
-        memories = [parameter.asnumpy().reshape(-1) for parameter in self.parameters]
-        block = BLOCK_BYTES // memories[0].itemsize
-        for begin in range(0, self._length, block):
-            part = self._part(arrays, memories[0].dtype, begin, min(begin + block, self._length))
-            blocks = np.split(self._collective.all_gather(part), self._collective.world_size)
-            for rank, values in enumerate(blocks):
-                first = rank * self._length + begin
-                for memory, place in zip(memories, self._places):
-                    low, high = max(first, place.start), min(first + values.size, place.stop)
-                    if low < high:
-                        memory[low - place.start : high - place.start] = values[low - first : high - first]
-
-    def gather_states(self, values: list, dtype: np.dtype) -> list[np.ndarray]:
-        """One state of all parameters, whole. All ranks must call it.
-
-        Args:
-            values: This state of each of this rank's slices; None where a slice has none.
-            dtype: The dtype it is kept in.
-        """
-        arrays = [
-            np.zeros(own.tensor.size, dtype) if value is None else value.asnumpy()
-            for own, value in zip(self.slices, values)
-        ]
-        flat = self._joined(arrays, dtype)
-        return [flat[place].reshape(parameter.shape) for parameter, place in zip(self.parameters, self._places)]
-
-    @property
-    def _dtype(self):
-        return self.parameters[0].dtype
-
-    def _joined(self, arrays, dtype):
-        part = self._part(arrays, dtype, 0, self._length)
-        if self._collective.uses_numpy:
-            return self._collective.all_gather(part)
-        return self._collective.all_gather(mindspore.Tensor.from_numpy(part)).asnumpy()
-
-    def _part(self, arrays, dtype, begin, end):
-        """A run of this rank's part, given the values of its slices."""
-        part = np.zeros(end - begin, dtype)
-        for own, values in zip(self.slices, arrays):
-            low, high = max(begin, own.at), min(end, own.at + values.size)
-            if low < high:
-                part[low - begin : high - begin] = values[low - own.at : high - own.at]
-        return part
-
-
-class Cut(NamedTuple):
-    """Stands for a tensor of which each rank keeps a slice.
-
-    Attributes:
-        dtype: The name of its dtype in NumPy.
-    """
-
-    dtype: str
+@contextmanager
+def states_later(optimizer) -> Iterator[None]:
+    """Within the block ``state_dict`` has a ``Later`` in place of each tensor that is shared out. On all ranks."""
+    if optimizer not in _sharded:
+        yield
+        return
+    _sharded[optimizer].are_later = True
+    try:
+        yield
+    finally:
+        _sharded[optimizer].are_later = False
 
 
 class ShardedStates:
@@ -191,14 +86,18 @@ class ShardedStates:
         optimizer: It steps each element by itself (``require_elementwise``).
         collective: The ranks that share its states.
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default.
+
+    Attributes:
+        are_later: Whether ``state_dict`` has a ``Later`` in place of each tensor.
     """
 
     def __init__(self, optimizer, collective: Collective, bucket_cap_mb: float | None = None):
+        self.are_later = False
         self._optimizer = optimizer
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._states = defaultdict(dict)  # by the slices' tensors
-        self._parameters, self._buckets = [], []
+        self._parameters, self._order, self._buckets, self._slice_of = [], [], [], {}
         self._hook = optimizer.register_state_dict_post_hook(self._with_whole_states)
 
     @property
@@ -210,17 +109,26 @@ class ShardedStates:
     def take_in(self) -> None:
         """Follow the optimizer's parameters, and cut whole states that it holds. All ranks must call it."""
         parameters, optimizer = stepped_parameters(self._optimizer), self._optimizer
-        if list(map(id, parameters)) != list(map(id, self._parameters)):
-            optimizer.state = {**self.gather(), **optimizer.state}
-            self._lay_out(parameters)
+        has_changed = list(map(id, parameters)) != list(map(id, self._parameters))
+        if has_changed:
+            self._lay_out(parameters[::-1])  # backward meets them roughly last to first
+            self._parameters = parameters
         if optimizer.state:
-            self._states = self._cut(optimizer.state)
+            before = self._states if has_changed else {}
+            self._states = defaultdict(dict, {**before, **self._cut(optimizer.state)})
         optimizer.state = defaultdict(dict)
 
-    @property
-    def runs(self) -> dict[int, tuple[int, int]]:
-        """The first and the end of the elements that this rank steps, by the identity of their parameter."""
-        return {id(own.parameter): (own.begin, own.end) for own in self._slices()}
+    def buckets(self, order: list) -> list[Bucket]:
+        """How the parameters are laid out and cut; the same list until that changes. All ranks must call it.
+
+        Args:
+            order: The parameters in the order in which backward meets them, or is expected to.
+        """
+        self.take_in()
+        is_other = list(map(id, order)) != list(map(id, self._order))
+        if is_other and set(map(id, order)) == set(map(id, self._parameters)):
+            self._lay_out(order)
+        return self._buckets
 
     def step(self, stock: Callable[[], Any], gradients: Mapping[int, Any]) -> Any:
         """Step this rank's slices by ``stock``, then gather all parameters. All ranks must call it.
@@ -256,45 +164,109 @@ class ShardedStates:
         self._optimizer.state = defaultdict(dict, self.gather())
         self._hook.remove()
 
-    def gather(self, keep: bool = True) -> dict:
-        """Whole states by parameter, in the optimizer's order, in host memory. All ranks must call it.
+    def gather(self) -> dict:
+        """Whole states by parameter, in the optimizer's order, in host memory. All ranks must call it."""
+        return self._in_order(dict(self._gathered()))
 
-        Args:
-            keep: Whether this rank wants them. Otherwise it only sends, and holds a bucket of one state at a time.
-        """
+    def send(self) -> None:
+        """Take part in another rank's ``state_dict``, holding a bucket at a time."""
+        if not self.are_later:
+            for _ in self._gathered():
+                pass
+            return
+        for state in self._later().values():
+            for value in state.values():
+                if type(value) is Later:
+                    value.gather()
+
+    def _later(self):
+        """As ``gather``, with a ``Later`` in place of each tensor that is shared out. All ranks must call it."""
+        described = self._described()
+        places = {id(p): number for number, bucket in enumerate(self._buckets) for p in bucket.parameters}
+
+        def gather(number):
+            return {id(parameter): state for parameter, state in self._whole(self._buckets[number], *described[number])}
+
+        gathering, later = Gathering(gather, places), {}
+        for bucket, (_, states) in zip(self._buckets, described):
+            for index, state in states.items():
+                parameter = bucket.parameters[index]
+                later[parameter] = {
+                    name: Later(gathering, parameter, name) if type(value) is Cut else value
+                    for name, value in state.items()
+                }
+        return self._in_order(later)
+
+    def _in_order(self, whole):
+        """States by parameter in the optimizer's order; what belongs to no parameter follows."""
+        whole = {id(parameter): state for parameter, state in whole.items()}
+        others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
+        return {parameter: whole[id(parameter)] for parameter in self._parameters if whole.get(id(parameter))} | others
+
+    def _gathered(self):
+        """The parameters with their whole states, bucket by bucket. All ranks must use it up."""
+        for bucket, (own, states) in zip(self._buckets, self._described()):
+            for parameter, state in self._whole(bucket, own, states):
+                yield (
+                    parameter,
+                    {
+                        name: mindspore.Tensor.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+                        for name, value in state.items()
+                    },
+                )
+
+    def _described(self):
+        """For each bucket what states this rank's slices have, and those of all, by the place of their parameter."""
         mine = [
             {own.index: _described(self._states.get(own.tensor, {}), own.tensor) for own in bucket.slices}
             for bucket in self._buckets
         ]
         everyone = self._collective.all_gather_object(mine) if mine else []
-        whole = {}
-        for bucket, own_states, *described in zip(self._buckets, mine, *everyone):
-            states = {index: dict(state) for of_rank in reversed(described) for index, state in of_rank.items()}
-            kinds = {(name, value) for state in states.values() for name, value in state.items() if type(value) is Cut}
-            for name, kind in sorted(kinds):
-                values = [
-                    self._states[own.tensor][name] if own_states[own.index].get(name) == kind else None
-                    for own in bucket.slices
-                ]
-                for index, array in enumerate(bucket.gather_states(values, numpy_dtype(kind.dtype))):
-                    if keep and states.get(index, {}).get(name) == kind:
-                        states[index][name] = mindspore.Tensor.from_numpy(array.copy())
-            whole |= {id(bucket.parameters[index]): state for index, state in states.items() if state}
-        if not keep:
-            return {}
-        others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
-        # Names are interned, as those of states that one process made: then a checkpoint has the same bytes.
-        return {
-            parameter: {sys.intern(name): value for name, value in whole[id(parameter)].items()}
-            for parameter in self._parameters
-            if id(parameter) in whole
-        } | others
+        return [
+            (own, {index: dict(state) for of_rank in reversed(described) for index, state in of_rank.items()})
+            for own, *described in zip(mine, *everyone)
+        ]
 
-    def _lay_out(self, parameters):
-        plan = plan_buckets(parameters, range(len(parameters)), self._cap_mb)
-        self._parameters = parameters
-        self._buckets = [Bucket([parameters[index] for index in ids], self._collective) for ids in plan]
-        self._slice_of = {id(own.parameter): own for own in self._slices()}
+    def _whole(self, bucket, own_states, states):
+        """The parameters of a bucket that have states, with these as whole arrays. All ranks must call it."""
+        whole = {index: dict(state) for index, state in states.items()}
+        for index, name, array in self._arrays(bucket, own_states, states):
+            whole[index][name] = array
+        return [(bucket.parameters[index], state) for index, state in whole.items() if state]
+
+    def _arrays(self, bucket, own_states, states):
+        """A bucket's states one after the other: place of the parameter, name, array. All ranks must use it up."""
+        kinds = {(name, value) for state in states.values() for name, value in state.items() if type(value) is Cut}
+        for name, kind in sorted(kinds):
+            values = [
+                self._states[own.tensor][name] if own_states[own.index].get(name) == kind else None
+                for own in bucket.slices
+            ]
+            for index, array in enumerate(bucket.gather_states(values, numpy_dtype(kind.dtype))):
+                if states.get(index, {}).get(name) == kind:
+                    yield index, name, array
+
+    def _lay_out(self, order):
+        """Join and cut the parameters in this order, and take what states there are along, bucket by bucket."""
+        plan = plan_buckets(order, range(len(order)), self._cap_mb)
+        buckets = [Bucket([order[index] for index in ids], self._collective) for ids in plan]
+        slice_of = {id(own.parameter): own for bucket in buckets for own in bucket.slices}
+        states = defaultdict(dict)
+        for bucket, (own_states, described) in zip(self._buckets, self._described()):
+            slices = [slice_of.get(id(parameter)) for parameter in bucket.parameters]
+            runs = {
+                (index, name): mindspore.Tensor.from_numpy(array.reshape(-1)[own.begin : own.end].copy())
+                for index, name, array in self._arrays(bucket, own_states, described)
+                if (own := slices[index])
+            }
+            for index, state in described.items():
+                if own := slices[index]:
+                    states[own.tensor] = {name: runs.get((index, name), value) for name, value in state.items()}
+            for own in bucket.slices:
+                self._states.pop(own.tensor, None)  # so that never two copies of this rank's part are held
+        others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
+        self._order, self._buckets, self._slice_of = order, buckets, slice_of
+        self._states = defaultdict(dict, {**states, **others})
 
     def _slices(self) -> Iterator[Slice]:
         return (own for bucket in self._buckets for own in bucket.slices)
@@ -306,10 +278,7 @@ class ShardedStates:
             if not isinstance(key, mindspore.Tensor):
                 states[key] = state
             elif own := self._slice_of.get(id(key)):
-                states[own.tensor] = {
-                    name: mindspore.Tensor.from_numpy(own.of(value).asnumpy().copy()) if _is_like(value, key) else value
-                    for name, value in state.items()
-                }
+                states[own.tensor] = _cut(state, own)
         return states
 
     def _with_whole_states(self, optimizer, state_dict):
@@ -321,7 +290,16 @@ class ShardedStates:
             for group, saved in groups
             for parameter, place in zip(group["params"], saved["params"])
         }
-        return {**state_dict, "state": {places.get(id(key), key): state for key, state in self.gather().items()}}
+        whole = self._later() if self.are_later else self.gather()
+        return {**state_dict, "state": {places.get(id(key), key): state for key, state in whole.items()}}
+
+
+def _cut(state, own):
+    """A slice's part of the state of the whole, in memory of its own."""
+    return {
+        name: mindspore.Tensor.from_numpy(own.of(value).asnumpy().copy()) if _is_like(value, own.parameter) else value
+        for name, value in state.items()
+    }
 
 
 def _described(state, tensor):

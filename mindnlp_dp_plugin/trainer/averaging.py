@@ -1,13 +1,14 @@
 """Which gradients are averaged, and when: those of the Trainer's backward, for every parameter the optimizer steps."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from mindnlp.engine.trainer.base import Trainer
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.parts import Share
 from mindnlp_dp_plugin.ddp.poll import Poll
 from mindnlp_dp_plugin.ddp.replicas import digest, make_equal, require_same_structure
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -43,7 +44,7 @@ class Averaging:
         precision: What forward computes in, and the scale of the loss.
         steps: Calls the checks around the optimizer's steps.
         replacements: Restores the Trainer.
-        runs: The runs of gradients that this rank keeps, as ``GradientReducer`` asks for them; None for all.
+        shares: What of the gradients this rank keeps, as ``GradientReducer`` asks for it; None for all.
 
     Raises:
         DataParallelError: If ``training_step`` is overridden, and may read gradients that are not kept.
@@ -65,7 +66,7 @@ class Averaging:
         precision: MixedPrecision,
         steps: WatchedSteps,
         replacements: Replacements,
-        runs: Callable[[], Mapping[int, tuple[int, int]]] | None = None,
+        shares: Callable[[list], Sequence[Share]] | None = None,
     ):
         self._trainer = trainer
         self._collective = collective
@@ -75,7 +76,7 @@ class Averaging:
         self._steps = steps
         self.parameters = self._common_parameters()
         parameters = list(self.parameters.values())
-        self.reducer = GradientReducer(parameters, carrier, config.bucket_cap_mb, config.comm_dtype, runs)
+        self.reducer = GradientReducer(parameters, carrier, config.bucket_cap_mb, config.comm_dtype, shares)
         self.average = None
         if config.average_over != "ranks":
             self.average = CountedAverage(trainer, parameters, collective, config.average_over)
@@ -85,7 +86,7 @@ class Averaging:
         self._has_own_step = _overrides(trainer, "training_step")
         self._weight = progress.nominal_accumulation / trainer.args.gradient_accumulation_steps
         self._is_weighted = False
-        if runs and self._has_own_step:
+        if shares and self._has_own_step:
             raise DataParallelError(
                 "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
                 "keeps only its part. Take zero_stage=1, or override compute_loss instead.",

@@ -1,16 +1,15 @@
 """The large files of a checkpoint, written later from the values of now."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 
 import mindspore
 import safetensors.numpy
 from mindnlp.engine.trainer import base
 from mindnlp.transformers import modeling_utils
 
+from mindnlp_dp_plugin.checkpoint import archive
 from mindnlp_dp_plugin.nested import map_leaves
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -29,33 +28,20 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
         arrays = {name: tensor.asnumpy() for name, tensor in tensors.items()}
         writes.append(partial(safetensors.numpy.save_file, arrays, filename, metadata))
 
-    def save(stock, state, file):
+    def save(state, file):
         reduced = {}
 
         def note(leaf):
             if isinstance(leaf, mindspore.Tensor):
-                reduced[id(leaf)] = leaf.__reduce_ex__(PROTOCOL)
+                reduced[id(leaf)] = leaf.__reduce_ex__(archive.PROTOCOL)
 
         map_leaves(note, state)
-        writes.append(partial(stock, state, file, pickle_module=SimpleNamespace(Pickler=_pickler(reduced))))
+        writes.append(partial(archive.write, state, file, lambda obj: reduced.get(id(obj), NotImplemented)))
 
     for module in (base, modeling_utils):
         replacements.replace(module, "safe_save_file", safe_save_file)
-    replacements.replace(base, "save", partial(save, base.save))
+    replacements.replace(base, "save", save)
     try:
         yield writes
     finally:
         replacements.undo()
-
-
-PROTOCOL = 4  # of pickle: it has bytes, which MindNLP's 2 spells as text, five times as slow and a third longer
-
-
-def _pickler(reduced):
-    """A class of picklers that know how tensors are pickled."""
-
-    class Pickler(pickle.Pickler):
-        def reducer_override(self, obj):
-            return reduced.get(id(obj), NotImplemented)
-
-    return Pickler

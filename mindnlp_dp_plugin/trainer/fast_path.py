@@ -34,7 +34,7 @@ def _clipping(stock, reducer):
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if norm_type == 2 and not error_if_nonfinite and reducer.has_just_averaged(gradients):
             return reducer.clip_grad_norm(max_norm)
-        if reducer.keeps_runs:
+        if reducer.keeps_part:
             raise DataParallelError(
                 "zero_stage=2 with clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
                 "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. Take "

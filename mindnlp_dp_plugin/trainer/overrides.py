@@ -139,6 +139,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
         return session.snapshots.write(save)
     session.check_replicas()
     session.save.wait()
+    session.averaging.reducer.release()  # gradients of the last step, whose memory saving can use
     record = session.progress.checkpoint_record()
     background = session.save if self.data_parallel_config.async_save else None
 

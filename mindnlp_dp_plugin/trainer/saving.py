@@ -3,16 +3,17 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from functools import partial
 from typing import Any
 
 from mindnlp.engine.trainer import base
 
-from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint import archive, store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.optim.gathering import Later
+from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.deferred_files import PROTOCOL, large_files_deferred
+from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
 
 
 def write_checkpoint(
@@ -39,9 +40,12 @@ def write_checkpoint(
         scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
         replacements = Replacements()
         replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
-        replacements.replace(base, "save", partial(base.save, pickle_protocol=PROTOCOL))
+        replacements.replace(base, "save", _save)
         try:
-            with large_files_deferred() if is_deferred else nullcontext() as large_files:
+            with (
+                large_files_deferred() if is_deferred else nullcontext() as large_files,
+                states_later(trainer.optimizer) if background is None else nullcontext(),
+            ):
                 save()
         finally:
             replacements.undo()
@@ -59,3 +63,10 @@ def write_checkpoint(
             background.start(written.name, large_files, publish, stack.pop_all())
         elif writes:
             publish()
+
+
+def _save(state, file):
+    def reduce(obj):
+        return obj.gather().__reduce_ex__(archive.PROTOCOL) if type(obj) is Later else NotImplemented
+
+    archive.write(state, file, reduce)

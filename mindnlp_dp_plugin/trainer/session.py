@@ -79,7 +79,7 @@ class TrainingSession:
         make_replicas(trainer.model, collective, parameters_outside(trainer.model, trainer.optimizer).items())
         self._buffers = SharedBuffers(trainer.model, collective)
         steps = WatchedSteps(self._replacements)
-        runs = self._share_states(steps)
+        shares = self._share_states(steps)
         precision = MixedPrecision(trainer, config, steps, self._replacements)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption, precision.scaler)
         self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every)
@@ -87,7 +87,7 @@ class TrainingSession:
         carrier = tracer.collective if tracer else collective
         counted = self.progress, self.preemption
         self.averaging = Averaging(
-            trainer, collective, carrier, config, *counted, precision, steps, self._replacements, runs
+            trainer, collective, carrier, config, *counted, precision, steps, self._replacements, shares
         )
         self.progress.follow(self.averaging.reducer)
         self.losses = LossFilter(trainer, self._replacements)
@@ -143,7 +143,7 @@ class TrainingSession:
         self.resumption.write_stock_state(folder, self._dataset, self._trainer.args)
 
     def _share_states(self, steps):
-        """Let each rank keep what ``zero_stage`` says. Returns the runs of gradients to keep; None for all of them."""
+        """Let each rank keep what ``zero_stage`` says. Returns the ``shares`` of ``GradientReducer``."""
         trainer, collective, config = self._trainer, self._collective, self._config
         hint = Message("Start all ranks with the same MINDNLP_DP_ZERO_STAGE.")
         require_same("zero_stage", config.zero_stage, collective, hint)
@@ -161,13 +161,18 @@ class TrainingSession:
                 "zero_stage=1: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/{ranks} "
                 "of the optimizer's states"
             )
+        elif collective.can_reduce_scatter:
+            kept = Message(
+                "zero_stage=2: gradients are reduce-scattered, parameters gathered after each step; a rank keeps "
+                "1/{ranks} of the optimizer's states and of the averaged gradients"
+            )
         else:
             kept = Message(
-                "zero_stage=2: gradients are all-reduced, parameters gathered after each step; a rank keeps 1/{ranks} "
-                "of the optimizer's states and of the averaged gradients"
+                "zero_stage=2: gradients are all-reduced, as this engine has no reduce-scatter, parameters gathered "
+                "after each step; a rank keeps 1/{ranks} of the optimizer's states and of the averaged gradients"
             )
         logger.info(tr(kept, ranks=collective.world_size))
-        return (lambda: states_of(trainer.optimizer).runs) if config.zero_stage == 2 else None
+        return (lambda order: states_of(trainer.optimizer).buckets(order)) if config.zero_stage == 2 else None
 
     def _share_of_train_dataset(self):
         args = self._trainer.args

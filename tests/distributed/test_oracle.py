@@ -7,7 +7,7 @@ import pytest
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from tests.distributed.jobs import jobs
-from tests.programs.scenarios import SCENARIOS
+from tests.programs.scenarios import RUN, SCENARIOS
 
 NUM_POLLED = 4  # numbers that ranks exchange before each optimizer step
 STAGES = (1, 2)
@@ -127,4 +127,5 @@ def test_a_rank_keeps_its_part_of_the_states(sharded_runs, stage):
         results = [np.load(sharded / f"{name}.zero{stage}.rank{rank}.npz") for rank in range(num_ranks)]
         num_trained = np.load(sharded / f"{name}.zero1.rank0.npz")["gradients"].shape[1]
         assert sum(result["state_bytes"] for result in results) == 4 * num_states * num_trained
-        assert max(result["state_bytes"] for result in results) <= 1.02 * 4 * num_states * num_trained / num_ranks
+        most = max(1.02 * num_trained / num_ranks, num_trained / num_ranks + RUN / 2)  # cuts lie between runs
+        assert max(result["state_bytes"] for result in results) <= 4 * num_states * most

@@ -69,3 +69,12 @@ def test_another_number_of_ranks_resumes(output_of):
     of_three = output_of("sharded_states.py", str(of_two), ranks=3, backend="mpi")
     plain, *staged = json.loads((of_three / "rank0.json").read_text())["resumed_on_more_ranks"]
     assert staged == [plain] * len(staged)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2])
+def test_saving_takes_no_more_memory_than_training_and_a_bucket(output_of, stage):
+    output = output_of("saving_peak.py", str(stage), ranks=2, backend="mpi")
+    for rank in range(2):
+        peaks = json.loads((output / f"rank{rank}.json").read_text())
+        assert 0 < peaks["before"] <= peaks["after"] <= peaks["before"] + peaks["largest_bucket"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mindnlp_dp_plugin.job.hardware import usable_cores
+from mindnlp_dp_plugin.launch import grace
 from tests.harness import REPOSITORY, start
 
 BACKENDS = ("mpi", "mccl")
@@ -163,6 +164,32 @@ def test_ranks_that_do_not_listen_have_so_much_time_and_no_more(runner):
     outcome = runner.finish(popen)
     assert outcome.returncode == 138 and 1 < outcome.seconds < 6
     assert not runner.left_behind()
+
+
+def test_ranks_have_what_is_left_of_slurms_time(runner):
+    runner.environ["SLURM_JOB_END_TIME"] = str(int(time.time()) + 20)
+    popen = started_and_ready(runner, "mccl", STUBBORN + READY + SLEEP)
+    popen.send_signal(signal.SIGUSR1)
+    outcome = runner.finish(popen)
+    ends = int(runner.environ["SLURM_JOB_END_TIME"])
+    assert outcome.returncode == 138 and ends - 2 < time.time() < ends + 3
+    assert not runner.left_behind()
+
+
+@pytest.mark.parametrize(
+    ("asked", "signum", "ends", "expected"),
+    [
+        (None, signal.SIGUSR1, "1060", 58),
+        (None, signal.SIGUSR2, "1001", 0),
+        (None, signal.SIGTERM, "1060", 30),
+        (None, signal.SIGUSR1, None, 30),
+        (None, signal.SIGUSR1, "Unknown", 30),
+        (7, signal.SIGUSR1, "1060", 7),
+    ],
+)
+def test_how_long_ranks_may_take(asked, signum, ends, expected):
+    environ = {} if ends is None else {"SLURM_JOB_END_TIME": ends}
+    assert grace.seconds(asked, signum, environ, now=1000) == expected
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -57,6 +57,21 @@ def all_reduce_leaves_the_same_bits_on_all_ranks():
 
 
 @check
+def reduce_scatter_gives_each_rank_its_part_of_what_all_reduce_sums():
+    for numbers in ((0, 1, 3), (1000, 1000, 1000), (6 * 2**20 + 1, 0, 2**20), (5, 2**19 + 1, 2**18)):
+        lengths = [number + (not GROUP.uses_numpy) for number in numbers[: GROUP.world_size]]
+        values = np.random.default_rng(GROUP.rank).standard_normal(sum(lengths)).astype(np.float32)
+        for dtype in (np.float32, np.float16):
+            summed, buffer = (buffer_of(values.astype(dtype)) for _ in range(2))
+            work = GROUP.reduce_scatter(buffer, lengths)
+            GROUP.all_reduce(summed).wait()
+            work.wait()
+            expected = np.split(values_of(summed), np.cumsum(lengths)[:-1])[GROUP.rank]
+            part = values_of(buffer)[:0] if work.part is None else values_of(work.part)
+            assert part.tobytes() == expected.tobytes(), f"{lengths} {dtype}"
+
+
+@check
 def several_all_reduces_may_be_under_way():
     lengths = (50_000, 6 * 2**20 + 1, 1, 2**20, 50_000)
     buffers = [buffer_of(np.full(length, number + GROUP.rank, np.float32)) for number, length in enumerate(lengths)]

@@ -28,6 +28,7 @@ BATCH_SIZE = 8
 SEQUENCE_LENGTH = 12
 NUM_MISSING = 5  # rows of the last batch, where batches are uneven
 NUM_LABELS = 3
+RUN = 64  # elements over which squares are summed: few, so that tensors of small models are cut between ranks, too
 SIZES = dict(
     vocab_size=96,
     hidden_size=32,

@@ -8,7 +8,7 @@ import json
 import time
 from pathlib import Path
 
-from mindnlp_dp_plugin.collectives import Collective, Work
+from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
 
 STEP_LANE, ALL_REDUCE_LANE = "step", "all-reduce"
 
@@ -68,7 +68,7 @@ class Trace:
 
 
 class TracedCollective:
-    """A ``Collective`` whose all-reduces are recorded while a trace is on.
+    """A ``Collective`` whose sums of gradients are recorded while a trace is on.
 
     Args:
         collective: Runs them.
@@ -84,7 +84,13 @@ class TracedCollective:
 
     def all_reduce(self, buffer) -> Work:
         """Start an all-reduce and record it."""
-        work = self._collective.all_reduce(buffer)
+        return self._recorded(self._collective.all_reduce(buffer), buffer)
+
+    def reduce_scatter(self, buffer, lengths) -> Work:
+        """Start a reduce-scatter and record it."""
+        return self._recorded(self._collective.reduce_scatter(buffer, lengths), buffer)
+
+    def _recorded(self, work, buffer):
         if self.trace is None:
             return work
         traced = TracedWork(work, self.trace, buffer.size * buffer.itemsize, self._under_way)
@@ -92,8 +98,8 @@ class TracedCollective:
         return traced
 
 
-class TracedWork(Work):
-    """An all-reduce that records its start, and when its end was observed."""
+class TracedWork(PartWork):
+    """A sum that records its start, and when its end was observed."""
 
     def __init__(self, work: Work, trace: Trace, num_bytes: int, under_way: list):
         self._work, self._trace, self._num_bytes, self._under_way = work, trace, num_bytes, under_way
@@ -110,6 +116,11 @@ class TracedWork(Work):
         """Wait, then record the end."""
         self._work.wait()
         self._note_end()
+
+    @property
+    def part(self):
+        """That of a reduce-scatter."""
+        return self._work.part
 
     def _note_end(self):
         if self in self._under_way:

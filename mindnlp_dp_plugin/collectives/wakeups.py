@@ -1,0 +1,27 @@
+"""Let MindSpore's threads connect without interrupting each other."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def without_preemption() -> Iterator[None]:
+    """Until the end, a thread of this process that wakes up waits until the running one sleeps.
+
+    MindSpore (2.7 to 2.10, ``tcp_comm.cc``) connects a socket first and notes where to afterwards. If its own event
+    thread hears of the connection in between, that counts as failed, and is tried again half a second later. On one
+    core a thread that wakes up runs at once, so most attempts failed: two ranks took 13 to 70 s to join (Linux 6.18).
+    """
+    if not sys.platform.startswith("linux") or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        yield
+        return
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # threads that are started from here on inherit it
+    try:
+        yield
+    finally:
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):
+                os.sched_setscheduler(int(thread.name), os.SCHED_OTHER, os.sched_param(0))

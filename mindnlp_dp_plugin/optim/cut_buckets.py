@@ -1,0 +1,128 @@
+"""Parameters joined into buckets of which each rank steps a part, slice by slice."""
+
+import mindspore
+import numpy as np
+from mindnlp.core import nn
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.parts import cut, lengths_of, run_of
+
+BLOCK_BYTES = 4 * 2**20  # of its part that a rank sends at a time, where host memory is gathered
+
+
+class Slice:
+    """A run of elements of a parameter, which this rank steps.
+
+    Attributes:
+        parameter: The whole.
+        index: Its place in the bucket.
+        begin: The first of the elements.
+        end: The one after the last.
+        at: Where the run begins within this rank's part of the bucket.
+        tensor: The parameter that the optimizer steps instead; states are kept for it.
+    """
+
+    def __init__(self, parameter, index: int, begin: int, end: int, at: int):
+        self.parameter = parameter
+        self.index, self.begin, self.end, self.at = index, begin, end, at
+        self.tensor = nn.Parameter(self.of(parameter))
+
+    def of(self, tensor):
+        """The same elements of a tensor like the parameter; on CPU they share its memory."""
+        return run_of(tensor, self.begin, self.end)
+
+    def attach(self, gradient=None) -> None:
+        """Take over the value of the whole, and its gradient, if it is attached to it; otherwise the one given."""
+        attached = self.parameter.grad
+        self.tensor.assign_value(self.of(self.parameter))
+        self.tensor.grad = gradient if attached is None else self.of(attached)
+
+
+class Bucket:
+    """Parameters of one dtype that follow each other, and the part of their elements that this rank steps.
+
+    Args:
+        parameters: The parameters.
+        collective: The ranks that share them out.
+
+    Attributes:
+        parameters: The same.
+        parts: The runs of elements that make up the part of each rank.
+        slices: Those of this rank.
+    """
+
+    def __init__(self, parameters: list, collective: Collective):
+        self.parameters = parameters
+        self._collective = collective
+        sizes = [parameter.size for parameter in parameters]
+        self._places = [slice(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes)]
+        self.parts = cut(sizes, collective.world_size)
+        self._lengths = lengths_of(self.parts)
+        self._longest = max(self._lengths)  # others are padded to it, as gathered parts have one length
+        self.slices = [Slice(parameters[extent.index], *extent) for extent in self.parts[collective.rank]]
+
+    def gather(self) -> None:
+        """Give the parameters what all ranks have stepped their slices to. All ranks must call it."""
+        if self._collective.uses_numpy:
+            self._gather_on_host()
+            return
+        padding = mindspore.ops.zeros(self._longest - sum(own.tensor.size for own in self.slices), self._dtype)
+        padded = self._collective.all_gather(mindspore.ops.cat([*(own.tensor for own in self.slices), padding]))
+        flat = mindspore.ops.cat(self._without_padding(padded))
+        for parameter, place in zip(self.parameters, self._places):
+            parameter.assign_value(flat[place].reshape(parameter.shape).copy())
+
+    def _gather_on_host(self):
+        memories = [parameter.asnumpy().reshape(-1) for parameter in self.parameters]
+        for first, values in self._blocks([own.tensor.asnumpy() for own in self.slices], memories[0].dtype):
+            for memory, place in zip(memories, self._places):
+                low, high = max(first, place.start), min(first + values.size, place.stop)
+                if low < high:
+                    memory[low - place.start : high - place.start] = values[low - first : high - first]
+
+    def _blocks(self, arrays, dtype):
+        """What all ranks have, block by block, so that no buffer of the bucket's size is needed: begin and values."""
+        block = BLOCK_BYTES // np.dtype(dtype).itemsize
+        for begin in range(0, self._longest, block):
+            part = self._part(arrays, dtype, begin, min(begin + block, self._longest))
+            for rank, values in enumerate(np.split(self._collective.all_gather(part), self._collective.world_size)):
+                if begin < self._lengths[rank]:
+                    yield sum(self._lengths[:rank]) + begin, values[: self._lengths[rank] - begin]
+
+    def gather_states(self, values: list, dtype: np.dtype) -> list[np.ndarray]:
+        """One state of all parameters, whole. All ranks must call it.
+
+        Args:
+            values: This state of each of this rank's slices; None where a slice has none.
+            dtype: The dtype it is kept in.
+        """
+        arrays = [
+            np.zeros(own.tensor.size, dtype) if value is None else value.asnumpy()
+            for own, value in zip(self.slices, values)
+        ]
+        if self._collective.uses_numpy:
+            flat = np.empty(sum(self._lengths), dtype)
+            for begin, values in self._blocks(arrays, dtype):
+                flat[begin : begin + values.size] = values
+        else:
+            part = mindspore.Tensor.from_numpy(self._part(arrays, dtype, 0, self._longest))
+            flat = np.concatenate(self._without_padding(self._collective.all_gather(part).asnumpy()))
+        return [flat[place].reshape(parameter.shape) for parameter, place in zip(self.parameters, self._places)]
+
+    @property
+    def _dtype(self):
+        return self.parameters[0].dtype
+
+    def _without_padding(self, padded):
+        """What each rank has, of an array or a tensor that all have gathered."""
+        begins = range(0, len(self._lengths) * self._longest, self._longest)
+        return [padded[begin : begin + length] for begin, length in zip(begins, self._lengths) if length]
+
+    def _part(self, arrays, dtype, begin, end):
+        """A run of this rank's part, given the values of its slices."""
+        part = np.zeros(end - begin, dtype)
+        for own, values in zip(self.slices, arrays):
+            low, high = max(begin, own.at), min(end, own.at + values.size)
+            if low < high:
+                part[low - begin : high - begin] = values[low - own.at : high - own.at]
+        return part

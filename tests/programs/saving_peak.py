@@ -1,0 +1,43 @@
+"""Train with shared-out states, and save: ``python saving_peak.py OUTPUT STAGE``.
+
+Each rank leaves in ``OUTPUT/rank<r>.json`` the peak of its process before the checkpoint and after it, and the largest
+bucket, in bytes.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.transformers import BertConfig, BertForSequenceClassification
+
+OUTPUT, STAGE = Path(sys.argv[1]), int(sys.argv[2])
+NUM_STEPS = 3
+
+
+class Peaks(TrainerCallback):
+    before = after = 0
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def on_save(self, args, state, control, **kwargs):
+        self.after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+dp.install(dp.DataParallelConfig(zero_stage=STAGE))
+chance = np.random.default_rng(0)
+rows = [(chance.integers(5, 30000, 8).astype(np.int32), np.int32(row % 2)) for row in range(2 * NUM_STEPS)]
+data = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(1)
+arguments = TrainingArguments(str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_steps=NUM_STEPS, disable_tqdm=True)
+model = BertForSequenceClassification(BertConfig(num_hidden_layers=12, hidden_size=512, num_attention_heads=8))
+peaks = Peaks()
+Trainer(model, arguments, train_dataset=data, callbacks=[peaks]).train()
+largest = max(4 * parameter.size for parameter in model.parameters())
+found = {"before": peaks.before, "after": peaks.after, "largest_bucket": largest}
+(OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))
