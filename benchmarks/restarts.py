@@ -8,7 +8,8 @@ Jobs of two ranks train (``programs/killed_often.py``) and lose a rank ten times
 SIGSEGV or an exception: with a snapshot after each step and nothing on disk, or with a checkpoint after each step and
 optimizer states shared out, while they save. They must end as a job of plain data parallelism that was left alone, to
 the last bit, and no kill may cost more than one step that was done. The peer: scripts that save each step under
-torchrun, each killed once, as the second restart of torch 2.13 hung in ``init_process_group``. Writes
+torchrun, each killed once; where Gloo does not connect the ranks, torchrun starts them again, and where they wait for
+each other for two minutes, they are ended. Writes
 ``benchmarks/results/restarts-<kept>_<cpu>_<date>.json`` and ``.md``. Times are part of it: leave the machine idle.
 """
 
@@ -35,7 +36,7 @@ WAYS = ("SIGKILL", "SIGSEGV", "exception")
 KILLS_OF_A_JOB, STEPS_A_KILL = 10, 3
 MAX_STEPS = KILLS_OF_A_JOB * STEPS_A_KILL + 2
 STEP_S, SAVE_S = 0.3, 0.02
-HANG_S = 1200
+HANG_S, PEER_HANG_S = 1200, 120
 
 
 @dataclass
@@ -138,7 +139,9 @@ def kill_the_peer(python, num_kills):
         jobs = [train_under_torchrun(Path(name, str(number)), python) for number in range(num_kills)]
     seconds = [s for job in jobs for s in job["seconds"]]
     lines = [
-        "A script under torchrun with Gloo, on 2 ranks, that saves each step to disk and loses a rank once.\n",
+        "A script under torchrun with Gloo, on 2 ranks, that saves each step to disk and loses a rank once. torchrun "
+        f"started the ranks again {sum(job['restarts'] for job in jobs)} times for {len(jobs)} kills; "
+        f"{sum(not job['seconds'] for job in jobs)} jobs stood still in a restart for {PEER_HANG_S} s.\n",
         HEADER,
         row("torchrun, Gloo", seconds),
     ]
@@ -148,14 +151,21 @@ def kill_the_peer(python, num_kills):
 def train_under_torchrun(output, python):
     """A job of the peer, and what its kill cost."""
     output.mkdir()
-    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 3]
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 20]
     command += [PROGRAMS / "torch_elastic.py", output, 2 * STEPS_A_KILL, STEPS_A_KILL]
-    subprocess.run([str(word) for word in command], check=True, timeout=HANG_S, capture_output=True)
+    with (output / "printed").open("w") as printed:
+        job = subprocess.Popen([str(word) for word in command], stdout=printed, stderr=printed)
+        try:
+            job.wait(PEER_HANG_S)
+        except subprocess.TimeoutExpired:
+            job.terminate()  # torchrun ends its ranks
+            job.wait()
     noted = {
         name: [(float(when), int(step)) for when, step in map(str.split, (output / name).read_text().splitlines())]
         for name in ("kills", "starts")
     }
-    return costs(noted["kills"], noted["starts"][1:])
+    num_tries = len((output / "tries").read_text().splitlines())
+    return {"restarts": num_tries - 1, **costs(noted["kills"], noted["starts"][1:])}
 
 
 HEADER = "| | kills | seconds until the next step, median | longest |\n| --- | --- | --- | --- |"

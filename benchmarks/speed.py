@@ -214,7 +214,7 @@ def torch_peer(folder):
     theirs = folder / "torch"
     theirs.mkdir()
     torchrun = [TORCH, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
-    words = map(str, [*torchrun, PROGRAMS / "torch_trainer.py", theirs, 5])
+    words = map(str, [*torchrun, PROGRAMS / "torch_trainer.py", theirs, "BERT-base", 5])
     subprocess.run([*words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     torch = max(
         statistics.median(json.loads((theirs / f"torch_trainer.rank{rank}.json").read_text())["seconds"])

@@ -1,9 +1,10 @@
 """The peer: a tiny BERT under torchrun, which saves after each step and goes on from there when torchrun restarts it.
 
-    torchrun --nproc-per-node 2 --max-restarts 100 torch_elastic.py OUTPUT MAX_STEPS KILL_AT...
+    torchrun --nproc-per-node 2 --max-restarts 20 torch_elastic.py OUTPUT MAX_STEPS KILL_AT...
 
 Rank 1 kills itself in the steps KILL_AT, once each. Rank 0 adds a line to ``OUTPUT/starts`` when the first step of a
-start begins, rank 1 one to ``OUTPUT/kills``: the time, and how many steps are done. Needs torch and transformers.
+start begins, rank 1 one to ``OUTPUT/kills``: the time, and how many steps are done. ``OUTPUT/tries`` gets a line each
+time that the ranks are started. Needs torch and transformers.
 """
 
 import os
@@ -28,6 +29,8 @@ def note(name, step):
 
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[RANK]})
 torch.set_num_threads(1)
+if RANK == 0:
+    note("tries", os.environ["TORCHELASTIC_RESTART_COUNT"])
 torch.distributed.init_process_group("gloo")
 torch.manual_seed(0)
 config = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=100)

@@ -1,8 +1,9 @@
-"""The peer: BERT-base under the Hugging Face Trainer, torch's DistributedDataParallel and Gloo, a core for each rank.
+"""The peer: a model under the Hugging Face Trainer, torch's DistributedDataParallel and Gloo, a core for each rank.
 
-    torchrun --nproc-per-node 2 torch_trainer.py OUTPUT STEPS
+    [torchrun --nproc-per-node 2] torch_trainer.py OUTPUT FAMILY STEPS
 
-Needs torch and transformers, nothing of this project. Rank r leaves OUTPUT/torch_trainer.rank<r>.json.
+Needs torch and transformers, nothing of this project but ``family_sizes``. Rank r leaves
+OUTPUT/torch_trainer.rank<r>.json.
 """
 
 import json
@@ -13,13 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+import transformers
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
-RANK = int(os.environ["RANK"])
+sys.path.insert(0, str(Path(__file__).parent))
 
-OUTPUT, STEPS = Path(sys.argv[1]), int(sys.argv[2])
+from family_sizes import BATCH_SIZE, columns, make
+
+RANK = int(os.environ.get("RANK", 0))
+OUTPUT, FAMILY, STEPS = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+BACKEND = "gloo" if "RANK" in os.environ else None
 WARM_UP = 2
-BATCH_SIZE, NUM_TOKENS = 8, 128
 
 
 class Clock(TrainerCallback):
@@ -34,16 +39,13 @@ def main():
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[RANK]})
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig())
+    model = make(transformers, FAMILY)
     chance = np.random.default_rng(1)
-    rows = [
-        {"input_ids": torch.tensor(chance.integers(4, 30522, NUM_TOKENS)), "labels": int(chance.integers(2))}
-        for _ in range(64 * BATCH_SIZE)
-    ]
+    rows = [columns(FAMILY, chance) for _ in range(64 * BATCH_SIZE)]
     clock = Clock()
     arguments = TrainingArguments(
         output_dir=str(OUTPUT / "trainer"), max_steps=WARM_UP + 1 + STEPS, per_device_train_batch_size=BATCH_SIZE,
-        use_cpu=True, ddp_backend="gloo", save_strategy="no", logging_steps=10**6, disable_tqdm=True, report_to=[],
+        use_cpu=True, ddp_backend=BACKEND, save_strategy="no", logging_steps=10**6, disable_tqdm=True, report_to=[],
         dataloader_pin_memory=False, ddp_find_unused_parameters=False,
     )  # fmt: skip
     Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[clock]).train()

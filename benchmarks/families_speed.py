@@ -1,0 +1,91 @@
+"""How fast the families train, beside torch with the same models: rows per second of whole steps of both Trainers.
+
+    python benchmarks/families_speed.py --torch PYTHON [--only FAMILY ...] [--rounds 2]
+
+Models of 4 layers, 512 wide, trained with 8 rows of 128 tokens: in one process on one core, and on 2 ranks beside
+torch's DistributedDataParallel and Gloo. Both sides are timed in turns. Writes
+``benchmarks/results/families-speed_<cpu>_<date>.json`` and ``.md``. Wants an idle machine.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.programs.family_sizes import BATCH_SIZE, FAMILIES
+from benchmarks.record import write_results
+from benchmarks.speed import on_one_core, run
+from mindnlp_dp_plugin.launch.ports import free_port
+
+PROGRAMS = Path(__file__).parent / "programs"
+STEPS = 5
+RANKS = (1, 2)
+TIMEOUT_S = 1800
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch", required=True, help="a Python that has torch, transformers and accelerate")
+    parser.add_argument(
+        "--only", nargs="+", choices=FAMILIES, default=[name for name in FAMILIES if name != "BERT-base"]
+    )
+    parser.add_argument("--rounds", type=int, default=2)
+    wanted = parser.parse_args()
+    seconds = {}
+    for family in track(wanted.only, "families"):
+        sides = seconds[family] = {side: {ranks: [] for ranks in RANKS} for side in ("plugin", "torch")}
+        for _ in range(wanted.rounds):
+            for ranks in RANKS:
+                sides["plugin"][ranks].append(train(family, ranks))
+                sides["torch"][ranks].append(train_peer(wanted.torch, family, ranks))
+        print(row(family, sides), flush=True)
+    write_results("families-speed", {"seconds": seconds}, summary(seconds))
+
+
+def train(family, ranks):
+    """The median step of the slowest rank, in seconds."""
+    with tempfile.TemporaryDirectory() as name, on_one_core() if ranks == 1 else nullcontext():
+        return median(run(Path(name, "job"), "family_steps", family, STEPS, ranks=ranks))
+
+
+def train_peer(python, family, ranks):
+    """The same of torch."""
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
+    with tempfile.TemporaryDirectory() as name:
+        command = [python, *(torchrun if ranks > 1 else []), PROGRAMS / "torch_trainer.py", name, family, STEPS]
+        subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=TIMEOUT_S)
+        found = [json.loads(Path(name, f"torch_trainer.rank{rank}.json").read_text()) for rank in range(ranks)]
+    return median(found)
+
+
+def median(of_ranks):
+    return max(statistics.median(rank["seconds"]) for rank in of_ranks)
+
+
+def summary(seconds):
+    lines = [
+        f"Whole steps of {BATCH_SIZE} rows on each rank, in seconds, and rows per second over torch's.\n",
+        "| family | one process | torch | ratio | 2 ranks | torch, DDP and Gloo | ratio |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    return "\n".join([*lines, *(row(family, sides) for family, sides in seconds.items())])
+
+
+def row(family, sides):
+    cells = []
+    for ranks in RANKS:
+        ours, torch = (statistics.median(sides[side][ranks]) for side in ("plugin", "torch"))
+        cells += [f"{ours:.2f}", f"{torch:.2f}", f"{torch / ours:.2f}"]
+    return " | ".join(["| " + family, *cells]) + " |"
+
+
+if __name__ == "__main__":
+    main()
