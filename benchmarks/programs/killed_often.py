@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from mindnlp.engine import Trainer, TrainingArguments
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 
 from tests.programs.faults import comes_to
 from tests.programs.resume_scenarios import digest_of, shuffled
@@ -25,19 +25,19 @@ OUTPUT, MAX_STEPS, SAVE_STRATEGY = Path(sys.argv[1]), int(sys.argv[2]), sys.argv
 STEP_S = 0.3  # a model worth training in parallel takes longer
 
 
-class Mortal(Trainer):
+class Steps(TrainerCallback):
     has_begun = False
 
-    def training_step(self, *arguments):
-        done = self.state.global_step
+    def on_step_begin(self, args, state, control, **kwargs):
         if not self.has_begun:
             self.has_begun = True
             with (OUTPUT / f"starts.rank{dp.get_rank()}").open("a") as starts:
-                starts.write(f"{time.time()} {done}\n")
-        comes_to("backward", done)
+                starts.write(f"{time.time()} {state.global_step}\n")
+        comes_to("backward", state.global_step)
         time.sleep(STEP_S)
-        return super().training_step(*arguments)
 
+
+class Mortal(Trainer):
     def _save_checkpoint(self, *arguments, **options):
         comes_to("save", self.state.global_step)
         super()._save_checkpoint(*arguments, **options)
@@ -48,7 +48,8 @@ arguments = TrainingArguments(
     save_strategy=SAVE_STRATEGY, save_steps=1, save_total_limit=3, learning_rate=1e-3, logging_steps=5,
     disable_tqdm=True,
 )  # fmt: skip
-trainer = Mortal(tiny_model(), arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
+data = dict(train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
+trainer = Mortal(tiny_model(), arguments, callbacks=[Steps()], **data)
 trainer.train()
 evaluations = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
 ended = {"parameters": digest_of(trainer.model), "evaluations": evaluations}

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import SpecifierSet
 
-from mindnlp_dp_plugin.compat import patches  # noqa: F401  (enters its patches into PATCHES)
+from mindnlp_dp_plugin.compat import patches, quick_import  # noqa: F401  (enters its patches into PATCHES)
 from mindnlp_dp_plugin.compat.patch import PATCHES, Patch
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -36,5 +36,6 @@ def check_mindnlp() -> None:
 @functools.cache
 def bridge() -> None:
     """Let MindNLP import and run on the installed MindSpore, in whatever order the two are imported later."""
+    quick_import.schedule()
     for gap in PATCHES:
         gap.schedule()

@@ -1,0 +1,94 @@
+"""How long it takes until something happens: ``python benchmarks/start_up.py [--rounds 5]``, on an idle machine.
+
+Medians of seconds: the command line's help; the import of MindNLP, with the plugin's quicker import and without it, in
+turns; and from ``mindnlp-dp run`` on 2 ranks until the first step begins, beside one process. Writes
+``benchmarks/results/start-up_<cpu>_<date>.json`` and ``.md``.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.record import write_results
+from tests.harness import REPOSITORY, run_ranks_successfully
+
+IMPORTS = """
+import os, time
+os.environ["MINDNLP_DP_DEFERRED"] = "1"
+from mindnlp_dp_plugin import compat
+{schedule}
+began = time.perf_counter(), time.process_time()
+import mindnlp.engine
+print("took", time.perf_counter() - began[0], time.process_time() - began[1])
+"""
+ONLY_PATCHES = "for patch in compat.PATCHES:\n    patch.schedule()"
+FIRST_STEP = """
+import mindnlp_dp_plugin as dp
+import sys, time
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from tests.programs.tiny import tiny_dataset, tiny_model
+class Begin(TrainerCallback):
+    def on_step_begin(self, *arguments, **keywords):
+        if dp.get_rank() == 0:
+            open(sys.argv[1], "w").write(repr(time.time()))
+arguments = TrainingArguments(sys.argv[1] + ".d", max_steps=1, save_strategy="no", disable_tqdm=True)
+Trainer(tiny_model(), arguments, train_dataset=tiny_dataset(num_rows=16), callbacks=[Begin()]).train()
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    seconds = {what: [] for what in MEASURED}
+    for _ in track(range(rounds), "start-up"):
+        for what, measure in MEASURED.items():
+            seconds[what].append(measure())
+    lines = ["| seconds, median | wall clock | processor |", "| --- | --- | --- |"]
+    for what, taken in seconds.items():
+        wall, *processor = (f"{statistics.median(each):.2f}" for each in zip(*taken))
+        lines.append(f"| {what} | {wall} | {''.join(processor)} |")
+    write_results("start-up", {"seconds": seconds}, "\n".join(lines))
+
+
+def of_help():
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "mindnlp_dp_plugin.cli", "--help"], check=True, capture_output=True)
+    return [time.perf_counter() - began]
+
+
+def of_import(schedule):
+    code = IMPORTS.format(schedule=schedule)
+    finished = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY)
+    (line,) = (line for line in finished.stdout.splitlines() if line.startswith("took"))
+    return [float(word) for word in line.split()[1:]]
+
+
+def of_first_step(ranks, backend):
+    with tempfile.TemporaryDirectory() as name:
+        script, noted = Path(name, "script.py"), Path(name, "began")
+        script.write_text(FIRST_STEP)
+        began = time.time()
+        run_ranks_successfully(script, noted, ranks=ranks, backend=backend, log_dir=Path(name, "logs"))
+        return [float(noted.read_text()) - began]
+
+
+MEASURED = {
+    "`mindnlp-dp --help`": of_help,
+    "import of MindNLP as it is": lambda: of_import(ONLY_PATCHES),
+    "import of MindNLP by the plugin": lambda: of_import("compat.bridge()"),
+    "until the first step, one process": lambda: of_first_step(1, "auto"),
+    "until the first step, 2 ranks, MPI": lambda: of_first_step(2, "mpi"),
+    "until the first step, 2 ranks, MCCL": lambda: of_first_step(2, "mccl"),
+}
+
+if __name__ == "__main__":
+    main()
