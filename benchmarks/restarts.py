@@ -114,9 +114,8 @@ def train(output, engine, keeping, variables, faults=()):
         ranks=2, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env, options=("--max-restarts", 1),
     )  # fmt: skip
     begun = [line.split() for line in (output / "starts.rank0").read_text().splitlines()]
-    kills = [
-        (float((output / f"struck_{nth}").read_text()), int(each.split(":")[1])) for nth, each in enumerate(faults)
-    ]
+    struck = [(output / f"struck_{nth}", each) for nth, each in enumerate(faults)]
+    kills = [(float(when.read_text()), int(each.split(":")[1])) for when, each in struck if when.exists()]
     ends = [output / f"end.rank{rank}.json" for rank in (0, 1)]
     return {
         "exit_code": finished.returncode,

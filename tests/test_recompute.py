@@ -180,6 +180,7 @@ def test_a_model_without_layers_is_named():
         enable_recompute(nn.Linear(2, 2))
 
 
+@pytest.mark.slow
 def test_activations_leave_memory():
     """16 layers of 4 x 128 tokens: what one layer keeps is about a sixteenth of what all keep."""
     peaks = {}

@@ -8,9 +8,12 @@ import pytest
 from tests.harness import run
 
 NEEDED = {"Prescott": "pni", "Sandybridge": "avx", "Haswell": "avx2", "Zen": "avx2", "SkylakeX": "avx512vl"}
+QUICK = ("Haswell", "Zen")
 
 
-@pytest.mark.parametrize("kernels", NEEDED)
+@pytest.mark.parametrize(
+    "kernels", [*QUICK, *(pytest.param(k, marks=pytest.mark.slow) for k in NEEDED if k not in QUICK)]
+)
 def test_bits_do_not_depend_on_threads(kernels):
     if NEEDED[kernels] not in Path("/proc/cpuinfo").read_text().split():
         pytest.skip(f"the processor has no {NEEDED[kernels]}")

@@ -124,6 +124,7 @@ def trained(tmp_path_factory):
     return folder, words
 
 
+@pytest.mark.slow
 def test_settings_are_obeyed_written_down_and_repeated(trained):
     folder, words = trained
     results = check_run_folder(folder / "run", ["dev"])
@@ -147,6 +148,7 @@ def test_settings_are_obeyed_written_down_and_repeated(trained):
         assert again[name] == results[name], name
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_training_on_any_number_of_ranks(trained):
     folder, _ = trained
     copied = folder / "elsewhere" / "copied"
@@ -197,6 +199,7 @@ def test_numbers_from_data_to_predictions(tmp_path):
     assert list(first) == ["text", "label"] and 0 < first["label"] < 10
 
 
+@pytest.mark.slow
 def test_several_labels_from_data_to_predictions(tmp_path):
     write(tmp_path / "articles.jsonl", list(articles(240)))
     options = ["--dataset", "articles.jsonl", "--model", "small-bert", "--epochs", 12, "--max-length", 32]

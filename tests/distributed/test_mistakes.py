@@ -32,7 +32,7 @@ def test_the_message_names_what_differs(tmp_path, mistake, backend):
     assert "Traceback" not in words[: words.index(line)], "the line comes first"
 
 
-@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
     words = fails("mistakes.py", tmp_path, "raises_on_rank_1", backend)
     assert "rank 1" in words.splitlines()[0]

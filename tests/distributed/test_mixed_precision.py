@@ -125,6 +125,7 @@ def losses_of_families(output_of):
     return {line["case"]: line for line in map(json.loads, lines)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_s_loss_falls_as_in_float32(losses_of_families, family):
     """``benchmarks/half_precision.py`` trains more of them, for 200 steps."""

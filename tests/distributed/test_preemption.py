@@ -63,6 +63,7 @@ def test_preempted_again_and_again_it_ends_as_if_it_never_was(tmp_path, never):
     assert ends_of(output) == never
 
 
+@pytest.mark.slow
 def test_over_mccl_too(tmp_path, never):
     output = tmp_path / "output"
     orders = ORDERS[1:2]

@@ -39,6 +39,7 @@ def train_with(name, tmp_path):
     return json.loads((tmp_path / "history.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb")
 def test_weights_and_biases_gets_every_number_once(tmp_path):
     from wandb.proto.wandb_internal_pb2 import Record

@@ -66,7 +66,9 @@ SIZES = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, interm
     "config, title",
     [
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "BertForMaskedLM with AdamW on 4 ranks"),
-        ({"model_type": "roberta"}, "RobertaForSequenceClassification with AdamW on 4 ranks"),
+        pytest.param(
+            {"model_type": "roberta"}, "RobertaForSequenceClassification with AdamW on 4 ranks", marks=pytest.mark.slow
+        ),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )

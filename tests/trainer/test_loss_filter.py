@@ -43,7 +43,7 @@ def logged(folder, accumulation, **arguments):
     return sums, asked.reads_losses, asked.is_shown and trainer.args.logging_nan_inf_filter
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("accumulation", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_log_is_that_of_mindnlps_loop(tmp_path, accumulation):
     dp.uninstall()
     expected, is_read, _ = logged(tmp_path / "stock", accumulation)

@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
+
 from tests.harness import run_ranks_successfully
 
 
+@pytest.mark.slow
 def test_random_settings_and_checkpoints(tmp_path):
     """Rows, batches, accumulation, epochs, shuffling, grouping and the step of the checkpoint are drawn at random."""
     arguments = ("resume_positions.py", tmp_path / "cases", 40)
