@@ -15,13 +15,32 @@ def without_preemption() -> Iterator[None]:
     thread hears of the connection in between, that counts as failed, and is tried again half a second later. On one
     core a thread that wakes up runs at once, so most attempts failed: two ranks took 13 to 70 s to join (Linux 6.18).
     """
-    if not sys.platform.startswith("linux") or os.sched_getscheduler(0) != os.SCHED_OTHER:
+    if not _may_change():
         yield
         return
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # threads that are started from here on inherit it
     try:
         yield
     finally:
-        for thread in Path("/proc/self/task").iterdir():
-            with suppress(ProcessLookupError):
-                os.sched_setscheduler(int(thread.name), os.SCHED_OTHER, os.sched_param(0))
+        _schedule_all_threads("SCHED_OTHER")
+
+
+def stop_preemption() -> None:
+    """The same for all threads of a process that ends.
+
+    When a rank leaves MindSpore's cluster, the thread that is waiting for the scheduler's answer takes the connection
+    apart as soon as the event thread hands it over. If it runs at once, the event thread, which has yet to return from
+    that connection, crashes (``TCPClient::Finalize`` of MindSpore 2.10).
+    """
+    if _may_change():
+        _schedule_all_threads("SCHED_BATCH")
+
+
+def _may_change():
+    return sys.platform.startswith("linux") and os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def _schedule_all_threads(policy):
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setscheduler(int(thread.name), getattr(os, policy), os.sched_param(0))

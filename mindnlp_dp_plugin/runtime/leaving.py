@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 
 from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.collectives.wakeups import stop_preemption
 
 FLUSH_S = 1  # for MindSpore's threads to send the rest of the last barrier
 
@@ -46,3 +47,4 @@ def _leave():
         os._exit(_status)
     collectives.shutdown()
     time.sleep(FLUSH_S)
+    stop_preemption()

@@ -1,4 +1,4 @@
-"""While MindSpore connects, its threads do not preempt each other; afterwards nothing is left of it."""
+"""While MindSpore connects, and when it leaves, its threads do not preempt each other; else nothing is seen of it."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mindnlp_dp_plugin.collectives.wakeups import without_preemption
+from mindnlp_dp_plugin.collectives.wakeups import stop_preemption, without_preemption
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="policies of Linux")
 
@@ -24,6 +24,20 @@ def test_threads_that_are_started_meanwhile_are_as_others_afterwards():
     try:
         assert policies() == before == {os.SCHED_OTHER}
     finally:
+        release.set()
+        thread.join()
+
+
+def test_all_threads_of_a_process_that_ends():
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        stop_preemption()
+        assert policies() == {os.SCHED_BATCH}
+    finally:
+        for each in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(each), os.SCHED_OTHER, os.sched_param(0))
         release.set()
         thread.join()
 
