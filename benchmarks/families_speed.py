@@ -8,9 +8,7 @@ torch's DistributedDataParallel and Gloo. Both sides are timed in turns. Writes
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
@@ -22,13 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.programs.family_sizes import BATCH_SIZE, FAMILIES
 from benchmarks.record import write_results
-from benchmarks.speed import on_one_core, run
-from mindnlp_dp_plugin.launch.ports import free_port
+from benchmarks.speed import on_one_core, run, run_torch
 
-PROGRAMS = Path(__file__).parent / "programs"
 STEPS = 5
 RANKS = (1, 2)
-TIMEOUT_S = 1800
 
 
 def main():
@@ -58,12 +53,8 @@ def train(family, ranks):
 
 def train_peer(python, family, ranks):
     """The same of torch."""
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
     with tempfile.TemporaryDirectory() as name:
-        command = [python, *(torchrun if ranks > 1 else []), PROGRAMS / "torch_trainer.py", name, family, STEPS]
-        subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=TIMEOUT_S)
-        found = [json.loads(Path(name, f"torch_trainer.rank{rank}.json").read_text()) for rank in range(ranks)]
-    return median(found)
+        return median(run_torch(python, Path(name, "job"), family, STEPS, ranks))
 
 
 def median(of_ranks):

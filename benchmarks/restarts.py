@@ -95,8 +95,13 @@ def kill_ours(kept, num_kills, seed):
             job = train(home / f"job_{number}", engine, keeping, variables, faults)
             jobs.append({**job, "engine": engine, "variables": variables, "expected": expected[engine]})
     write_results(f"restarts-{kept}", {"seed": seed, "jobs": jobs}, summary(keeping, jobs))
-    lost = [steps for job in jobs for steps in job["steps_lost"]]
+    lost = steps_lost(jobs)
     sys.exit(not (num_same(jobs, "parameters") == num_same(jobs, "evaluations") == len(jobs) and max(lost) <= 1))
+
+
+def steps_lost(jobs):
+    """For each kill, how many steps that were done were done again."""
+    return [steps for job in jobs for steps in job["steps_lost"]]
 
 
 def num_same(jobs, what):
@@ -161,7 +166,8 @@ def train_under_torchrun(output, python):
     with (output / "printed").open("w") as printed:
         job = subprocess.Popen([str(word) for word in command], stdout=printed, stderr=printed)
         try:
-            job.wait(PEER_HANG_S)
+            if job.wait(PEER_HANG_S):
+                sys.exit((output / "printed").read_text())
         except subprocess.TimeoutExpired:
             job.terminate()  # torchrun ends its ranks
             job.wait()
@@ -181,7 +187,7 @@ def row(name, seconds):
 
 
 def summary(keeping, jobs):
-    lost = [steps for job in jobs for steps in job["steps_lost"]]
+    lost = steps_lost(jobs)
     lines = [
         f"{len(lost)} kills in {len(jobs)} jobs {keeping.description}: "
         f"{num_same(jobs, 'parameters')} jobs ended with the parameters of one that was left alone, to the last bit, "

@@ -1,6 +1,7 @@
 """Collectives on NumPy arrays through MPI (mpi4py). The engine for CPU: it moves data while backward runs."""
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Sequence
 
@@ -76,13 +77,9 @@ class Reductions:
     def reduce_scatter(self, buffer: np.ndarray, lengths: Sequence[int]) -> "MpiPartWork":
         """Start to sum a one-dimensional array, of which each rank gets a part."""
         parts = [cut_to_pieces(part) for part in np.split(buffer, np.cumsum(lengths)[:-1])]
-        own = parts[self._communicator.rank]
         part = np.empty(lengths[self._communicator.rank], buffer.dtype)
-        starts = []
-        for number in range(max(map(len, parts))):
-            pieces = [of_rank[number] if number < len(of_rank) else buffer[:0] for of_rank in parts]
-            target = cut_to_pieces(part)[number] if number < len(own) else part[:0]
-            starts.append(functools.partial(PieceForEach, self._communicator, pieces, target))
+        in_turn = itertools.zip_longest(*parts, cut_to_pieces(part), fillvalue=buffer[:0])
+        starts = [functools.partial(PieceForEach, self._communicator, pieces, target) for *pieces, target in in_turn]
         return MpiPartWork(self, self._ask(starts), part)
 
     def progress(self) -> None:
