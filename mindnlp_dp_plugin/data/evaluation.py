@@ -89,7 +89,7 @@ class _EachNthBatch(_InTurn, ShardedByBatch):
 class _SharedByUser(EvaluationShare):
     """The user's shards: it is unknown which rows they hold, so they are joined rank after rank."""
 
-    def create_dict_iterator(self, **options):
+    def _read(self, options):
         return self._pipeline.create_dict_iterator(**options)
 
     def in_order(self, batches_of_ranks):

@@ -29,6 +29,7 @@ class ShardedDataset(ABC):
         self._num_replicas = num_replicas
         self._epoch = 0
         self._begins_after = (0, 0)
+        self._is_at_end = False
 
     @property
     def epoch(self) -> int:
@@ -49,9 +50,16 @@ class ShardedDataset(ABC):
         except TypeError:
             return None
 
-    def start_at(self, epoch: int, num_batches: int) -> None:
-        """Begin ``epoch`` after its first ``num_batches`` batches. The length stays that of a whole epoch."""
+    def start_at(self, epoch: int, num_batches: int, is_at_end: bool = False) -> None:
+        """Begin ``epoch`` after its first ``num_batches`` batches. The length stays that of a whole epoch.
+
+        Args:
+            epoch: The epoch, from 0.
+            num_batches: How many batches of this rank were read.
+            is_at_end: No more of them are wanted.
+        """
         self._begins_after = (epoch, num_batches)
+        self._is_at_end = is_at_end
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iterator. All ranks must set the same epoch."""
@@ -95,13 +103,19 @@ class ShardedDataset(ABC):
         steps = self.num_steps
         return None if steps is None else steps * self.get_batch_size() * self._num_replicas
 
-    @abstractmethod
     def create_dict_iterator(self, **options) -> Iterator[dict]:
         """This rank's batches of one epoch, as column name to value.
 
         Args:
             **options: Those of MindSpore's ``Dataset.create_dict_iterator``.
         """
+        if self._is_at_end and self._begins_after[0] == self._epoch:
+            return iter(())
+        return self._read(options)
+
+    @abstractmethod
+    def _read(self, options):
+        """The batches of this epoch that are not skipped."""
 
     def create_tuple_iterator(self, columns: list[str] | None = None, **options) -> Iterator[list]:
         """This rank's batches of one epoch, as lists of values.
@@ -150,8 +164,7 @@ class ShardedByRow(ShardedDataset):
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order."""
         return self._sampler.reads_on(num_replicas, batch_size)
 
-    def create_dict_iterator(self, **options):
-        """This rank's batches of one epoch, as column name to value."""
+    def _read(self, options):
         if not len(self._sampler):
             return iter(())
         if self.num_skipped:
@@ -193,8 +206,7 @@ class ShardedByBatch(ShardedDataset):
         """Whether their batches are these: the pipeline may do anything with rows before it batches them."""
         return batch_size == self.get_batch_size()
 
-    def create_dict_iterator(self, **options):
-        """This rank's batches of one epoch, as column name to value."""
+    def _read(self, options):
         return islice(self._take_turns(self._all_batches(options)), self.num_skipped, None)
 
     def _take_turns(self, batches):
@@ -220,8 +232,7 @@ class ShardedByBatch(ShardedDataset):
 class ShardedByUser(ShardedDataset):
     """A pipeline that the user sharded: left as it is."""
 
-    def create_dict_iterator(self, **options):
-        """The batches of the user's shard."""
+    def _read(self, options):
         return islice(self._open(options), self.num_skipped, None)
 
 

@@ -18,7 +18,7 @@ class LossFilter:
     def __init__(self, trainer, replacements: Replacements):
         self._trainer = trainer
         self._is_wanted = trainer.args.logging_nan_inf_filter
-        self._sum = mindspore.tensor(0.0)
+        self._sum, self._begun_at = mindspore.tensor(0.0), None
         replacements.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
 
     def follow(self, sum_of_losses: mindspore.Tensor) -> None:
@@ -31,7 +31,9 @@ class LossFilter:
         if not self._is_wanted:
             return loss
         self._trainer.args.logging_nan_inf_filter = False  # the loop asks next, and would wait for the loss
-        num_steps = 1 + self._trainer.state.global_step - self._trainer._globalstep_last_logged
+        step = self._trainer.state.global_step
+        self._begun_at = step if self._begun_at is None else self._begun_at
+        num_steps = 1 + step - max(self._trainer._globalstep_last_logged, self._begun_at)
         counted = mindspore.ops.where(mindspore.ops.isfinite(loss), loss, self._sum / num_steps)
         self._sum = self._sum + counted
         return counted

@@ -109,14 +109,14 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     """Log the loss of the whole batch instead of this rank's; stop with a checkpoint if a signal has asked for it."""
     session = self.data_parallel_session
     session.losses.follow(tr_loss)
-    if session.progress.repeats_end_of_epoch():
+    if session.progress.repeated_micro_steps():
         mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
-        return None
-    if self.control.should_log or self.control.should_training_stop:
-        losses = current().all_gather_object(tr_loss.item())
-        mindspore.ops.assign(tr_loss, mindspore.tensor(sum(losses) / len(losses), tr_loss.dtype))
-        session.meter.gather_waits()
+        if not session.resumption.end_is_due:  # it was evaluated, too
+            return None
     session.progress.pending_loss = tr_loss
+    if self.control.should_log or self.control.should_training_stop:
+        session.progress.sum_losses()
+        session.meter.gather_waits()
     if session.preemption.agreed:
         if self.control.should_evaluate:  # there may be no time for it
             self._save_checkpoint(model)

@@ -22,6 +22,7 @@ from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
 from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainer.preemption import Preemption
+from mindnlp_dp_plugin.trainer.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
 from mindnlp_dp_plugin.trainer.same_data import require_same_labels
@@ -104,6 +105,8 @@ class TrainingSession:
         for callback in self._trackers():
             callback.follow(self.meter, config)
         self._callbacks = [self.progress, self.meter, self.pace, *([tracer] if tracer else [])]
+        if self.resumption:
+            self._callbacks.append(EndOfEpoch(self.resumption, self._replacements))
         trainer.callback_handler.callbacks[:0] = self._callbacks
         self.preemption.begin()
 

@@ -54,8 +54,8 @@ class Snapshots:
             self._require_room()
 
     def take_if_due(self, model) -> None:
-        """After a step, or the end of an epoch: take one, unless the last is still being written."""
-        if not self._is_due or self._progress.is_before_end_of_epoch:
+        """After a step: take one, unless the last is still being written."""
+        if not self._is_due:
             return
         answers = self._collective.all_gather_object((self._save.is_writing, self._problem()))
         if problem := next((problem for _, problem in answers if problem), None):

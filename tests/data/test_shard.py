@@ -428,6 +428,16 @@ def test_an_epoch_begun_in_the_middle_goes_on_as_the_whole_one(num_rows, num_rep
     assert [batches(sharded, epoch) for epoch in (0, 2)] == [whole[0], whole[2]]
 
 
+def test_an_epoch_of_which_only_its_end_is_left_has_no_batches_and_its_length():
+    num_rows = 12
+    for source in (Table(num_rows), lambda: numbers(num_rows)):
+        sharded = shard(ds.GeneratorDataset(source, ["row"]).batch(2), 2, 0, seed=3)
+        whole = [batches(sharded, epoch) for epoch in range(3)]
+        sharded.start_at(1, 3, is_at_end=True)
+        assert [batches(sharded, epoch) for epoch in range(3)] == [whole[0], [], whole[2]]
+        assert len(sharded) == len(whole[1])
+
+
 @pytest.mark.parametrize("kind", BY_BATCH)
 def test_an_epoch_dealt_by_batch_begins_in_the_middle_too(kind):
     batched = BY_BATCH[kind]() if kind in BATCHED_ALREADY else BY_BATCH[kind]().batch(2)

@@ -21,6 +21,7 @@ def stopped_and_resumed(request, output_of):
         "two_epochs": [2, 4, 6, 8, 10, 12],
         "accumulated": [1, 2, 3, 4, 5],
         "accumulated_saved_at_epoch_ends": [2, 5, 7],
+        "evaluated_at_epoch_ends": [1, 2, 3, 4, 5],
         "by_batch": [2, 4, 6],
         "grouped_by_length": [3, 6, 9, 12],
         "host_random": [1, 2, 3],
@@ -38,6 +39,7 @@ def test_resumed_from_any_checkpoint_it_ends_as_if_never_stopped(stopped_and_res
         assert sorted(ends) == sorted(f"checkpoint-{step}" for step in saved_at)
         for name, end in ends.items():
             assert end.pop("loss") == pytest.approx(whole["loss"], abs=1e-6), name
+            assert end.pop("losses") == pytest.approx(whole["losses"], abs=1e-4), name  # they are rounded
             assert end.pop("dropped") in (whole["dropped"], None), name  # nothing is dropped when no step is left
             assert end == {key: whole[key] for key in end}, name
 
@@ -48,7 +50,8 @@ def test_adapters_are_saved_alone_and_resumed(stopped_and_resumed):
         assert whole["last_parameters"] != whole["parameters"], "the last is the best: nothing was loaded at the end"
         assert len(ends) == 3 and "checkpoint-5" in ends, "rotation keeps three"
         for name, end in ends.items():
-            assert {**end, "loss": whole["loss"]} == whole, name
+            assert end.pop("losses") == pytest.approx(whole["losses"], abs=1e-4), name
+            assert {**whole, **end, "loss": whole["loss"]} == whole, name
             files = {path.name for path in (stopped_and_resumed / "adapter" / name).iterdir()}
             assert {"adapter_config.json", "adapter_model.ckpt"} < files and "model.safetensors" not in files
 

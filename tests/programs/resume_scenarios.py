@@ -98,6 +98,10 @@ SCENARIOS = {
         metric_for_best_model="loss",
         dataset=lambda: shuffled(10),
     ),
+    # Saved before what the epoch ends with; training ends within one.
+    "evaluated_at_epoch_ends": dict(
+        max_steps=5, evaluation_strategy="epoch", logging_strategy="epoch", dataset=lambda: shuffled(3)
+    ),
     "by_batch": dict(max_steps=6, save_steps=2, dataset=lambda: filtered(3)),
     "grouped_by_length": dict(max_steps=12, save_steps=3, group_by_length=True, dataset=lambda: of_many_lengths(8)),
     "host_random": dict(max_steps=3, dataset=lambda: shuffled(3), model=DropsLayersOnTheHost),
@@ -202,6 +206,8 @@ def ended_with(trainer, result):
         "step": state.global_step,
         "epoch": state.epoch,
         "loss": result.training_loss,
+        "evaluations": [(entry["step"], entry["eval_loss"]) for entry in state.log_history if "eval_loss" in entry],
+        "losses": [entry["loss"] for entry in state.log_history if "loss" in entry],
         "learning_rates": [entry["learning_rate"] for entry in state.log_history if "learning_rate" in entry][-1:],
     }
 

@@ -53,6 +53,9 @@ class Resumption:
     Attributes:
         nominal_accumulation: Micro-steps of a step when training first began, whose gradients were summed. Other
             micro-steps of the same global batch are weighted so that their sum is the same.
+        end_is_due: Whether it was saved before what its epoch ends with, such as an evaluation.
+        is_over: Whether no step is left to train. Known when the data set is placed, as the next.
+        first_epoch: The epoch in which training goes on, if only with its end; None if nothing is left.
 
     Raises:
         DataParallelError: If it is damaged.
@@ -72,6 +75,7 @@ class Resumption:
                 missing=", ".join(missing),
             )
         self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
+        self.end_is_due = self.record.get("epoch_end_is_due", False)
         if not self.record["with_optimizer"]:
             raise DataParallelError(
                 "Cannot resume from {folder!r}: it holds the model only (save_only_model=True). Start from its weights "
@@ -112,7 +116,8 @@ class Resumption:
             args.gradient_accumulation_steps = AccumulationGoesOn(
                 args.gradient_accumulation_steps, self.position, dataset.num_steps
             )
-        dataset.start_at(self.position.epoch, self.position.micro_steps_in_epoch)
+        self.is_over = self.record["stopped_early"] or self.state["global_step"] >= _max_steps(dataset, args)
+        self._place_in_epoch(dataset)
 
     def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
         """Write to ``folder`` the state from which MindNLP's loop derives its first epoch.
@@ -120,11 +125,21 @@ class Resumption:
         MindNLP 0.4.1 derives the epoch from the step, wrongly if the last rows of an epoch wait for the next epoch to
         complete a step. It gets a step from which it derives the right epoch; ``Progress`` restores the true step.
         """
-        updates = _updates_per_epoch(dataset, args)
-        max_steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * updates)
-        is_over = self.record["stopped_early"] or self.state["global_step"] >= max_steps
-        epoch = sys.maxsize if is_over else self.position.epoch
-        Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": epoch * updates}))
+        epoch = sys.maxsize if self.first_epoch is None else self.first_epoch
+        step = epoch * _updates_per_epoch(dataset, args)
+        Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": step}))
+
+    def _place_in_epoch(self, dataset):
+        epoch, micro_steps = self.position.epoch, self.position.micro_steps_in_epoch
+        if self.end_is_due and micro_steps == 0:
+            self.first_epoch = epoch - 1
+            dataset.start_at(epoch - 1, dataset.num_steps or 0, is_at_end=True)
+        elif self.end_is_due and self.is_over:
+            self.first_epoch = epoch
+            dataset.start_at(epoch, micro_steps, is_at_end=True)
+        else:
+            self.first_epoch = None if self.is_over else epoch
+            dataset.start_at(epoch, micro_steps)
 
     def _in_micro_steps_of(self, settings):
         """The position counted in micro-steps of other sizes; None if it stands within one."""
@@ -226,6 +241,12 @@ def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
         Message("number of rows"): dataset.num_rows,
         "group_by_length": args.group_by_length,
     }
+
+
+def _max_steps(dataset, args):
+    return (
+        args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * _updates_per_epoch(dataset, args))
+    )
 
 
 def _updates_per_epoch(dataset, args):

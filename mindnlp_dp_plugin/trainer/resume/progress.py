@@ -52,6 +52,7 @@ class Progress(TrainerCallback):
         self._host_random = None
         self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
+        self._carried_loss = 0.0  # what the checkpoint holds of that sum, until it is added
         self.begins_optimizer_step = True
 
     @property
@@ -80,11 +81,22 @@ class Progress(TrainerCallback):
         if self._resumption:
             reducer.take_order(self._resumption.record.get("gradient_order"))
 
+    def loss_since_log(self) -> float:
+        """The sum of losses since the last log, before and after the resumption: the mean of all ranks' sums.
+
+        All ranks must call it.
+        """
+        losses = self._collective.all_gather_object(self.pending_loss.item())
+        return self._carried_loss + sum(losses) / len(losses)
+
+    def sum_losses(self) -> None:
+        """Let the Trainer's tensor be that sum. All ranks must call it."""
+        mindspore.ops.assign(self.pending_loss, mindspore.tensor(self.loss_since_log(), self.pending_loss.dtype))
+        self._carried_loss = 0.0
+
     def begin_micro_step(self) -> None:
         """Begin the micro-step's random stream."""
-        if self._host_random is not None:
-            rng.restore_host_state(self._host_random)
-            self._host_random = None
+        self._restore_host_random()
         rng.seed_operators(self._trainer.args.seed, self._collective.rank, self._all_micro_steps)
 
     def end_micro_step(self) -> None:
@@ -99,38 +111,38 @@ class Progress(TrainerCallback):
 
     def checkpoint_record(self) -> dict[str, Any]:
         """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
-        trainer, state, position = self._trainer, self._trainer.state, self._at_last_update
+        trainer, state, control, position = (
+            self._trainer, self._trainer.state, self._trainer.control, self._at_last_update,
+        )  # fmt: skip
         num_pending = self._all_micro_steps - position.micro_steps
         is_full = position.micro_steps_in_epoch == self._dataset.num_steps
-        was_cut_short = self._epoch_has_ended and not trainer.control.should_training_stop
-        if (is_full or was_cut_short) and not num_pending:
+        is_cut_short = control.should_epoch_stop or self._epoch_has_ended
+        ends_epoch = is_full or (is_cut_short and not control.should_training_stop)
+        if ends_epoch and position.epoch == self._epoch and not num_pending:
             position = Position(position.epoch + 1, 0, position.micro_steps)
-        everyone = self._collective.all_gather_object((self.pending_loss.item(), rng.host_state()))
-        losses, host_random = zip(*everyone)
+        end_is_done = self._epoch_has_ended and not control.should_evaluate
+        pending_loss = self.loss_since_log()
         return {
             **vars(position),
             **agreement.origin(),
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             "epoch_end_is_done": bool(num_pending),
-            "stopped_early": trainer.control.should_training_stop and state.global_step < state.max_steps,
-            "total_loss": trainer._total_loss_scalar + sum(losses) / len(losses),
+            "epoch_end_is_due": (ends_epoch or control.should_training_stop) and not end_is_done,
+            "stopped_early": control.should_training_stop and state.global_step < state.max_steps,
+            "total_loss": trainer._total_loss_scalar + pending_loss,
+            "pending_loss": pending_loss,
+            "last_logged_step": trainer._globalstep_last_logged,
             "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
             "with_optimizer": not trainer.args.save_only_model,
             "nominal_accumulation": self.nominal_accumulation,
             "gradient_order": self._reducer.order,
             "settings": settings_of(self._dataset, trainer.args),
-            "host_random": host_random,
+            "host_random": self._collective.all_gather_object(rng.host_state()),
             "loss_scaling": self._scaler and vars(self._scaler),
         }
 
-    @property
-    def is_before_end_of_epoch(self) -> bool:
-        """Whether nothing of the epoch is left but its end, with what is evaluated and saved there."""
-        is_full = self._micro_steps_in_epoch == self._dataset.num_steps
-        return is_full and not self._epoch_has_ended
-
-    def repeats_end_of_epoch(self) -> bool:
-        """Whether this epoch's end was already evaluated and saved before training stopped."""
+    def repeated_micro_steps(self) -> bool:
+        """Whether this epoch ends with micro-steps that the checkpoint has counted."""
         record = self._resumption.record if self._resumption else {"epoch_end_is_done": False}
         return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
 
@@ -139,8 +151,11 @@ class Progress(TrainerCallback):
         if not self._resumption:
             return
         trainer, record = self._trainer, self._resumption.record
-        trainer.state.global_step = trainer._globalstep_last_logged = self._resumption.state["global_step"]
-        trainer._total_loss_scalar = record["total_loss"]
+        step = trainer.state.global_step = self._resumption.state["global_step"]
+        if self._resumption.first_epoch is not None:
+            self._carried_loss = record.get("pending_loss", 0.0)
+        trainer._globalstep_last_logged = record.get("last_logged_step", step)
+        trainer._total_loss_scalar = record["total_loss"] - self._carried_loss
         for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
             callback.early_stopping_patience_counter = patience
         if self._scaler and record.get("loss_scaling"):
@@ -164,7 +179,13 @@ class Progress(TrainerCallback):
 
     def on_epoch_end(self, args, state, control, **kwargs):
         """No row of the epoch is left."""
+        self._restore_host_random()
         self._epoch_has_ended = True
+
+    def _restore_host_random(self):
+        if self._host_random is not None:
+            rng.restore_host_state(self._host_random)
+            self._host_random = None
 
     @property
     def _all_micro_steps(self):
