@@ -1,4 +1,4 @@
-"""Matrix products cut by their shapes, beside the BLAS library's own threads, by turns: on an idle machine.
+"""Matrix products cut between rows, beside the BLAS library's own threads, by turns: on an idle machine.
 
     python benchmarks/products.py
 

@@ -1,8 +1,8 @@
 """Matrix products on all cores whose bits depend on shapes only.
 
 A BLAS library divides a product by its number of threads, and another division rounds differently. So while these
-operators are in use it computes in one thread, and large products are cut here, by a rule that depends only on shapes;
-the plugin's threads share the pieces.
+operators are in use it computes in one thread, and the plugin's threads share the rows of a product, cut where the
+library's kernels begin anew: such a cut changes no bit.
 """
 
 import os
@@ -15,9 +15,9 @@ import threadpoolctl
 from mindnlp_dp_plugin.job import hardware
 from mindnlp_dp_plugin.patching import Replacements
 
-LEAST_LENGTH = 256  # of a piece's longer side: each piece packs the whole other operand anew
+GROUP = 48  # rows: OpenBLAS's kernels take 4, 8, 12, 16 or 24 at a time, and what is left over differently
+MOST_GROUPS = 128  # of a piece: OpenBLAS begins anew after as many rows as fit into its buffer, which is more
 LEAST_WORK = 2**24  # multiplications of a piece: a quarter of a millisecond or more
-MOST_PIECES = 16
 
 _num_threads = 1
 _pool = None
@@ -38,15 +38,19 @@ def compute_in_pieces(replacements: Replacements) -> None:
 
 def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """``left @ right`` of two matrices, as a new array in C order."""
-    rows, columns = len(left), right.shape[1]
-    num_pieces = pieces_of(rows, left.shape[1], columns)
+    num_rows = len(left)
+    num_groups = -(-num_rows // GROUP)
+    num_pieces = max(1, min(_num_threads, num_groups, left.size * right.shape[1] // LEAST_WORK))
+    num_pieces = max(num_pieces, -(-num_groups // MOST_GROUPS))
     if num_pieces == 1:
         return left @ right
-    result = np.empty((rows, columns), left.dtype)
-    if rows >= columns:
-        in_parallel(lambda part: np.matmul(left[part], right, out=result[part]), rows, num_pieces)
-    else:
-        in_parallel(lambda part: np.matmul(left, right[:, part], out=result[:, part]), columns, num_pieces)
+    result = np.empty((num_rows, right.shape[1]), left.dtype)
+
+    def compute(groups):
+        rows = slice(groups.start * GROUP, groups.stop * GROUP)
+        np.matmul(left[rows], right, out=result[rows])
+
+    in_parallel(compute, num_groups, num_pieces)
     return result
 
 
@@ -66,12 +70,6 @@ def batched_product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.
 
     in_parallel(compute, stack[axis], num_pieces)
     return out
-
-
-def pieces_of(rows: int, inner: int, columns: int) -> int:
-    """Number of pieces along a product's longer side: a power of 2 that depends only on the shape."""
-    most = min(MOST_PIECES, max(rows, columns) // LEAST_LENGTH, rows * inner * columns // LEAST_WORK)
-    return 1 << max(1, most).bit_length() - 1
 
 
 def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:

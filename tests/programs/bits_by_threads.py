@@ -17,7 +17,10 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from tests.programs.tiny import seed_everything
 
-PRODUCTS = [(1, 768, 768), (4, 768, 768), (5, 768, 768), (37, 768, 768), (192, 768, 768), (1024, 300, 700), (33, 7, 9)]
+PRODUCTS = [
+    *((1, 768, 768), (4, 768, 768), (5, 768, 768), (37, 768, 768), (192, 768, 768), (1024, 300, 700), (33, 7, 9)),
+    *((515, 1030, 2049), (512, 256, 1000), (6200, 65, 130), (300, 20, 30011)),
+]
 STACKS = [(2, 3, 33, 16, 33), (8, 4, 64, 32, 64), (1, 1, 600, 300, 500)]
 CONFIG = BertConfig(
     vocab_size=500, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024,
