@@ -18,11 +18,12 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.programs.family_sizes import BATCH_SIZE, FAMILIES
+from benchmarks.programs.family_sizes import BATCH_SIZE, FAMILIES, NUM_TOKENS
 from benchmarks.record import write_results
 from benchmarks.speed import on_one_core, run, run_torch
 
-STEPS = 5
+STEPS, SIZE = 5, (BATCH_SIZE, NUM_TOKENS)
+LEFT_OUT = ("BERT-base", "BERT-mini", "Llama-mini")
 RANKS = (1, 2)
 
 
@@ -30,7 +31,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--torch", required=True, help="a Python that has torch, transformers and accelerate")
     parser.add_argument(
-        "--only", nargs="+", choices=FAMILIES, default=[name for name in FAMILIES if name != "BERT-base"]
+        "--only", nargs="+", choices=FAMILIES, default=[name for name in FAMILIES if name not in LEFT_OUT]
     )
     parser.add_argument("--rounds", type=int, default=2)
     wanted = parser.parse_args()
@@ -48,13 +49,13 @@ def main():
 def train(family, ranks):
     """The median step of the slowest rank, in seconds."""
     with tempfile.TemporaryDirectory() as name, on_one_core() if ranks == 1 else nullcontext():
-        return median(run(Path(name, "job"), "family_steps", family, STEPS, ranks=ranks))
+        return median(run(Path(name, "job"), "family_steps", family, STEPS, *SIZE, ranks=ranks))
 
 
 def train_peer(python, family, ranks):
     """The same of torch."""
     with tempfile.TemporaryDirectory() as name:
-        return median(run_torch(python, Path(name, "job"), family, STEPS, ranks))
+        return median(run_torch(python, Path(name, "job"), family, STEPS, *SIZE, ranks))
 
 
 def median(of_ranks):

@@ -207,11 +207,12 @@ def run_msrun(folder, program, *arguments):
     return [json.loads((folder / f"{program}.rank{rank}.json").read_text()) for rank in range(2)]
 
 
-def run_torch(python, folder, family, steps, ranks):
+def run_torch(python, folder, family, steps, rows, tokens, ranks):
     """What each rank of the peer left: ``programs/torch_trainer.py``, under torchrun if there are several."""
     folder.mkdir(parents=True)
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", ranks, "--master-port", free_port()]
-    words = [python, *(torchrun if ranks > 1 else []), PROGRAMS / "torch_trainer.py", folder, family, steps]
+    words = [python, *(torchrun if ranks > 1 else []), PROGRAMS / "torch_trainer.py", folder]
+    words += [family, steps, rows, tokens]
     subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
     return [json.loads((folder / f"torch_trainer.rank{rank}.json").read_text()) for rank in range(ranks)]
 
@@ -220,7 +221,7 @@ def run_torch(python, folder, family, steps, ranks):
 def torch_peer(folder):
     """BERT-base through both Trainers, 8 rows of 128 tokens per rank, AdamW and clipping included."""
     ours = slowest(run(folder / "ours", "trainer_steps", "bert-base", 5, 1, "plugin", ranks=2), "plugin")
-    theirs = run_torch(TORCH, folder / "torch", "BERT-base", 5, ranks=2)
+    theirs = run_torch(TORCH, folder / "torch", "BERT-base", 5, 8, 128, ranks=2)
     torch = max(statistics.median(rank["seconds"]) for rank in theirs)
     detail = f"{16 / ours:.2f} / {16 / torch:.2f} per s"
     return [at_least("samples/s of 2 ranks / torch DDP + Gloo, Hugging Face Trainer", torch / ours, 0.85, detail)]

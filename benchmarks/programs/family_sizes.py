@@ -1,8 +1,12 @@
-"""The models of ``families_speed``, by names that MindNLP and transformers share. Imports neither."""
+"""Models of ``families_speed`` and ``long_texts``, by names that MindNLP and transformers share. Imports neither."""
 
 BATCH_SIZE, NUM_TOKENS = 8, 128
 NUM_WORDS = 30000
 WIDE = dict(hidden_size=512, num_hidden_layers=4, num_attention_heads=8, intermediate_size=2048)
+MINI = dict(
+    hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, max_position_embeddings=2048,
+    vocab_size=8000,
+)  # fmt: skip
 LLAMAS = dict(WIDE, intermediate_size=1408, num_key_value_heads=8)
 
 DEBERTA = dict(
@@ -17,6 +21,8 @@ BART = dict(
 # The beginning of its classes' names, the end, and what changes in its configuration.
 FAMILIES = {
     "BERT-base": ("Bert", "ForSequenceClassification", dict(vocab_size=30522)),
+    "BERT-mini": ("Bert", "ForSequenceClassification", MINI),
+    "Llama-mini": ("Llama", "ForCausalLM", dict(MINI, num_key_value_heads=4)),
     "BERT": ("Bert", "ForSequenceClassification", WIDE),
     "RoBERTa": ("Roberta", "ForSequenceClassification", WIDE),
     "DistilBERT": ("DistilBert", "ForSequenceClassification", dict(dim=512, n_layers=4, n_heads=8, hidden_dim=2048)),
@@ -39,8 +45,8 @@ def make(transformers, family):
     return getattr(transformers, f"{begin}{end}")(config)
 
 
-def columns(family, chance):
+def columns(family, chance, num_tokens):
     """A row of random tokens, as arrays by name: labels are a class, or the tokens themselves."""
-    tokens = chance.integers(4, NUM_WORDS, NUM_TOKENS)
+    tokens = chance.integers(4, FAMILIES[family][2].get("vocab_size", NUM_WORDS), num_tokens)
     classes = FAMILIES[family][1] == "ForSequenceClassification"
     return {"input_ids": tokens, "labels": chance.integers(2) if classes else tokens}

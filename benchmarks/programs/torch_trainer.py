@@ -1,6 +1,6 @@
 """The peer: a model under the Hugging Face Trainer, torch's DistributedDataParallel and Gloo, a core for each rank.
 
-    [torchrun --nproc-per-node 2] torch_trainer.py OUTPUT FAMILY STEPS
+    [torchrun --nproc-per-node 2] torch_trainer.py OUTPUT FAMILY STEPS ROWS TOKENS
 
 Needs torch and transformers, nothing of this project but ``family_sizes``. Rank r leaves
 OUTPUT/torch_trainer.rank<r>.json.
@@ -8,6 +8,7 @@ OUTPUT/torch_trainer.rank<r>.json.
 
 import json
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -19,10 +20,11 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from family_sizes import BATCH_SIZE, columns, make
+from family_sizes import columns, make
 
 RANK = int(os.environ.get("RANK", 0))
-OUTPUT, FAMILY, STEPS = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+OUTPUT, FAMILY = Path(sys.argv[1]), sys.argv[2]
+STEPS, ROWS, TOKENS = map(int, sys.argv[3:])
 BACKEND = "gloo" if "RANK" in os.environ else None
 WARM_UP = 2
 
@@ -41,16 +43,17 @@ def main():
     torch.manual_seed(0)
     model = make(transformers, FAMILY)
     chance = np.random.default_rng(1)
-    rows = [columns(FAMILY, chance) for _ in range(64 * BATCH_SIZE)]
+    rows = [columns(FAMILY, chance, TOKENS) for _ in range(64 * ROWS)]
     clock = Clock()
     arguments = TrainingArguments(
-        output_dir=str(OUTPUT / "trainer"), max_steps=WARM_UP + 1 + STEPS, per_device_train_batch_size=BATCH_SIZE,
+        output_dir=str(OUTPUT / "trainer"), max_steps=WARM_UP + 1 + STEPS, per_device_train_batch_size=ROWS,
         use_cpu=True, ddp_backend=BACKEND, save_strategy="no", logging_steps=10**6, disable_tqdm=True, report_to=[],
         dataloader_pin_memory=False, ddp_find_unused_parameters=False,
     )  # fmt: skip
     Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[clock]).train()
     seconds = [end - begin for begin, end in zip(clock.ends[WARM_UP:], clock.ends[WARM_UP + 1 :])]
-    (OUTPUT / f"torch_trainer.rank{RANK}.json").write_text(json.dumps({"seconds": seconds}))
+    measured = {"seconds": seconds, "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    (OUTPUT / f"torch_trainer.rank{RANK}.json").write_text(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import mindspore
 import numpy as np
 
 RUN = 2**13  # numbers that float32 sums well, and that BLAS does not distribute over threads
+CPU = (1, 0)  # as DLPack names it
 BLOCK = 2**15  # numbers; a few such arrays fit into a core's second-level cache
 
 
@@ -41,14 +42,29 @@ def rounded(array: np.ndarray, dtype):
     return tensor_of(array.astype(dtype, copy=False))
 
 
-def array_of(tensor) -> np.ndarray:
-    """A tensor's memory as an array, shared; a transposed tensor is copied without reordering.
+class _Strided:
+    """What NumPy asks of memory that it is to share."""
 
-    MindSpore reorders a transposed tensor one number at a time, 20 times as slow as a copy.
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self._tensor.to_dlpack()
+
+    def __dlpack_device__(self):
+        return CPU
+
+
+def array_of(tensor) -> np.ndarray:
+    """A tensor's memory as an array, shared, to be read.
+
+    MindSpore puts a transposed tensor into order one number at a time, 20 times as slow as a copy.
     """
     if tensor.is_contiguous():
         return tensor.asnumpy()
-    order = _outermost_first(tensor.stride())
+    if hasattr(tensor, "to_dlpack"):
+        return np.from_dlpack(_Strided(tensor))
+    order = _outermost_first(tensor.stride())  # MindSpore 2.7 to 2.9: a transposed tensor at least is not reordered
     return tensor.permute(*order).asnumpy().transpose(np.argsort(order))
 
 
@@ -67,6 +83,21 @@ def tensor_of(array):
 def tensor_like(values, like):
     """A tensor that shares an array's memory, in another tensor's shape."""
     return tensor_of(values.reshape(like.shape))
+
+
+def order_of(array: np.ndarray) -> list[int]:
+    """An array's axes as memory nests them, the outermost first."""
+    return _outermost_first(array.strides)
+
+
+def copied_in_order(array: np.ndarray, order: list[int]) -> np.ndarray:
+    """A new array of the same numbers, whose axes memory nests in that order."""
+    return np.array(array.transpose(order), order="C").transpose(np.argsort(order))
+
+
+def are_laid_out_alike(left, right) -> bool:
+    """Whether two tensors have the same shape, and their numbers the same places in memory, as MindSpore likes it."""
+    return left.shape == right.shape and left.is_contiguous() and right.is_contiguous()
 
 
 def can_be_repeated(shape, other) -> bool:

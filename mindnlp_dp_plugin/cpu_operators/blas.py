@@ -75,7 +75,7 @@ def batched_product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> np.
 def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int) -> None:
     """Call ``compute`` for each of the equal pieces of ``range(length)``, several at a time, and wait for all.
 
-    Each thread takes the next piece that is left. NumPy's warnings are set per thread: here they are silenced.
+    Each thread takes the next piece that is left. NumPy's warnings are set per thread: in new ones they are silenced.
     """
     ends = [length * piece // num_pieces for piece in range(num_pieces + 1)]
     parts = iter([slice(*pair) for pair in zip(ends, ends[1:])])
@@ -86,7 +86,9 @@ def in_parallel(compute: Callable[[slice], object], length: int, num_pieces: int
                 compute(part)
 
     if num_pieces == 1 or _num_threads == 1:
-        return compute_what_is_left()
+        for part in parts:
+            compute(part)
+        return
     for thread in [_threads().submit(compute_what_is_left) for _ in range(min(_num_threads, num_pieces))]:
         thread.result()
 

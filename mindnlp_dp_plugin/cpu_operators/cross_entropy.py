@@ -1,4 +1,4 @@
-"""Cross entropy of classes, in one pass over the logits."""
+"""Cross entropy of classes, in one pass over the logits, which are kept: no second array of their size."""
 
 import mindspore
 import numpy as np
@@ -17,24 +17,24 @@ def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reductio
 
 class _CrossEntropy(OnceDifferentiable):
     def compute(self, input, target, ignore_index):
-        x, labels = rows_of(input), array_of(target)
+        self.save_for_backward(input)  # so that MindSpore raises if it is written to before backward
+        self.x, labels = rows_of(input), array_of(target)
         self.counts = labels != ignore_index
-        self.labels = np.where(self.counts, labels, 0)[:, None]
-        self.y, losses = np.empty_like(x), np.empty_like(x[:, 0])
-        for block in blocks_of(x):
-            below = x[block] - x[block].max(-1, keepdims=True)
-            y = np.exp(below)
-            total = y.sum(-1, keepdims=True)
-            np.divide(y, total, out=self.y[block])
-            losses[block] = (np.log(total) - np.take_along_axis(below, self.labels[block], -1))[:, 0]
+        self.labels = np.arange(len(labels)), np.where(self.counts, labels, 0)
+        self.largest, self.total = (np.empty_like(self.x[:, :1]) for _ in range(2))
+        for block in blocks_of(self.x):
+            np.max(self.x[block], -1, keepdims=True, out=self.largest[block])
+            np.sum(np.exp(self.x[block] - self.largest[block]), -1, keepdims=True, out=self.total[block])
+        losses = np.log(self.total[:, 0]) - (self.x[self.labels] - self.largest[:, 0])
         mean = np.float32(losses[self.counts].sum(dtype=np.float64) / self.counts.sum())
         return mindspore.Tensor(mean)
 
     def gradients(self, gradient):
         part = np.float32(gradient.asnumpy() / max(1, self.counts.sum()))
         of_row = np.where(self.counts, part, np.float32(0))[:, None]
-        dx = np.empty_like(self.y)
+        dx, factor = np.empty_like(self.x), of_row / self.total
         for block in blocks_of(dx):
-            np.multiply(self.y[block], of_row[block], out=dx[block])
-        dx[np.arange(len(dx)), self.labels[:, 0]] -= of_row[:, 0]
+            part = np.subtract(self.x[block], self.largest[block], out=dx[block])
+            np.multiply(np.exp(part, out=part), factor[block], out=part)
+        dx[self.labels] -= of_row[:, 0]
         return tensor_of(dx), None, None

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.dropout import dropout
 from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
@@ -21,6 +22,7 @@ from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
+from mindnlp_dp_plugin.cpu_operators.view import contiguous, view
 from mindnlp_dp_plugin.patching import Replacements
 
 # Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
@@ -49,6 +51,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (functional, "gelu", gelu),
         (functional, "softmax", softmax),
         (ops, "softmax", softmax),
+        (functional, "dropout", dropout),
         (ops, "gather", gather),
         (functional, "layer_norm", layer_norm),
         (normalization, "layer_norm", layer_norm),
@@ -57,6 +60,8 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (mindspore.Tensor, "__add__", add),
         (mindspore.Tensor, "__mul__", multiply),
         (mindspore.Tensor, "__matmul__", matmul),
+        (mindspore.Tensor, "contiguous", contiguous),
+        (mindspore.Tensor, "view", view),
         (utils, "clip_grad_norm_", clip_grad_norm_),
         (optim, "raw_adam", adam),
     ]

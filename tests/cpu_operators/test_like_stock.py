@@ -14,6 +14,7 @@ from scipy.special import erf
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.dropout import dropout
 from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
@@ -22,6 +23,7 @@ from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
+from mindnlp_dp_plugin.cpu_operators.view import contiguous, view
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -186,6 +188,66 @@ def test_products_of_shapes_that_differ(stock, shapes, layout):
     assert_like_stock(
         lambda stock, a, b: multiply(stock, view(a), b), lambda a, b: stock["__mul__"](view(a), b), leaf, other
     )
+
+
+@pytest.mark.parametrize("operator, name", [(add, "__add__"), (multiply, "__mul__")])
+@pytest.mark.parametrize(
+    "layouts", [("transposed", "as it is"), ("as it is", "transposed"), ("every second", "the end")]
+)
+def test_equal_shapes_in_other_layouts(stock, operator, name, layouts):
+    chance = np.random.default_rng(0)
+    (left, view_left), (right, view_right) = (leaf_and_view(chance, (3, 4, 5), layout) for layout in layouts)
+    assert_like_stock(
+        lambda _, a, b: operator(never, view_left(a), view_right(b)),
+        lambda a, b: stock[name](view_left(a), view_right(b)),
+        left,
+        right,
+    )
+
+
+@few
+@given(shape=array_shapes(min_dims=2, max_dims=4, max_side=5), layout=layouts, flat=st.booleans())
+def test_views_that_have_to_be_copied(stock, shape, layout, flat):
+    leaf, seen = leaf_and_view(np.random.default_rng(0), shape, layout)
+    new = (-1,) if flat else (-1, *shape[2:])
+    for mine, theirs in (
+        (lambda _, t: view(stock["view"], seen(t), *new), lambda t: stock["view"](seen(t), *new)),
+        (lambda _, t: view(stock["view"], seen(t), new), lambda t: stock["view"](seen(t), new)),
+        (lambda _, t: contiguous(stock["contiguous"], seen(t)), lambda t: stock["contiguous"](seen(t))),
+    ):
+        assert mine(None, leaf).is_contiguous() == theirs(leaf).is_contiguous()
+        assert_like_stock(mine, theirs, leaf, atol=0)
+
+
+def test_a_shape_that_does_not_fit_is_named_as_before(stock):
+    with pytest.raises(ValueError, match="invalid for input of size 12"):
+        view(stock["view"], tensor(np.random.default_rng(0), 3, 4).swapaxes(0, 1), 5, -1).asnumpy()
+
+
+@few
+@given(
+    shape=array_shapes(min_dims=1, max_dims=3, max_side=40),
+    layout=layouts,
+    p=st.sampled_from([2**-16, 0.1, 0.5, 0.9]),
+    seed=st.integers(0, 9),
+)
+def test_dropout(shape, layout, p, seed):
+    leaf, seen = leaf_and_view(np.random.default_rng(0), shape, layout)
+
+    def dropped(_, t):
+        mindspore.set_seed(seed)  # draws the same whenever it is called
+        return dropout(never, seen(t), p)
+
+    kept = dropped(None, leaf).asnumpy() != 0
+    factors = mindspore.Tensor((kept / (1 - round(p * 2**16) / 2**16)).astype(np.float32))
+    assert_like_stock(dropped, lambda t: seen(t) * factors, leaf)
+
+
+def test_dropout_leaves_out_as_many_as_it_says_and_others_each_time():
+    ones = mindspore.ops.ones((1000, 1000), mindspore.float32)
+    first, second = (dropout(never, ones, 0.1).asnumpy() for _ in range(2))
+    assert abs((first == 0).mean() - 0.1) < 0.002 and abs(first.mean() - 1) < 0.002
+    assert abs(((first == 0) & (second == 0)).mean() - 0.01) < 0.001
 
 
 @few
