@@ -32,6 +32,12 @@ def _are_of(dtype, values):
     )
 
 
+def mask_of(tensor) -> np.ndarray:
+    """A mask as an array, of which what is repeated stands in memory once."""
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
+    return np.broadcast_to(tensor[once].asnumpy(), tensor.shape)
+
+
 def widened(array: np.ndarray) -> np.ndarray:
     """An array as float32: in it BLAS multiplies, and sums of float16 lose nothing."""
     return array.astype(np.float32, copy=False)
@@ -62,7 +68,7 @@ def array_of(tensor) -> np.ndarray:
     """
     if tensor.is_contiguous():
         return tensor.asnumpy()
-    if hasattr(tensor, "to_dlpack"):
+    if hasattr(tensor, "to_dlpack") and tensor.dtype != mindspore.bool_:
         return np.from_dlpack(_Strided(tensor))
     order = _outermost_first(tensor.stride())  # MindSpore 2.7 to 2.9: a transposed tensor at least is not reordered
     return tensor.permute(*order).asnumpy().transpose(np.argsort(order))

@@ -17,12 +17,13 @@ from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
+from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill, where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
-from mindnlp_dp_plugin.cpu_operators.view import contiguous, view
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
 from mindnlp_dp_plugin.patching import Replacements
 
 # Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
@@ -53,6 +54,8 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (ops, "softmax", softmax),
         (functional, "dropout", dropout),
         (ops, "gather", gather),
+        (ops, "masked_fill", masked_fill),
+        (ops, "where", where),
         (functional, "layer_norm", layer_norm),
         (normalization, "layer_norm", layer_norm),
         (functional, "cross_entropy", cross_entropy),
@@ -61,7 +64,10 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (mindspore.Tensor, "__mul__", multiply),
         (mindspore.Tensor, "__matmul__", matmul),
         (mindspore.Tensor, "contiguous", contiguous),
+        (mindspore.Tensor, "masked_fill", masked_fill),
+        (mindspore.Tensor, "reshape", view),
         (mindspore.Tensor, "view", view),
+        (mindspore.Tensor, "__iadd__", add_in_place),
         (utils, "clip_grad_norm_", clip_grad_norm_),
         (optim, "raw_adam", adam),
     ]

@@ -16,10 +16,12 @@ from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
+from mindnlp_dp_plugin.cpu_operators.masked_fill import where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
+from mindnlp_dp_plugin.cpu_operators.view import contiguous
 from tests.cpu_operators.compared import never, tensor
 
 
@@ -169,6 +171,18 @@ TWICE_DIFFERENTIABLE = {
         lambda a: np.concatenate((-a[..., 2:], a[..., :2]), -1),
         lambda g, a: (np.concatenate((g[..., 2:], -g[..., :2]), -1),),
         ((2, 5, 4),),
+    ),
+    "masked_fill": (
+        lambda t, v: where(never, mindspore.Tensor([True, False, True]), t, v),
+        lambda a, v: np.where([True, False, True], a, v),
+        lambda g, a, v: (np.where([True, False, True], g, 0), g[..., 1].sum()),
+        ((2, 5, 3), ()),
+    ),
+    "contiguous": (
+        lambda t: contiguous(never, t.swapaxes(0, 1)),
+        lambda a: a.swapaxes(0, 1),
+        lambda g, a: (g.swapaxes(0, 1),),
+        ((2, 5, 3),),
     ),
     "divide": (lambda t: divide(never, t, 3), lambda a: a / 3, lambda g, a: (g / 3,), ((2, 5, 3),)),
 }

@@ -19,11 +19,12 @@ from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
+from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill, where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
-from mindnlp_dp_plugin.cpu_operators.view import contiguous, view
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -217,6 +218,44 @@ def test_views_that_have_to_be_copied(stock, shape, layout, flat):
     ):
         assert mine(None, leaf).is_contiguous() == theirs(leaf).is_contiguous()
         assert_like_stock(mine, theirs, leaf, atol=0)
+
+
+@pytest.mark.parametrize("layout", ["as it is", "transposed", "every second"])
+def test_sums_in_place(stock, layout):
+    chance = np.random.default_rng(0)
+    other, seen = leaf_and_view(chance, (3, 4, 5), layout)
+    assert_like_stock(
+        lambda _, a, b: add_in_place(stock["__iadd__"], a * 2, seen(b)),
+        lambda a, b: stock["__iadd__"](a * 2, seen(b)),
+        tensor(chance, 3, 4, 5),
+        other,
+    )
+
+
+@few
+@given(
+    shapes=mutually_broadcastable_shapes(num_shapes=1, base_shape=(3, 2, 4), min_dims=1, max_dims=3),
+    layout=layouts,
+    is_tensor=st.booleans(),
+    repeats=st.booleans(),
+)
+def test_masks(stock, shapes, layout, is_tensor, repeats):
+    chance = np.random.default_rng(0)
+    leaf, seen = leaf_and_view(chance, (3, 2, 4), layout)
+    value, rest = (tensor(chance), (tensor(chance),)) if is_tensor else (-1e4, ())
+    mask = mindspore.Tensor(chance.random(shapes.input_shapes[0]) < 0.5)
+    mask = mask.broadcast_to(shapes.result_shape) if repeats else mask
+    if np.broadcast_shapes(mask.shape, (3, 2, 4)) != (3, 2, 4):
+        return
+    if is_tensor:
+        cases = [(lambda s, t, v: where(s, mask, seen(t), v), lambda t, v: stock["where"](mask, seen(t), v))]
+        rest = (value,)
+    else:
+        cases = [
+            (lambda s, t: masked_fill(s, seen(t), mask, value), lambda t: stock["masked_fill"](seen(t), mask, value))
+        ]
+    for mine, theirs in cases:
+        assert_like_stock(lambda _, *t, mine=mine: mine(never, *t), theirs, leaf, *rest)
 
 
 def test_a_shape_that_does_not_fit_is_named_as_before(stock):
