@@ -46,13 +46,16 @@ soak: install   ## half an hour of training: memory, files and threads stay flat
 families: install   ## every model family and its heads, in one process and on 2 ranks; docs/families.md
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/families.py
 
-bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; an hour, on an idle machine
+bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
 	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/host_work.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/start_up.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/families_speed.py --torch $(VENV)-torch/bin/python
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/long_texts.py --torch $(VENV)-torch/bin/python
 
 $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 	$(PYTHON) -m venv $(VENV)-torch

@@ -24,12 +24,15 @@ from benchmarks.record import write_results
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.dropout import dropout
 from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
+from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
+from mindnlp_dp_plugin.cpu_operators.view import contiguous
 
 ROUNDS = 15
 CHANCE = np.random.default_rng(0)
@@ -40,6 +43,7 @@ def tensor(*shape):
 
 
 MASK = tensor(8, 1, 1, 128)
+IS_MASKED = mindspore.Tensor(CHANCE.random((8, 1, 1, 128)) < 0.5)
 
 
 def heads(tensor):
@@ -67,6 +71,14 @@ def add_mask(addition, scores):
     return addition(scores, MASK)
 
 
+def mask(filling, scores):
+    return filling(scores, IS_MASKED, -1e9)
+
+
+def in_order(copying, projected):
+    return copying(heads(projected))
+
+
 def to_classes(loss, logits):
     return loss(logits, mindspore.Tensor(np.arange(len(logits))))
 
@@ -91,6 +103,9 @@ def cases():
         ("a number divides scores, 8 x 12 x 128 x 128", divide, mindspore.Tensor.__truediv__, divide_by_8,
          (attention,), 1),
         ("scores and a mask", add, mindspore.Tensor.__add__, add_mask, (attention,), 1),
+        ("scores where a mask is False", masked_fill, core_ops.masked_fill, mask, (attention,), 0),
+        ("heads in order", contiguous, mindspore.Tensor.contiguous, in_order, (projected,), 0),
+        ("dropout, 1024 x 768", dropout, functional.dropout, as_it_is, (tensor(8, 128, 768), 0.1), 2),
         ("softmax, 8 x 12 x 128 x 128", softmax, functional.softmax, as_it_is, (attention,), 1),
         ("GELU, 1024 x 3072", gelu, functional.gelu, as_it_is, (tensor(8, 128, 3072),), 1),
         ("LayerNorm, 1024 x 768", layer_norm, functional.layer_norm, normalise,
