@@ -47,7 +47,7 @@ def main():
 
 
 def train(family, ranks):
-    """Steps of the slowest rank, in seconds: the median, and the fastest, which other work on the machine slows least."""
+    """Seconds of the slowest rank's steps: the median, and the fastest, which the machine's other work slows least."""
     with tempfile.TemporaryDirectory() as name, on_one_core() if ranks == 1 else nullcontext():
         return steps_of(run(Path(name, "job"), "family_steps", family, STEPS, *SIZE, ranks=ranks))
 
@@ -65,8 +65,8 @@ def steps_of(of_ranks):
 
 def summary(seconds):
     lines = [
-        f"Whole steps of {BATCH_SIZE} rows on each rank, in seconds, and rows per second over torch's: of the median step, "
-        "and of the fastest.\n",
+        f"Whole steps of {BATCH_SIZE} rows on each rank, in seconds, and rows per second over torch's: of the median "
+        "step, and of the fastest.\n",
         "| family | one process | torch | ratio | fastest | 2 ranks | torch, DDP and Gloo | ratio | fastest |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
