@@ -22,6 +22,7 @@ def stopped_and_resumed(request, output_of):
         "accumulated": [1, 2, 3, 4, 5],
         "accumulated_saved_at_epoch_ends": [2, 5, 7],
         "evaluated_at_epoch_ends": [1, 2, 3, 4, 5],
+        "stops_at_an_epochs_end": [1, 2, 3, 4, 5, 6],
         "by_batch": [2, 4, 6],
         "grouped_by_length": [3, 6, 9, 12],
         "host_random": [1, 2, 3],

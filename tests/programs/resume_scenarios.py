@@ -14,7 +14,7 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core import nn
-from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainingArguments
+from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
 
 import mindnlp_dp_plugin as dp
@@ -81,6 +81,14 @@ def of_many_lengths(num_micro_steps):
     return batches.batch(ROWS_PER_BATCH, per_batch_map=padding, input_columns=padding.columns)
 
 
+class StopsWhenEvaluated(TrainerCallback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        control.should_training_stop = state.epoch >= self.epoch
+
+
 SCENARIOS = {
     "another_seed": dict(
         num_train_epochs=2, save_strategy="no", max_grad_norm=0.1, dataset=lambda: shuffled(6), seed=7
@@ -101,6 +109,12 @@ SCENARIOS = {
     # Saved before what the epoch ends with; training ends within one.
     "evaluated_at_epoch_ends": dict(
         max_steps=5, evaluation_strategy="epoch", logging_strategy="epoch", dataset=lambda: shuffled(3)
+    ),
+    "stops_at_an_epochs_end": dict(
+        max_steps=9,
+        evaluation_strategy="epoch",
+        dataset=lambda: shuffled(3),
+        callback=lambda: StopsWhenEvaluated(epoch=2),
     ),
     "by_batch": dict(max_steps=6, save_steps=2, dataset=lambda: filtered(3)),
     "grouped_by_length": dict(max_steps=12, save_steps=3, group_by_length=True, dataset=lambda: of_many_lengths(8)),
@@ -212,7 +226,16 @@ def ended_with(trainer, result):
     }
 
 
-def train(output, dataset, model=tiny_model, resume=None, patience=None, trainer_type=RemembersTheLast, **changes):
+def train(
+    output,
+    dataset,
+    model=tiny_model,
+    resume=None,
+    patience=None,
+    callback=None,
+    trainer_type=RemembersTheLast,
+    **changes,
+):
     defaults = dict(save_strategy="steps", save_steps=1, logging_steps=3, learning_rate=1e-3, disable_tqdm=True)
     arguments = TrainingArguments(output_dir=str(output), **{**defaults, **changes})
     network = model()
@@ -222,6 +245,8 @@ def train(output, dataset, model=tiny_model, resume=None, patience=None, trainer
     trainer = trainer_type(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
     if patience:
         trainer.add_callback(EarlyStoppingCallback(patience))
+    if callback:
+        trainer.add_callback(callback())
     np.random.seed(17 + dp.get_rank())
     random.seed(17 + dp.get_rank())
     if resume:

@@ -111,9 +111,8 @@ class Progress(TrainerCallback):
 
     def checkpoint_record(self) -> dict[str, Any]:
         """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
-        trainer, state, control, position = (
-            self._trainer, self._trainer.state, self._trainer.control, self._at_last_update,
-        )  # fmt: skip
+        trainer, position = self._trainer, self._at_last_update
+        state, control = trainer.state, trainer.control
         num_pending = self._all_micro_steps - position.micro_steps
         is_full = position.micro_steps_in_epoch == self._dataset.num_steps
         is_cut_short = control.should_epoch_stop or self._epoch_has_ended
