@@ -4,12 +4,9 @@ from pathlib import Path
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.config import ZERO_STAGES
-from mindnlp_dp_plugin.doctor import examine, memory
-from mindnlp_dp_plugin.doctor.report import as_json, is_healthy, show
 from mindnlp_dp_plugin.language import Message, tr
 
 OF_MODELS = {"batch": "--batch", "length": "--length", "fp16": "--fp16"}
@@ -38,6 +35,8 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, script)
     needs with each zero_stage, and which cards are large enough.
     """
     if trained:
+        from mindnlp_dp_plugin.doctor import memory  # here and below: --help of any command imports this module
+
         _refuse(ctx, OF_CHECKS, Message("{options} does not go with --memory: choose one of them."))
         is_script = Path(trained).is_file() or trained.endswith(".py")
         if is_script:
@@ -46,6 +45,11 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, script)
         memory.show(trained, nproc, example, None if zero is None else int(zero))
         return 0
     _refuse(ctx, OF_MEMORY, Message("{options} needs --memory MODEL_OR_SCRIPT: without it this machine is examined."))
+    from rich.console import Console
+
+    from mindnlp_dp_plugin.doctor import examine
+    from mindnlp_dp_plugin.doctor.report import as_json, is_healthy, show
+
     with Console(stderr=True).status(tr("packages, settings, machine ...")) as status:
         findings = list(examine(script, announce=status.update))
     if for_machines:
