@@ -21,11 +21,11 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 
 from benchmarks.record import write_results
+from mindnlp_dp_plugin.cpu_operators.activations import gelu
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
-from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill

@@ -6,6 +6,7 @@ from typing import Any
 
 import mindspore
 
+from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.adam import adam
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
@@ -14,26 +15,36 @@ from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
 from mindnlp_dp_plugin.cpu_operators.gather import gather
-from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill, where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
+from mindnlp_dp_plugin.cpu_operators.mean import mean
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
-from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
-from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
+from mindnlp_dp_plugin.cpu_operators.square import power
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, part, view
 from mindnlp_dp_plugin.patching import Replacements
 
 # Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
-ROTARY = [
-    *("baichuan", "chatglm", "clvp", "cogvlm", "dbrx", "esm", "falcon", "gemma", "gemma2", "gpt_neox"),
-    *("gpt_neox_japanese", "idefics", "jetmoe", "llama", "minicpm", "minicpm3", "mistral", "mixtral", "mllama", "olmo"),
-    *("persimmon", "phi", "phi3", "qwen2", "qwen2_moe", "qwen2_vl", "stablelm", "starcoder2"),
-]
+ROTARY = {
+    ("apply_rotary_pos_emb", rotate): [
+        *("dbrx", "gemma", "gemma2", "jetmoe", "llama", "mistral", "mllama", "olmo", "phi3"),
+    ],
+    ("apply_rotary_pos_emb", rotate_by_places): [
+        *("falcon", "gpt_neox", "idefics", "mixtral", "persimmon", "phi", "qwen2", "qwen2_moe", "stablelm"),
+        "starcoder2",
+    ],
+    ("rotate_half", rotate_half): [
+        *("baichuan", "chatglm", "clvp", "cogvlm", "esm", "gpt_neox_japanese", "minicpm", "minicpm3", "qwen2_vl"),
+    ],
+}
 ROUTES_OF_MODELS = [
-    (f"mindnlp.transformers.models.{family}.modeling_{family}", "rotate_half", rotate_half) for family in ROTARY
+    (f"mindnlp.transformers.models.{family}.modeling_{family}", *route)
+    for route, families in ROTARY.items()
+    for family in families
 ]
 DEBERTAS = [f"mindnlp.transformers.models.{family}.modeling_{family}" for family in ("deberta", "deberta_v2", "sew_d")]
 
@@ -50,6 +61,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (ops, "matmul", matmul),
         (ops, "bmm", matmul),
         (functional, "gelu", gelu),
+        (functional, "silu", silu),
         (functional, "softmax", softmax),
         (ops, "softmax", softmax),
         (functional, "dropout", dropout),
@@ -57,12 +69,17 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (ops, "masked_fill", masked_fill),
         (ops, "where", where),
         (functional, "layer_norm", layer_norm),
+        (ops, "mean", mean),
+        (ops, "pow", power),
         (normalization, "layer_norm", layer_norm),
         (functional, "cross_entropy", cross_entropy),
         (mindspore.Tensor, "__truediv__", divide),
         (mindspore.Tensor, "__add__", add),
         (mindspore.Tensor, "__mul__", multiply),
         (mindspore.Tensor, "__matmul__", matmul),
+        (mindspore.Tensor, "__pow__", power),
+        (mindspore.Tensor, "pow", power),
+        (mindspore.Tensor, "__getitem__", part),
         (mindspore.Tensor, "contiguous", contiguous),
         (mindspore.Tensor, "masked_fill", masked_fill),
         (mindspore.Tensor, "reshape", view),

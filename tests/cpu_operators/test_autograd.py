@@ -9,19 +9,21 @@ from mindnlp.core import nn, optim
 from packaging.version import Version
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
-from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.masked_fill import where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
+from mindnlp_dp_plugin.cpu_operators.mean import mean
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
-from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
-from mindnlp_dp_plugin.cpu_operators.view import contiguous
+from mindnlp_dp_plugin.cpu_operators.square import power
+from mindnlp_dp_plugin.cpu_operators.view import contiguous, part
 from tests.cpu_operators.compared import never, tensor
 
 
@@ -133,6 +135,14 @@ def second_derivatives(operator, *leaves):
     return gradients if isinstance(gradients, tuple) else (gradients,)
 
 
+def not_in_order(t, place):
+    """Stands for MindSpore's own parts, which are copies where gradients of gradients are taken."""
+    return t.swapaxes(0, 1)
+
+
+COS, SIN = np.random.default_rng(1).standard_normal((2, 2, 1, 5, 4)).astype(np.float32)  # a row for each token
+TABLES = [mindspore.Tensor(table[:, 0]) for table in (COS, SIN)]
+
 # The operator, the same in NumPy, its gradients from the gradient of the result, the inputs' shapes.
 TWICE_DIFFERENTIABLE = {
     "linear": (
@@ -172,6 +182,25 @@ TWICE_DIFFERENTIABLE = {
         lambda g, a: (np.concatenate((g[..., 2:], -g[..., :2]), -1),),
         ((2, 5, 4),),
     ),
+    "rotate": (
+        lambda t: rotate(never, t, t, *TABLES)[0],
+        lambda a: a * COS + np.concatenate((-a[..., 2:], a[..., :2]), -1) * SIN,
+        lambda g, a: (g * COS + np.concatenate(((g * SIN)[..., 2:], -(g * SIN)[..., :2]), -1),),
+        ((2, 3, 5, 4),),
+    ),
+    "square": (lambda t: power(never, t, 2), lambda a: a**2, lambda g, a: (2 * a * g,), ((2, 5, 3),)),
+    "mean": (
+        lambda t: mean(never, t, -1),
+        lambda a: a.mean(-1),
+        lambda g, a: (np.repeat(g[..., None] / 3, 3, -1),),
+        ((2, 5, 3),),
+    ),
+    "part": (
+        lambda t: contiguous(never, part(not_in_order, t, (Ellipsis, slice(1, -1), slice(None)))),
+        lambda a: a[:, 1:-1],
+        lambda g, a: (np.pad(g, ((0, 0), (1, 1), (0, 0))),),
+        ((3, 5, 3),),
+    ),
     "masked_fill": (
         lambda t, v: where(never, mindspore.Tensor([True, False, True]), t, v),
         lambda a, v: np.where([True, False, True], a, v),
@@ -208,6 +237,7 @@ def test_gradients_of_gradients(case):
 FUSED = {
     "softmax": lambda t: softmax(never, t),
     "gelu": lambda t: gelu(never, t),
+    "silu": lambda t: silu(never, t),
     "layer_norm": lambda t: layer_norm(never, t, (3,), mindspore.ops.ones(3), mindspore.ops.ones(3)),
     "cross_entropy": lambda t: cross_entropy(never, t, mindspore.Tensor([0, 1])),
 }

@@ -7,7 +7,10 @@ import pytest
 
 from tests.harness import run
 
-NEEDED = {"Prescott": "pni", "Sandybridge": "avx", "Haswell": "avx2", "Zen": "avx2", "SkylakeX": "avx512vl"}
+NEEDED = {
+    "Prescott": "pni", "Sandybridge": "avx", "Haswell": "avx2", "Zen": "avx2", "SkylakeX": "avx512vl",
+    "Cooperlake": "avx512_bf16",
+}  # fmt: skip
 QUICK = ("Haswell", "Zen")
 
 

@@ -11,20 +11,22 @@ from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 from mindnlp.transformers.models.deberta_v2.modeling_deberta_v2 import XSoftmax
 from scipy.special import erf
 
+from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
 from mindnlp_dp_plugin.cpu_operators.gather import gather
-from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.masked_fill import masked_fill, where
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
+from mindnlp_dp_plugin.cpu_operators.mean import mean
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
-from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.rotary import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
-from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
+from mindnlp_dp_plugin.cpu_operators.square import power
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, part, view
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -221,6 +223,31 @@ def test_views_that_have_to_be_copied(stock, shape, layout, flat):
 
 
 @pytest.mark.parametrize("layout", ["as it is", "transposed", "every second"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        (Ellipsis, slice(None, -1), slice(None)),
+        (slice(1, None), Ellipsis, slice(2)),
+        (slice(1), slice(1, 3, 1)),
+        (Ellipsis, slice(-2, None)),
+        (Ellipsis,),
+        (Ellipsis, slice(None, None, 2)),
+        slice(1, None),
+        (0, slice(1)),
+    ],
+    ids=str,
+)
+def test_parts_that_have_to_be_copied(stock, layout, place):
+    leaf, seen = leaf_and_view(np.random.default_rng(0), (3, 4, 5), layout)
+    assert_like_stock(
+        lambda _, t: view(stock["view"], part(stock["__getitem__"], seen(t), place), -1),
+        lambda t: stock["view"](stock["__getitem__"](seen(t), place), -1),
+        leaf,
+        atol=0,
+    )
+
+
+@pytest.mark.parametrize("layout", ["as it is", "transposed", "every second"])
 def test_sums_in_place(stock, layout):
     chance = np.random.default_rng(0)
     other, seen = leaf_and_view(chance, (3, 4, 5), layout)
@@ -318,6 +345,25 @@ def test_gelu(stock, shape, layout, numbers, form):
         lambda t: stock["gelu"](view(t), form),
         # MindSpore's slopes are nan beyond 1e19, whose square is inf
         with_edges(leaf, [number for number in numbers if abs(number) < 1e19]),
+    )
+
+
+@few
+@given(shape=array_shapes(max_dims=4, max_side=9), layout=layouts, numbers=edges)
+def test_silu(stock, shape, layout, numbers):
+    leaf, seen = leaf_and_view(np.random.default_rng(0), shape, layout)
+    assert_like_stock(lambda _, t: silu(never, seen(t)), lambda t: stock["silu"](seen(t)), with_edges(leaf, numbers))
+
+
+@few
+@given(shape=array_shapes(max_dims=4, max_side=9), layout=layouts, keepdim=st.booleans())
+def test_squares_and_means(stock, shape, layout, keepdim):
+    leaf, seen = leaf_and_view(np.random.default_rng(0), shape, layout)
+    assert_like_stock(lambda _, t: power(never, seen(t), 2), lambda t: stock["pow"](seen(t), 2), leaf)
+    assert_like_stock(
+        lambda _, t: mean(never, seen(t), -1, keepdim=keepdim),
+        lambda t: stock["mean"](seen(t), -1, keepdim=keepdim),
+        leaf,
     )
 
 

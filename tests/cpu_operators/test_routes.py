@@ -7,22 +7,25 @@ import numpy as np
 import pytest
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.gather import gather
-from mindnlp_dp_plugin.cpu_operators.gelu import gelu
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.matmul import matmul
+from mindnlp_dp_plugin.cpu_operators.mean import mean
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
-from mindnlp_dp_plugin.cpu_operators.rotate_half import rotate_half
+from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rotate_half
 from mindnlp_dp_plugin.cpu_operators.routes import ROTARY, route, routes
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
+from mindnlp_dp_plugin.cpu_operators.square import power
 from mindnlp_dp_plugin.patching import Replacements
 from tests.cpu_operators.compared import never, tensor
 
 HALF, INT = np.float16, np.int32
+NAME = "apply_rotary_pos_emb"
 
 
 def ones(shape, dtype=np.float32):
@@ -75,6 +78,21 @@ OTHERS = [
     (multiply, ones((2, 3)), ones(())),
     (multiply, ones((2, 3)), ones((4,))),
     (multiply, ones((0, 3)), ones((3,))),
+    (silu, ones((2, 3), INT)),
+    (power, ones((2, 3)), 3),
+    (power, ones((2, 3)), ones((2, 3))),
+    (power, ones((2, 3), HALF), 2),
+    (
+        mean,
+        ones((2, 3)),
+    ),
+    (mean, ones((2, 3)), 0),
+    (mean, ones((2, 3), HALF), -1),
+    (rotate, *[ones((1, 2, 3, 4), HALF)] * 2, *[ones((1, 3, 4))] * 2),
+    (rotate, *[ones((1, 2, 3, 6))] * 2, *[ones((1, 3, 4))] * 2),
+    (rotate, *[ones((1, 2, 3, 3))] * 2, *[ones((1, 3, 3))] * 2),
+    (rotate_by_places, *[ones((1, 2, 3, 4))] * 2, *[ones((3, 4))] * 2, ones((1, 3), INT) * 3),
+    (rotate_by_places, *[ones((1, 2, 3, 4))] * 2, *[ones((3, 4))] * 2, ones((1, 3), INT) * -1),
     (rotate_half, ones((2, 4), HALF)),
     (rotate_half, ones((2, 3))),
     (cross_entropy, ones((2, 3), HALF), ones((2,), INT)),
@@ -110,11 +128,27 @@ def test_routed_and_taken_back(stock):
     assert before == [getattr(owner, name) for owner, name, _ in routes()]
 
 
-@pytest.mark.parametrize("name", ROTARY)
+def model(name):
+    return importlib.import_module(f"mindnlp.transformers.models.{name}.modeling_{name}")
+
+
+@pytest.mark.parametrize("name", ROTARY["rotate_half", rotate_half])
 def test_each_family_turns_the_same_halves(stock, name):
-    module = importlib.import_module(f"mindnlp.transformers.models.{name}.modeling_{name}")
     heads = tensor(np.random.default_rng(0), 2, 3, 8)
-    np.testing.assert_array_equal(rotate_half(never, heads).asnumpy(), module.rotate_half(heads).asnumpy())
+    np.testing.assert_array_equal(rotate_half(never, heads).asnumpy(), model(name).rotate_half(heads).asnumpy())
+
+
+@pytest.mark.parametrize(
+    "rotated, name", [(rotated, name) for rotated in (rotate, rotate_by_places) for name in ROTARY[NAME, rotated]]
+)
+def test_each_family_rotates_alike(stock, rotated, name):
+    chance = np.random.default_rng(0)
+    heads = [tensor(chance, 2, 5, number, 8).swapaxes(1, 2) for number in (4, 2)]
+    places = mindspore.Tensor(chance.integers(0, 9, (2, 5)))
+    tables = [tensor(chance, *((2, 5) if rotated is rotate else (9,)), 8) for _ in range(2)]
+    mine = rotated(never, *heads, *tables, places)
+    for one, other in zip(mine, model(name).apply_rotary_pos_emb(*heads, *tables, places), strict=True):
+        np.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=0, atol=1e-6)
 
 
 def test_models_are_routed():
@@ -122,6 +156,6 @@ def test_models_are_routed():
     from mindnlp.transformers.models.llama import modeling_llama
 
     dp.install()
-    assert modeling_llama.rotate_half.__wrapped__ and XSoftmax.__call__.__wrapped__
+    assert modeling_llama.apply_rotary_pos_emb.__wrapped__ and XSoftmax.__call__.__wrapped__
     dp.uninstall()
-    assert not hasattr(modeling_llama.rotate_half, "__wrapped__") and "__call__" not in vars(XSoftmax)
+    assert not hasattr(modeling_llama.apply_rotary_pos_emb, "__wrapped__") and "__call__" not in vars(XSoftmax)
