@@ -3,7 +3,8 @@
     python benchmarks/families_speed.py --torch PYTHON [--only FAMILY ...] [--rounds 2]
 
 Models of 4 layers, 512 wide, trained with 8 rows of 128 tokens: in one process on one core, and on 2 ranks beside
-torch's DistributedDataParallel and Gloo. Both sides are timed in turns. Writes
+torch's DistributedDataParallel and Gloo. Both sides are timed in turns; two more steps of one process are profiled,
+which says where its time goes. Writes
 ``benchmarks/results/families-speed_<cpu>_<date>.json`` and ``.md``. Wants an idle machine.
 """
 
@@ -14,6 +15,8 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy  # noqa: F401  (loads its BLAS)
+import threadpoolctl
 from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,6 +28,7 @@ from benchmarks.speed import on_one_core, run, run_torch
 STEPS, SIZE = 5, (BATCH_SIZE, NUM_TOKENS)
 LEFT_OUT = ("BERT-base", "BERT-mini", "Llama-mini")
 RANKS = (1, 2)
+NUM_SHOWN = 8
 
 
 def main():
@@ -35,30 +39,35 @@ def main():
     )
     parser.add_argument("--rounds", type=int, default=2)
     wanted = parser.parse_args()
-    seconds = {}
+    seconds, profiles = {}, {}
     for family in track(wanted.only, "families"):
         sides = seconds[family] = {side: {ranks: [] for ranks in RANKS} for side in ("plugin", "torch")}
         for _ in range(wanted.rounds):
             for ranks in RANKS:
-                sides["plugin"][ranks].append(train(family, ranks))
-                sides["torch"][ranks].append(train_peer(wanted.torch, family, ranks))
+                of_ranks = {"plugin": train(family, ranks), "torch": train_peer(wanted.torch, family, ranks)}
+                for side, left in of_ranks.items():
+                    sides[side][ranks].append(steps_of(left))
+                if ranks == 1:
+                    profiles[family] = {side: left[0]["profile"] for side, left in of_ranks.items()}
         print(row(family, sides), flush=True)
-    write_results("families-speed", {"seconds": seconds}, summary(seconds))
+    data = {"kernels of NumPy's BLAS": kernels(), "seconds": seconds, "profiles": profiles}
+    write_results("families-speed", data, summary(seconds) + "\n\n" + shares(profiles))
 
 
 def train(family, ranks):
-    """Seconds of the slowest rank's steps: the median, and the fastest, which the machine's other work slows least."""
+    """What each rank left of the plugin."""
     with tempfile.TemporaryDirectory() as name, on_one_core() if ranks == 1 else nullcontext():
-        return steps_of(run(Path(name, "job"), "family_steps", family, STEPS, *SIZE, ranks=ranks))
+        return run(Path(name, "job"), "family_steps", family, STEPS, *SIZE, ranks=ranks)
 
 
 def train_peer(python, family, ranks):
     """The same of torch."""
     with tempfile.TemporaryDirectory() as name:
-        return steps_of(run_torch(python, Path(name, "job"), family, STEPS, *SIZE, ranks))
+        return run_torch(python, Path(name, "job"), family, STEPS, *SIZE, ranks)
 
 
 def steps_of(of_ranks):
+    """Seconds of the slowest rank's steps: the median, and the fastest, which the machine's other work slows least."""
     ways = {"median": statistics.median, "fastest": min}
     return {name: max(way(rank["seconds"]) for rank in of_ranks) for name, way in ways.items()}
 
@@ -71,6 +80,30 @@ def summary(seconds):
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join([*lines, *(row(family, sides) for family, sides in seconds.items())])
+
+
+def shares(profiles):
+    """Where the time of a step goes: the phases, and the operators that take most."""
+    lines = [
+        f"Shares of a step of one process, with the {kernels()} kernels of NumPy's BLAS.\n",
+        "| family | phases | operators | torch's operators |",
+        "| --- | --- | --- | --- |",
+    ]
+    for family, sides in profiles.items():
+        of_sides = (sides["plugin"]["phases"], sides["plugin"]["operators"], sides["torch"]["operators"])
+        lines.append(" | ".join([f"| {family}", *map(largest, of_sides)]) + " |")
+    return "\n".join(lines)
+
+
+def largest(shares):
+    ordered = sorted(shares.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{name} {100 * share:.1f}%" for name, share in ordered[:NUM_SHOWN])
+
+
+def kernels():
+    """For which processor NumPy's BLAS multiplies; OPENBLAS_CORETYPE may have named another than the machine's."""
+    found = threadpoolctl.ThreadpoolController().select(user_api="blas").info()
+    return ", ".join(sorted({library["architecture"] for library in found}))
 
 
 def row(family, sides):

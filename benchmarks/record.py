@@ -36,7 +36,8 @@ def results_file(name: str, suffix: str) -> Path:
 
 
 def hardware() -> str:
-    """Cores and processor, as a word."""
+    """Cores and processor, as a word; some clouds name all generations alike, so its family and model follow."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "cpu")
-    return f"{len(os.sched_getaffinity(0))}x-" + re.sub(r"\W+", "-", model.strip().lower()).strip("-")
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    words = [facts.get("model name", "cpu"), facts.get("cpu family", ""), facts.get("model", "")]
+    return f"{len(os.sched_getaffinity(0))}x-" + re.sub(r"\W+", "-", " ".join(words).lower()).strip("-")

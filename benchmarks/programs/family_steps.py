@@ -1,4 +1,4 @@
-"""Time whole steps of MindNLP's Trainer with a model of a family.
+"""Time whole steps of MindNLP's Trainer with a model of a family, then profile two.
 
     python family_steps.py OUTPUT FAMILY STEPS ROWS TOKENS
 
@@ -20,10 +20,11 @@ from mindspore.dataset import GeneratorDataset
 
 from benchmarks.programs import family_sizes
 from benchmarks.programs.clock import Clock
+from benchmarks.programs.shares import Profile
 
 OUTPUT, FAMILY = Path(sys.argv[1]), sys.argv[2]
 STEPS, ROWS, TOKENS = map(int, sys.argv[3:])
-WARM_UP = 2
+WARM_UP, PROFILED = 2, 2
 
 
 def main():
@@ -33,14 +34,17 @@ def main():
     rows = [family_sizes.columns(FAMILY, chance, TOKENS) for _ in range(64 * ROWS)]
     rows = [tuple(np.asarray(column, np.int32) for column in row.values()) for row in rows]
     data = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(ROWS)
-    clock = Clock()
+    num_timed = WARM_UP + 1 + STEPS
+    clock, profile = Clock(), Profile(num_timed)
     arguments = TrainingArguments(
-        output_dir=str(OUTPUT / "trainer"), max_steps=WARM_UP + 1 + STEPS, logging_steps=10**6, save_strategy="no",
+        output_dir=str(OUTPUT / "trainer"), max_steps=num_timed + PROFILED, logging_steps=10**6, save_strategy="no",
         disable_tqdm=True, log_level="error",
     )  # fmt: skip
-    Trainer(model=model, args=arguments, train_dataset=data, callbacks=[clock]).train()
-    seconds = [end - begin for begin, end in zip(clock.ends[WARM_UP:], clock.ends[WARM_UP + 1 :])]
-    measured = {"seconds": seconds, "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    Trainer(model=model, args=arguments, train_dataset=data, callbacks=[clock, profile]).train()
+    ends = clock.ends[WARM_UP:num_timed]
+    seconds = [end - begin for begin, end in zip(ends, ends[1:])]
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    measured = {"seconds": seconds, "peak_memory": peak, "profile": profile.shares()}
     (OUTPUT / f"family_steps.rank{dp.get_rank()}.json").write_text(json.dumps(measured))
 
 

@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,29 @@ RANK = int(os.environ.get("RANK", 0))
 OUTPUT, FAMILY = Path(sys.argv[1]), sys.argv[2]
 STEPS, ROWS, TOKENS = map(int, sys.argv[3:])
 BACKEND = "gloo" if "RANK" in os.environ else None
-WARM_UP = 2
+WARM_UP, PROFILED = 2, 2
+NUM_TIMED = WARM_UP + 1 + STEPS
+PRODUCTS = {"aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm"}
 
 
 class Clock(TrainerCallback):
     def __init__(self):
         self.ends = []
+        self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
 
     def on_step_end(self, args, state, control, **kwargs):
         self.ends.append(time.perf_counter())
+        if len(self.ends) == NUM_TIMED:
+            self.profile.start()
+        elif len(self.ends) == NUM_TIMED + PROFILED:
+            self.profile.stop()
+
+    def shares(self):
+        """Shares of the time by operator."""
+        operators = Counter()
+        for operator in self.profile.key_averages():
+            operators["products" if operator.key in PRODUCTS else operator.key] += operator.self_cpu_time_total
+        return {name: time / operators.total() for name, time in operators.most_common()}
 
 
 def main():
@@ -46,13 +61,15 @@ def main():
     rows = [columns(FAMILY, chance, TOKENS) for _ in range(64 * ROWS)]
     clock = Clock()
     arguments = TrainingArguments(
-        output_dir=str(OUTPUT / "trainer"), max_steps=WARM_UP + 1 + STEPS, per_device_train_batch_size=ROWS,
+        output_dir=str(OUTPUT / "trainer"), max_steps=NUM_TIMED + PROFILED, per_device_train_batch_size=ROWS,
         use_cpu=True, ddp_backend=BACKEND, save_strategy="no", logging_steps=10**6, disable_tqdm=True, report_to=[],
         dataloader_pin_memory=False, ddp_find_unused_parameters=False,
     )  # fmt: skip
     Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[clock]).train()
-    seconds = [end - begin for begin, end in zip(clock.ends[WARM_UP:], clock.ends[WARM_UP + 1 :])]
-    measured = {"seconds": seconds, "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    ends = clock.ends[WARM_UP:NUM_TIMED]
+    seconds = [end - begin for begin, end in zip(ends, ends[1:])]
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    measured = {"seconds": seconds, "peak_memory": peak, "profile": {"operators": clock.shares()}}
     (OUTPUT / f"torch_trainer.rank{RANK}.json").write_text(json.dumps(measured))
 
 
