@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
+from mindnlp_dp_plugin.cpu_operators.embedding import embedding
 from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
@@ -60,6 +61,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (functional, "linear", linear),
         (ops, "matmul", matmul),
         (ops, "bmm", matmul),
+        (functional, "embedding", embedding),
         (functional, "gelu", gelu),
         (functional, "silu", silu),
         (functional, "softmax", softmax),

@@ -12,7 +12,8 @@ WHOLE = "whole_and_place"  # an attribute of a tensor that is a part of another
 def part(stock, self, place):
     """``self[place]``, which remembers what it is a part of, as the logits that a language model shifts."""
     result = stock(self, place)
-    if isinstance(place, tuple) and all(map(_is_run, place)) and are_float32(self, result):
+    is_usual = isinstance(place, tuple) and all(map(_is_run, place)) and are_float32(self, result)
+    if is_usual and not result.is_contiguous():  # what is in order may be a copy, and would keep the whole in memory
         setattr(result, WHOLE, (self, place))
     return result
 

@@ -13,9 +13,11 @@ from scipy.special import erf
 
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
+from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
+from mindnlp_dp_plugin.cpu_operators.embedding import embedding
 from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
@@ -345,6 +347,19 @@ def test_gelu(stock, shape, layout, numbers, form):
         lambda t: stock["gelu"](view(t), form),
         # MindSpore's slopes are nan beyond 1e19, whose square is inf
         with_edges(leaf, [number for number in numbers if abs(number) < 1e19]),
+    )
+
+
+@few
+@given(shape=array_shapes(max_dims=3, max_side=9), length=st.integers(1, 40))
+@pytest.mark.skipif(not are_views(), reason="goes to MindNLP's own, or the table would be copied")
+def test_embedding(stock, shape, length):
+    chance = np.random.default_rng(length)
+    places = mindspore.Tensor(chance.integers(length, size=shape))
+    assert_like_stock(
+        lambda _, table: embedding(never, places, table, padding_idx=0),
+        lambda table: stock["embedding"](places, table, padding_idx=0),
+        tensor(chance, length, 5),
     )
 
 

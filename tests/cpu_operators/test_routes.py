@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
+from mindnlp_dp_plugin.cpu_operators.embedding import embedding
 from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
@@ -78,6 +79,11 @@ OTHERS = [
     (multiply, ones((2, 3)), ones(())),
     (multiply, ones((2, 3)), ones((4,))),
     (multiply, ones((0, 3)), ones((3,))),
+    (embedding, ones((2, 3), INT), ones((1, 4))),
+    (embedding, ones((2, 3), INT) * -1, ones((2, 4))),
+    (embedding, ones((2, 3), INT), ones((2, 4), HALF)),
+    (embedding, ones((2, 3), INT), ones((2, 4)), None, 1.0),
+    (embedding, ones((0, 3), INT), ones((2, 4))),
     (silu, ones((2, 3), INT)),
     (power, ones((2, 3)), 3),
     (power, ones((2, 3)), ones((2, 3))),
