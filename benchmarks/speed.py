@@ -94,6 +94,7 @@ def bert_base(folder):
     alone = best_alone(folder)
     with on_one_core():
         (one_core,) = run(folder / "one_core", "gradient_steps", "bert-base", 8, 3, "local", ranks=1)
+    crowd = run(folder / "four", "gradient_steps", "bert-base", 8, 3, "averaged", ranks=4, backend="mpi")
 
     (step, exposed), (local, _), (stock_step, stock_exposed) = (
         medians(together, "averaged"), medians(together, "local"), medians(stock, "per_parameter"),
@@ -109,12 +110,25 @@ def bert_base(folder):
         "2 ranks, nn.DistributedGradReducer": 16 / medians(stock, "grad_reducer")[0],
         "2 ranks, buckets over MPI": 16 / step,
         "2 ranks, no averaging": 16 / local,
+        "4 ranks on 2 cores, buckets over MPI": 32 / medians(crowd, "averaged")[0],
     }
+    per_core, of_crowd = (
+        samples_per_second["one process, one core"],
+        samples_per_second["4 ranks on 2 cores, buckets over MPI"],
+    )
     rows = [
         at_most("step with averaging / without, pinned alike", step / local, 1.02, f"{step:.2f} s / {local:.2f} s"),
         at_least(
             "samples/s of 2 ranks / best single process on both cores", 16 / step / alone, 1.72,
             f"{16 / step:.2f} / {alone:.2f} per s",
+        ),
+        at_least(
+            "samples/s of 2 ranks / one process on one core", 16 / step / per_core, 1.9,
+            f"{16 / step:.2f} / {per_core:.2f} per s",
+        ),
+        at_least(
+            "samples/s of 4 ranks on 2 cores / 2 ranks", of_crowd * step / 16, 1,
+            f"{of_crowd:.2f} / {16 / step:.2f} per s",
         ),
         at_most(
             "seconds exposed / those of one blocking MCCL all-reduce per parameter", exposed / stock_exposed, 1 / 40,
@@ -231,19 +245,26 @@ def torch_peer(folder):
 def evaluation(folder):
     """``Trainer.evaluate()`` of BERT with 4 layers on 1,024 rows of 64 tokens."""
     one, two = evaluation_seconds(folder)
-    return [at_least("evaluation: 2 ranks over one process", one / two, 1.7, f"{one:.2f} s / {two:.2f} s")]
+    with on_one_core():
+        one_core = seconds_of_evaluation(folder / "one_core", 1)
+    return [
+        at_least("evaluation: 2 ranks over one process", one / two, 1.7, f"{one:.2f} s / {two:.2f} s"),
+        at_least(
+            "evaluation: 2 ranks over one process on one core", one_core / two, 1.9, f"{one_core:.2f} s / {two:.2f} s"
+        ),
+    ]
 
 
 def evaluation_seconds(folder, env=None):
     """Of one process, and of 2 ranks."""
-    of_ranks = []
-    for ranks in (1, 2):
-        output = folder / f"evaluation_{ranks}"
-        output.mkdir()
-        job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S, env=env)
-        run_ranks_successfully(PROGRAMS / "evaluations.py", output, "bert-4", 1024, 3, **job)
-        of_ranks.append(statistics.median(json.loads((output / "seconds.json").read_text())))
-    return of_ranks
+    return [seconds_of_evaluation(folder / f"evaluation_{ranks}", ranks, env) for ranks in (1, 2)]
+
+
+def seconds_of_evaluation(output, ranks, env=None):
+    output.mkdir()
+    job = dict(ranks=ranks, backend="auto", log_dir=output / "logs", timeout=TIMEOUT_S, env=env)
+    run_ranks_successfully(PROGRAMS / "evaluations.py", output, "bert-4", 1024, 3, **job)
+    return statistics.median(json.loads((output / "seconds.json").read_text()))
 
 
 @measurement
