@@ -26,7 +26,7 @@ from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
-from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, part, view
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
 from mindnlp_dp_plugin.patching import Replacements
 
 # Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
@@ -81,7 +81,6 @@ def routes() -> list[tuple[Any, str, Callable]]:
         (mindspore.Tensor, "__matmul__", matmul),
         (mindspore.Tensor, "__pow__", power),
         (mindspore.Tensor, "pow", power),
-        (mindspore.Tensor, "__getitem__", part),
         (mindspore.Tensor, "contiguous", contiguous),
         (mindspore.Tensor, "masked_fill", masked_fill),
         (mindspore.Tensor, "reshape", view),

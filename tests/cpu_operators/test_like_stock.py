@@ -28,7 +28,7 @@ from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotary import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
-from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, part, view
+from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -222,31 +222,6 @@ def test_views_that_have_to_be_copied(stock, shape, layout, flat):
     ):
         assert mine(None, leaf).is_contiguous() == theirs(leaf).is_contiguous()
         assert_like_stock(mine, theirs, leaf, atol=0)
-
-
-@pytest.mark.parametrize("layout", ["as it is", "transposed", "every second"])
-@pytest.mark.parametrize(
-    "place",
-    [
-        (Ellipsis, slice(None, -1), slice(None)),
-        (slice(1, None), Ellipsis, slice(2)),
-        (slice(1), slice(1, 3, 1)),
-        (Ellipsis, slice(-2, None)),
-        (Ellipsis,),
-        (Ellipsis, slice(None, None, 2)),
-        slice(1, None),
-        (0, slice(1)),
-    ],
-    ids=str,
-)
-def test_parts_that_have_to_be_copied(stock, layout, place):
-    leaf, seen = leaf_and_view(np.random.default_rng(0), (3, 4, 5), layout)
-    assert_like_stock(
-        lambda _, t: view(stock["view"], part(stock["__getitem__"], seen(t), place), -1),
-        lambda t: stock["view"](stock["__getitem__"](seen(t), place), -1),
-        leaf,
-        atol=0,
-    )
 
 
 @pytest.mark.parametrize("layout", ["as it is", "transposed", "every second"])
