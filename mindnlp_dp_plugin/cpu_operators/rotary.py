@@ -3,6 +3,7 @@
 MindSpore joins the halves number by number, and sums up the gradients of the two uses of a head in another order.
 """
 
+import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, tensor_of
@@ -19,7 +20,8 @@ def rotate(stock, q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
 
 def rotate_by_places(stock, q, k, cos, sin, position_ids, unsqueeze_dim=1):
     """Queries and keys, turned by tables that have a row for each place."""
-    places = array_of(position_ids) if _fit(q, k, cos, sin) else np.empty(0)
+    is_usual = isinstance(position_ids, mindspore.Tensor) and _fit(q, k, cos, sin)
+    places = array_of(position_ids) if is_usual else np.empty(0)
     if not places.size or places.min() < 0 or places.max() >= len(cos):
         return stock(q, k, cos, sin, position_ids, unsqueeze_dim)
     tables = [np.expand_dims(array_of(table)[places], unsqueeze_dim) for table in (cos, sin)]
@@ -34,8 +36,7 @@ def rotate_half(stock, x):
 
 
 def _fit(*tensors):
-    lengths = {tensor.shape[-1] for tensor in tensors if are_float32(*tensors)}
-    return len(lengths) == 1 and not lengths.pop() % 2
+    return are_float32(*tensors) and len({tensor.shape[-1] for tensor in tensors}) == 1 and not tensors[0].shape[-1] % 2
 
 
 class _Rotated(Operator):

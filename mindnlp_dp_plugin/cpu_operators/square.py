@@ -6,10 +6,10 @@ from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, tensor
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 
-def power(stock, self, exponent):
-    """``self ** exponent``, here where the exponent is 2."""
+def power(stock, input, exponent):
+    """``input ** exponent``, here where the exponent is 2."""
     is_square = type(exponent) in (int, float) and exponent == 2
-    return _Square.of(self) if is_square and are_float32(self) else stock(self, exponent)
+    return _Square.of(input) if is_square and are_float32(input) else stock(input, exponent)
 
 
 class _Square(Operator):

@@ -5,6 +5,7 @@ import importlib
 import mindspore
 import numpy as np
 import pytest
+from mindnlp.core import ops
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
@@ -88,10 +89,7 @@ OTHERS = [
     (power, ones((2, 3)), 3),
     (power, ones((2, 3)), ones((2, 3))),
     (power, ones((2, 3), HALF), 2),
-    (
-        mean,
-        ones((2, 3)),
-    ),
+    (mean, ones((2, 3)), None),
     (mean, ones((2, 3)), 0),
     (mean, ones((2, 3), HALF), -1),
     (rotate, *[ones((1, 2, 3, 4), HALF)] * 2, *[ones((1, 3, 4))] * 2),
@@ -99,6 +97,7 @@ OTHERS = [
     (rotate, *[ones((1, 2, 3, 3))] * 2, *[ones((1, 3, 3))] * 2),
     (rotate_by_places, *[ones((1, 2, 3, 4))] * 2, *[ones((3, 4))] * 2, ones((1, 3), INT) * 3),
     (rotate_by_places, *[ones((1, 2, 3, 4))] * 2, *[ones((3, 4))] * 2, ones((1, 3), INT) * -1),
+    (rotate_by_places, *[ones((1, 2, 3, 4))] * 2, *[ones((3, 4))] * 2, None),
     (rotate_half, ones((2, 4), HALF)),
     (rotate_half, ones((2, 3))),
     (cross_entropy, ones((2, 3), HALF), ones((2,), INT)),
@@ -118,6 +117,16 @@ def test_others_go_the_way_they_went(operator, arguments):
 
 def test_softmax_to_another_dtype_goes_the_way_it_went():
     assert softmax(its_own, ones((2, 3)), -1, dtype=mindspore.float16) == "stock"
+
+
+def test_operators_are_called_by_the_names_of_mindnlp_s_arguments(stock):
+    replacements = Replacements()
+    route(replacements, lambda *_: None)
+    try:
+        squares = ops.pow(input=ones((2, 3)), exponent=2)
+    finally:
+        replacements.undo()
+    np.testing.assert_array_equal(squares.asnumpy(), np.ones((2, 3)))
 
 
 def test_places_from_the_end_go_the_way_they_went():
