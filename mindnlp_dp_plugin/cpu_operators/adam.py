@@ -7,9 +7,8 @@ cores, or with different slices of a parameter, would then step the same number 
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import BLOCK, are_float32, are_views
-
-ONE = np.float32(1)
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, are_views
+from mindnlp_dp_plugin.cpu_operators.compiled import ONE, compiled
 
 
 def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
@@ -21,25 +20,20 @@ def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, 
     numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon)))
     beta1_power, beta2_power, lr, beta1, beta2, epsilon = numbers
     arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
-    scratch = np.empty(min(BLOCK, parameter.size), np.float32)
     with np.errstate(all="ignore"):
         rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
-        for begin in range(0, parameter.size, BLOCK):
-            p, m, v, g = (array[begin : begin + BLOCK] for array in arrays)
-            change = scratch[: p.size]
-            np.subtract(g, m, out=change)
-            change *= ONE - beta1
-            m += change
-            np.multiply(g, g, out=change)
-            change -= v
-            change *= ONE - beta2
-            v += change
-            np.sqrt(v, out=change)
-            change += epsilon
-            np.divide(m, change, out=change)
-            change *= rate
-            p -= change
+    _step(*arrays, rate, ONE - beta1, ONE - beta2, epsilon)
     if not are_views():
         for tensor, array in zip(tensors[:3], arrays):
             tensor.assign_value(mindspore.Tensor.from_numpy(array.reshape(tensor.shape)))
     return parameter, mean, mean_of_squares
+
+
+@compiled
+def _step(parameter, mean, mean_of_squares, gradient, rate, part_of_mean, part_of_squares, epsilon):
+    for i in range(parameter.size):
+        g = gradient[i]
+        m = mean[i] + (g - mean[i]) * part_of_mean
+        v = mean_of_squares[i] + (g * g - mean_of_squares[i]) * part_of_squares
+        mean[i], mean_of_squares[i] = m, v
+        parameter[i] -= m / (np.sqrt(v) + epsilon) * rate

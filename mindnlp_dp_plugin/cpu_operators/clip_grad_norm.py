@@ -20,6 +20,16 @@ def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfini
         norm = np.float32(math.fsum(squares) ** 0.5)
         factor = np.fmin(np.float32(max_norm) / (norm + np.float32(1e-6)), np.float32(1))
         if factor != 1:
-            for gradient in gradients:
-                gradient.assign_value(tensor_of(np.asarray(array_of(gradient) * factor)))
+            _scale(gradients, factor)
     return mindspore.Tensor(norm)
+
+
+def _scale(gradients, factor):
+    # MindSpore may give several parameters the same memory, such as the terms of a sum: it is scaled once.
+    of_memory = {gradient.data_ptr(): gradient for gradient in gradients}
+    for address, gradient in of_memory.items():
+        array = array_of(gradient)
+        if array.flags.writeable and array.ctypes.data == address:
+            np.multiply(array, factor, out=array)
+        else:
+            gradient.assign_value(tensor_of(np.asarray(array * factor)))

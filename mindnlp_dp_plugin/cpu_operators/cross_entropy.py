@@ -3,7 +3,8 @@
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, blocks_of, rows_of, tensor_of
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
+from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
@@ -21,20 +22,34 @@ class _CrossEntropy(OnceDifferentiable):
         self.x, labels = rows_of(input), array_of(target)
         self.counts = labels != ignore_index
         self.labels = np.arange(len(labels)), np.where(self.counts, labels, 0)
-        self.largest, self.total = (np.empty_like(self.x[:, :1]) for _ in range(2))
-        for block in blocks_of(self.x):
-            np.max(self.x[block], -1, keepdims=True, out=self.largest[block])
-            np.sum(np.exp(self.x[block] - self.largest[block]), -1, keepdims=True, out=self.total[block])
-        losses = np.log(self.total[:, 0]) - (self.x[self.labels] - self.largest[:, 0])
+        self.largest, self.total = largest_of_rows(self.x), np.empty_like(self.x[:, 0])
+        _add_up(self.x, self.largest, self.total)
+        losses = np.log(self.total) - (self.x[self.labels] - self.largest)
         mean = np.float32(losses[self.counts].sum(dtype=np.float64) / self.counts.sum())
         return mindspore.Tensor(mean)
 
     def gradients(self, gradient):
         part = np.float32(gradient.asnumpy() / max(1, self.counts.sum()))
-        of_row = np.where(self.counts, part, np.float32(0))[:, None]
-        dx, factor = np.empty_like(self.x), of_row / self.total
-        for block in blocks_of(dx):
-            part = np.subtract(self.x[block], self.largest[block], out=dx[block])
-            np.multiply(np.exp(part, out=part), factor[block], out=part)
-        dx[self.labels] -= of_row[:, 0]
+        of_row = np.where(self.counts, part, np.float32(0))
+        dx = np.empty_like(self.x)
+        _differentiate(self.x, self.largest, of_row / self.total, dx)
+        dx[self.labels] -= of_row
         return tensor_of(dx), None, None
+
+
+@compiled_sums
+def _add_up(x, largest, total):
+    num_rows, length = x.shape
+    for row in range(num_rows):
+        of_row = ZERO
+        for i in range(length):
+            of_row += exponential(x[row, i] - largest[row])
+        total[row] = of_row
+
+
+@compiled
+def _differentiate(x, largest, factor, dx):
+    num_rows, length = x.shape
+    for row in range(num_rows):
+        for i in range(length):
+            dx[row, i] = exponential(x[row, i] - largest[row]) * factor[row]

@@ -4,7 +4,8 @@ import importlib
 
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, blocks_of, rows_of, tensor_like
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, rows_of, tensor_like
+from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 # Not reached as an attribute: mindspore.common.seed is a function, too.
@@ -39,12 +40,16 @@ class _Kept(Operator):
         """What is kept of a tensor, scaled."""
         x = rows_of(tensor).reshape(-1)
         result = np.empty_like(x)
-        for block in blocks_of(x):
-            part = np.multiply(x[block], self.is_kept[block], out=result[block])
-            part *= self.scale
+        _scale(x, self.is_kept, self.scale, result)
         return tensor_like(result, tensor)
 
     def gradients(self, gradient):
         if self.is_differentiated_again():
             return _Kept.of(gradient, self.is_kept, self.scale), None, None
         return self.scaled(gradient), None, None
+
+
+@compiled
+def _scale(x, is_kept, scale, result):
+    for i in range(x.size):
+        result[i] = x[i] * (scale if is_kept[i] else ZERO)

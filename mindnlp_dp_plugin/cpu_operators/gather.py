@@ -3,6 +3,7 @@
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
+from mindnlp_dp_plugin.cpu_operators.compiled import compiled
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
@@ -19,12 +20,33 @@ def gather(stock, input, dim, index):
 
 class _Gathered(OnceDifferentiable):
     def compute(self, input, places):
-        rows = rows_of(input)
-        self.shape, (num_rows, length) = input.shape, rows.shape
-        self.places = places.reshape(num_rows, -1) + length * np.arange(num_rows)[:, None]
-        return tensor_of(rows.reshape(-1)[self.places].reshape(places.shape))
+        rows, self.shape = rows_of(input), input.shape
+        self.places = np.ascontiguousarray(places).reshape(len(rows), -1)
+        result = np.empty(places.shape, np.float32)
+        _pick(rows, self.places, result.reshape(self.places.shape))
+        return tensor_of(result)
 
     def gradients(self, gradient):
-        size = int(np.prod(self.shape))
-        summed = np.bincount(self.places.reshape(-1), array_of(gradient).reshape(-1), size)  # in float64
-        return tensor_of(summed.astype(np.float32).reshape(self.shape)), None
+        g, dx = array_of(gradient).reshape(self.places.shape), np.empty(self.shape, np.float32)
+        _put_back(g, self.places, dx.reshape(len(g), -1))
+        return tensor_of(dx), None
+
+
+@compiled
+def _pick(rows, places, result):
+    num_rows, num_places = places.shape
+    for row in range(num_rows):
+        for i in range(num_places):
+            result[row, i] = rows[row, places[row, i]]
+
+
+@compiled
+def _put_back(g, places, rows):
+    num_rows, length = rows.shape
+    sums = np.empty(length, np.float64)
+    for row in range(num_rows):
+        sums[:] = 0
+        for i in range(places.shape[1]):
+            sums[places[row, i]] += g[row, i]
+        for i in range(length):
+            rows[row, i] = sums[i]

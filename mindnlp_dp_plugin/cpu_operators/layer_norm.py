@@ -2,8 +2,11 @@
 
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, blocks_of, rows_of, tensor_like, tensor_of
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_like, tensor_of
+from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+
+ROWS_IN_A_SUM = 64  # of float32, before they are added to the others: long sums lose bits
 
 
 def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5):
@@ -16,24 +19,50 @@ def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5)
 class _LayerNorm(OnceDifferentiable):
     def compute(self, input, weight, bias, eps):
         x = rows_of(input)
-        self.weight, shift = array_of(weight), array_of(bias)
-        y, self.normal, self.scale = np.empty_like(x), np.empty_like(x), np.empty_like(x[:, :1])
-        for block in blocks_of(x):
-            centred = x[block] - x[block].mean(-1, keepdims=True)
-            variance = np.einsum("ij,ij->i", centred, centred)[:, None] / x.shape[-1]
-            self.scale[block] = 1 / np.sqrt(variance + np.float32(eps))
-            self.normal[block] = centred * self.scale[block]
-            y[block] = self.normal[block] * self.weight + shift
+        self.weight = np.ascontiguousarray(array_of(weight))
+        y, self.normal, self.scale = np.empty_like(x), np.empty_like(x), np.empty_like(x[:, 0])
+        _normalize(x, self.weight, np.ascontiguousarray(array_of(bias)), np.float32(eps), y, self.normal, self.scale)
         return tensor_like(y, input)
 
     def gradients(self, gradient):
         g, dx = rows_of(gradient), np.empty_like(self.normal)
         d_weight, d_bias = np.zeros_like(self.weight), np.zeros_like(self.weight)
-        for block in blocks_of(g):
-            normal = self.normal[block]
-            d_weight += np.einsum("ij,ij->j", g[block], normal)
-            d_bias += g[block].sum(0)
-            inner = g[block] * self.weight
-            along = np.einsum("ij,ij->i", inner, normal)[:, None] / g.shape[-1]
-            dx[block] = (inner - inner.mean(-1, keepdims=True) - normal * along) * self.scale[block]
+        for begin in range(0, len(g), ROWS_IN_A_SUM):
+            rows = slice(begin, begin + ROWS_IN_A_SUM)
+            of_rows = np.zeros_like(d_weight), np.zeros_like(d_bias)
+            _differentiate(g[rows], self.normal[rows], self.weight, self.scale[rows], dx[rows], *of_rows)
+            d_weight += of_rows[0]
+            d_bias += of_rows[1]
         return tensor_like(dx, gradient), tensor_of(d_weight), tensor_of(d_bias), None
+
+
+@compiled_sums
+def _normalize(x, weight, bias, eps, y, normal, scale):
+    num_rows, length = x.shape
+    for row in range(num_rows):
+        total = ZERO
+        for i in range(length):
+            total += x[row, i]
+        mean = total / np.float32(length)
+        squares = ZERO
+        for i in range(length):
+            squares += (x[row, i] - mean) * (x[row, i] - mean)
+        scale[row] = ONE / np.sqrt(squares / np.float32(length) + eps)
+        for i in range(length):
+            normal[row, i] = (x[row, i] - mean) * scale[row]
+            y[row, i] = normal[row, i] * weight[i] + bias[i]
+
+
+@compiled_sums
+def _differentiate(g, normal, weight, scale, dx, d_weight, d_bias):
+    num_rows, length = g.shape
+    for row in range(num_rows):
+        total, along = ZERO, ZERO
+        for i in range(length):
+            d_weight[i] += g[row, i] * normal[row, i]
+            d_bias[i] += g[row, i]
+            total += g[row, i] * weight[i]
+            along += g[row, i] * weight[i] * normal[row, i]
+        mean, along = total / np.float32(length), along / np.float32(length)
+        for i in range(length):
+            dx[row, i] = (g[row, i] * weight[i] - mean - normal[row, i] * along) * scale[row]

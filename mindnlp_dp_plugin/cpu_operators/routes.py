@@ -92,14 +92,7 @@ def routes() -> list[tuple[Any, str, Callable]]:
 
 
 def route(replacements: Replacements, when_imported: Callable[[str, Callable], None]) -> None:
-    """Let MindNLP's models use the operators of this room, if they compute on the CPU.
-
-    Args:
-        replacements: Restores MindNLP's operators.
-        when_imported: Calls a function with the module of a name as soon as that is imported, which may be now.
-    """
-    if mindspore.get_context("device_target") != "CPU":
-        return
+    """Replace the operators; as ``cpu_operators.route``, but whatever the device."""
     keep_freed_memory()
     compute_in_pieces(replacements)
     for owner, name, operator in routes():

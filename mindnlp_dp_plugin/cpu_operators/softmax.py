@@ -6,12 +6,12 @@ import numpy as np
 from mindnlp_dp_plugin.cpu_operators.arrays import (
     are_float32,
     array_of,
-    blocks_of,
     can_be_repeated,
     rows_of,
     tensor_like,
     tensor_of,
 )
+from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 
@@ -37,21 +37,15 @@ class _Softmax(OnceDifferentiable):
 
     def softmax_of(self, x):
         """Of each row."""
-        result = np.empty_like(x)
-        for block in blocks_of(x):
-            largest = x[block].max(-1, keepdims=True)
-            largest[largest == -np.inf] = 0
-            y = np.exp(x[block] - largest)
-            total = y.sum(-1, keepdims=True)
-            total[total == 0] = 1
-            np.divide(y, total, out=result[block])
-        return result
+        largest = largest_of_rows(x)
+        largest[largest == -np.inf] = 0
+        y = np.empty_like(x)
+        _shares(x, largest, y)
+        return y
 
     def gradients(self, gradient):
         g, dx = rows_of(gradient), np.empty_like(self.y)
-        for block in blocks_of(g):
-            along = np.einsum("ij,ij->i", g[block], self.y[block])
-            np.multiply(g[block] - along[:, None], self.y[block], out=dx[block])
+        _differentiate(g, self.y, dx)
         return (tensor_like(dx, gradient),)
 
 
@@ -65,3 +59,27 @@ class _MaskedSoftmax(_Softmax):
 
     def gradients(self, gradient):
         return *super().gradients(gradient), None
+
+
+@compiled_sums
+def _shares(x, largest, y):
+    num_rows, length = x.shape
+    for row in range(num_rows):
+        total = ZERO
+        for i in range(length):
+            y[row, i] = exponential(x[row, i] - largest[row])
+            total += y[row, i]
+        total = ONE if total == ZERO else total
+        for i in range(length):
+            y[row, i] /= total
+
+
+@compiled_sums
+def _differentiate(g, y, dx):
+    num_rows, length = g.shape
+    for row in range(num_rows):
+        along = ZERO
+        for i in range(length):
+            along += g[row, i] * y[row, i]
+        for i in range(length):
+            dx[row, i] = (g[row, i] - along) * y[row, i]

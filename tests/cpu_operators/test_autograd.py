@@ -67,6 +67,17 @@ def test_clipping_of_any_shape():
     assert [parameter.grad.shape for parameter in parameters] == [parameter.shape for parameter in parameters]
 
 
+def test_clipping_of_gradients_that_share_memory():
+    """MindSpore gives both terms of a sum the same memory."""
+    terms = [nn.Parameter(mindspore.ops.ones((3, 4), mindspore.float32)) for _ in range(2)]
+    for term, gradient in zip(terms, mindspore.grad(lambda a, b: ((a + b) ** 2).sum(), (0, 1))(*terms)):
+        term.grad = gradient
+    assert terms[0].grad.data_ptr() == terms[1].grad.data_ptr()
+    clip_grad_norm_(never, terms, 1e-3)
+    for term in terms:
+        np.testing.assert_allclose(term.grad.asnumpy(), 1e-3 / 24**0.5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("optimizer", [optim.AdamW, optim.SGD])
 def test_a_parameter_of_no_axis_trains(optimizer):
     scale = nn.Parameter(mindspore.Tensor(np.float32(2)))

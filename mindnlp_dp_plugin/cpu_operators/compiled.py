@@ -1,0 +1,89 @@
+"""Loops over arrays as machine code, by numba: one pass over memory, where NumPy takes one for each operation.
+
+What is ``compiled`` rounds after each operation of its formula, as NumPy does, so a number's bits depend neither on its
+place nor on the processor. ``compiled_sums`` adds as many numbers at a time as the processor can: the bits of a sum
+depend on its length and on the processor, not on its place.
+
+numba keeps machine code in ``__pycache__``, or in the user's cache if that cannot be written to. The first run on a
+machine compiles each loop that it uses, which takes a fraction of a second.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache
+
+ZERO, HALF, ONE, TWO = map(np.float32, (0, 0.5, 1, 2))  # a Python float would make float64 of float32
+# exp(x) = 2^k exp(r) with r = x - k ln 2, and |r| <= ln(2) / 2 (Moshier's Cephes library, expf).
+LEAST_EXPONENT, MOST_EXPONENT = map(np.float32, (-126, 127))
+LEAST_NORMAL = np.float32(-87.33655)
+LOG2_E, LN_2, REST_OF_LN_2 = map(np.float32, (1.44269504088896341, 0.693359375, -2.12194440e-4))
+E2, E3, E4, E5, E6, E7 = map(
+    np.float32, (0.50000001201, 0.16666665459, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
+)
+BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
+LEAST_INTEGER, SIGN_BIT, ALL_BUT_SIGN = np.int32(-(2**31)), np.int32(31), np.int32(2**31 - 1)
+
+
+class _Cache(FunctionCache):
+    """Machine code that cannot be kept, as on a full disk, is compiled again by the next process."""
+
+    def save_overload(self, sig, data):
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def compiled(loop: Callable) -> Callable:
+    """A function of arrays that is compiled when it is first called. It lets other threads run."""
+    return _compiled(loop)
+
+
+def compiled_sums(loop: Callable) -> Callable:
+    """The same, where sums may be added up in another order."""
+    return _compiled(loop, fastmath={"reassoc", "nsz"})
+
+
+def _compiled(loop, **options):
+    # A division by zero gives infinity, as in NumPy: numba's other model looks for it before each division.
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(loop)
+    with suppress(RuntimeError):  # there is no folder to write to
+        dispatcher._cache = _Cache(loop)
+    return dispatcher
+
+
+@numba.njit(inline="always", error_model="numpy")
+def exponential(x):
+    """The exponential of a float32 within a compiled loop: 0 where it is subnormal.
+
+    It is off by less than its last bit, and from 88.3 on, before it becomes infinite, by less than 1e-6 of it.
+    """
+    # Compared this way round, so that NaN gives an exponent, too; the rest is NaN then.
+    exponent = np.floor(x * LOG2_E + HALF)
+    exponent = exponent if exponent < MOST_EXPONENT else MOST_EXPONENT
+    exponent = exponent if exponent > LEAST_EXPONENT else LEAST_EXPONENT
+    rest = x - exponent * LN_2 - exponent * REST_OF_LN_2
+    series = E2 + rest * (E3 + rest * (E4 + rest * (E5 + rest * (E6 + rest * E7))))
+    power_of_2 = np.int32((np.int32(exponent) + BIAS) << MANTISSA_BITS).view(np.float32)
+    return ZERO if x < LEAST_NORMAL else (series * rest * rest + rest + ONE) * power_of_2
+
+
+def largest_of_rows(x: np.ndarray) -> np.ndarray:
+    """The largest number of each row of a float32 matrix."""
+    largest = np.empty(len(x), np.float32)
+    _largest_of_rows(x.view(np.int32), largest.view(np.int32))
+    return largest
+
+
+@compiled
+def _largest_of_rows(bits, largest):
+    # A processor compares integers several at a time, floats only if none may be NaN. Apart from the sign, the bits of
+    # floats are in the order of their size; flipped, those of negative ones are, too.
+    num_rows, length = bits.shape
+    for row in range(num_rows):
+        most = LEAST_INTEGER
+        for i in range(length):
+            ordered = bits[row, i] ^ np.int32((bits[row, i] >> SIGN_BIT) & ALL_BUT_SIGN)
+            most = ordered if ordered > most else most
+        largest[row] = most ^ np.int32((most >> SIGN_BIT) & ALL_BUT_SIGN)
