@@ -1,4 +1,4 @@
-"""Make training steps that only compute, or call empty hooks, or average gradients, with all-reduces that cost nothing.
+"""Make training steps that only compute, or average gradients, with all-reduces that cost nothing.
 
     python host_work.py MODE LAYERS OUTPUT
 
@@ -18,7 +18,7 @@ import mindnlp_dp_plugin as dp  # isort: skip
 
 import mindspore
 import numpy as np
-from mindnlp.core import optim
+from mindnlp.core import nn, optim
 from mindnlp.core.autograd import value_and_grad
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
@@ -27,7 +27,12 @@ from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.ddp import GradientReducer, bucket
 
 SIZES = dict(vocab_size=96, hidden_size=32, num_attention_heads=2, intermediate_size=64)
-WARM_UP, ROUNDS = 2, 9
+WARM_UP, ROUNDS = 2, 15
+OPERATORS = {
+    mindspore.Tensor: ("reshape", "sum", "__mul__", "__add__", "__rtruediv__", "__pow__"),
+    mindspore.ops: ("cat", "clamp", "assign"),
+    mindspore.mint: ("split",),
+}
 
 
 class FreeRanks(SingleProcess):
@@ -41,7 +46,7 @@ class Steps:
 
     Args:
         num_layers: How deep the model is: 4 layers have 73 parameters, and each further one 16.
-        name: ``local``, which only compute; ``hooked``, with a hook per parameter that does nothing; ``averaged``.
+        name: ``local``, which only compute, or ``averaged``.
     """
 
     def __init__(self, num_layers: int, name: str):
@@ -52,30 +57,24 @@ class Steps:
         self.model.set_train()
         self.parameters = list(self.model.parameters())
         self._optimizer = optim.AdamW(self.parameters)
-        self._reducer = GradientReducer(self.parameters, FreeRanks()) if name == "averaged" else None
-        for parameter in self.parameters if name == "hooked" else ():
-            parameter.register_hook(lambda gradient: None)
+        self.reducer = GradientReducer(self.parameters, FreeRanks()) if name == "averaged" else None
         chance = np.random.default_rng(1)
         ids, labels = chance.integers(4, 96, (8, 12)).astype(np.int32), chance.integers(2, size=8).astype(np.int32)
         batch = {"input_ids": mindspore.Tensor(ids), "labels": mindspore.Tensor(labels)}
         self._step = value_and_grad(lambda: self.model(**batch).loss, tuple(self.parameters))
 
-    @property
-    def num_buckets(self):
-        return self._reducer.num_buckets
-
     def run(self, enter):
         """One step; ``enter`` is told what begins."""
         enter(self, "backward")
-        if self._reducer:
-            self._reducer.prepare()
+        if self.reducer:
+            self.reducer.prepare()
         self._step()
         enter(self, "finish")
-        if self._reducer:
-            self._reducer.finish()
+        if self.reducer:
+            self.reducer.finish()
         enter(self, "clip")
-        if self._reducer:
-            self._reducer.clip_grad_norm(1e-3)
+        if self.reducer:
+            self.reducer.clip_grad_norm(1e-3)
         enter(self, "optimizer")
         self._optimizer.step()
         self.model.zero_grad()
@@ -92,28 +91,80 @@ def count(ways):
         steps.run(mark)
 
 
-def measure(ways):
-    """For each way and phase, the median of the seconds that this thread computed."""
-    began = {steps.name: {} for steps in ways}
+def measure(steps):
+    """Seconds that the reducer takes, by phase: in all, and of them within MindSpore's operators; medians."""
+    watch = Stopwatch()
+    for method in ("_on_gradient", "finish", "clip_grad_norm"):
+        setattr(steps.reducer, method, watch.of_reducer(getattr(steps.reducer, method)))
+    for owner, names in OPERATORS.items():
+        for name in names:
+            setattr(owner, name, watch.of_operator(getattr(owner, name)))
     rounds = []
-
-    def note(steps, phase):
-        began[steps.name][phase] = time.thread_time()
-
     for _ in range(ROUNDS):
-        for steps in ways:
-            steps.run(note)
-        rounds.append({name: durations(marks) for name, marks in began.items()})
+        watch.seconds = {}
+        steps.run(lambda _, phase: watch.enter(phase))
+        rounds.append(watch.seconds)
     return {
-        name: {phase: statistics.median(one[name][phase] for one in rounds) for phase in rounds[0][name]}
-        for name in began
+        phase: [statistics.median(of_round[phase][part] for of_round in rounds) for part in (0, 1)]
+        for phase in rounds[0]
     }
 
 
-def durations(marks):
-    """How long each phase took, given when each began."""
-    names = list(marks)
-    return {phase: marks[after] - marks[phase] for phase, after in zip(names, names[1:])}
+class Stopwatch:
+    """Adds up the processor time of the reducer's methods, and of the operators within them, by phase of the step."""
+
+    def __init__(self):
+        self.seconds = {}
+        self._is_in_reducer = False
+
+    def enter(self, phase):
+        self._phase = phase
+
+    def of_reducer(self, method):
+        def timed(*arguments):
+            self._is_in_reducer = True
+            result = self._add(0, method, *arguments)
+            self._is_in_reducer = False
+            return result
+
+        return timed
+
+    def of_operator(self, operator):
+        def timed(*arguments, **keywords):
+            if not self._is_in_reducer:
+                return operator(*arguments, **keywords)
+            self._is_in_reducer = False  # operators that it calls are within it
+            result = self._add(1, operator, *arguments, **keywords)
+            self._is_in_reducer = True
+            return result
+
+        return timed
+
+    def _add(self, part, function, *arguments, **keywords):
+        began = time.thread_time()
+        result = function(*arguments, **keywords)
+        self.seconds.setdefault(self._phase, [0, 0])[part] += time.thread_time() - began
+        return result
+
+
+def seconds_of_empty_hooks(num_parameters):
+    """What MindSpore takes to call hooks that do nothing: with them and without, in turns, where all else is quick."""
+    parameters = [nn.Parameter(mindspore.ops.ones(4, mindspore.float32)) for _ in range(num_parameters)]
+    step = value_and_grad(lambda: mindspore.ops.cat(parameters).sum(), tuple(parameters))
+
+    def seconds():
+        began = time.thread_time()
+        step()
+        return time.thread_time() - began
+
+    more = []
+    for _ in range(WARM_UP + ROUNDS):
+        alone = seconds()
+        hooks = [parameter.register_hook(lambda gradient: None) for parameter in parameters]
+        more.append(seconds() - alone)
+        for hook in hooks:
+            hook.remove()
+    return statistics.median(more[WARM_UP:])
 
 
 def main():
@@ -121,12 +172,16 @@ def main():
     mindspore.runtime.launch_blocking()  # or threads that spin would take turns with the one that is measured
     dp.install(dp.DataParallelConfig(cpu_operators=False))
     bucket.is_on_cpu = lambda: False
-    ways = [Steps(num_layers, name) for name in ("local", "hooked", "averaged")]
+    ways = [Steps(num_layers, name) for name in ("local", "averaged")]
     for _ in range(WARM_UP):
         for steps in ways:
             steps.run(lambda *_: None)
-    seconds = measure(ways) if mode == "time" else count(ways)
-    numbers = {"parameters": len(ways[-1].parameters), "buckets": ways[-1].num_buckets, "seconds": seconds}
+    averaged = ways[-1]
+    numbers = {"parameters": len(averaged.parameters), "buckets": averaged.reducer.num_buckets}
+    if mode == "count":
+        count(ways)
+    else:
+        numbers |= {"seconds": measure(averaged), "empty_hooks": seconds_of_empty_hooks(len(averaged.parameters))}
     output.write_text(json.dumps(numbers))
 
 

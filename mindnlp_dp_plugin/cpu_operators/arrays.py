@@ -27,8 +27,9 @@ def are_float32_or_16(*values) -> bool:
 
 
 def _are_of(dtype, values):
+    # MindSpore has one object for each dtype; to compare two takes it four times as long.
     return all(
-        isinstance(value, mindspore.Tensor) and value.dtype == dtype and value.ndim and value.size for value in values
+        isinstance(value, mindspore.Tensor) and value.dtype is dtype and value.ndim and value.size for value in values
     )
 
 

@@ -149,7 +149,7 @@ class DeviceBucket:
     def start(self):
         """Start to average and return the work. All ranks must call it, in the order of buckets."""
         parts, self._parts = self._parts, [None] * len(self._parts)
-        if is_on_cpu() or any(part.dtype != self._dtype for part in parts):
+        if is_on_cpu() or any(part.dtype is not self._dtype for part in parts):
             parts = [cast(part, self._sums_as) for part in parts]
         flat = cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as)
         self._buffer = cast(flat * self._share, self._travels_as)

@@ -135,9 +135,9 @@ class GradientReducer:
             self.release()  # what was handed out stays as it is
             self._begin()
         self._live = False
-        for bucket_index, indices in enumerate(self._plan):
-            for index in indices:
-                if self._missing[bucket_index] and not self._filled[index]:
+        for indices, num_missing in zip(self._plan, list(self._missing)):
+            for index in indices if num_missing else ():
+                if not self._filled[index]:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
         while self._num_taken < len(self._buckets):
