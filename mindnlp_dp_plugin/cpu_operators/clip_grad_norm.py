@@ -25,8 +25,8 @@ def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfini
 
 
 def _scale(gradients, factor):
-    # MindSpore may give several parameters the same memory, such as the terms of a sum: it is scaled once. MindSpore 2.7
-    # knows no address of what it has not computed.
+    # MindSpore may give several parameters the same memory, such as the terms of a sum: it is scaled once.
+    # MindSpore 2.7 knows no address of what it has not computed.
     of_memory = {gradient.data_ptr() or id(gradient): gradient for gradient in gradients}
     for address, gradient in of_memory.items():
         array = array_of(gradient)

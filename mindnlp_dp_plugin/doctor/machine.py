@@ -21,7 +21,7 @@ NUM_RANKS = 2
 WORKING_DIRECTORY, TEMPORARY_FOLDER = Message("working directory"), Message("temporary folder")
 
 CGROUP = Path("/sys/fs/cgroup")
-RANK_BYTES = 700 * MB  # a rank that has imported MindSpore and MindNLP, before its model
+RANK_BYTES = 800 * MB  # a rank that has imported MindSpore and MindNLP, before its model
 TRAINING_BYTES = 4 * GB  # BERT-base: parameters, gradients, Adam's two moments, and activations
 NUM_FILES_NEEDED = 48
 NUM_FILES_USUAL = 1024
