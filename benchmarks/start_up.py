@@ -1,16 +1,19 @@
 """How long it takes until something happens: ``python benchmarks/start_up.py [--rounds 5]``, on an idle machine.
 
 Medians of seconds: the command line's help; the import of MindNLP, with the plugin's quicker import and without it, in
-turns; and from ``mindnlp-dp run`` on 2 ranks until the first step begins, beside one process. Writes
-``benchmarks/results/start-up_<cpu>_<date>.json`` and ``.md``.
+turns; and from ``mindnlp-dp run`` on 2 ranks until the first step begins, beside one process. Then what a rank's
+imports take, by package, up to its first compiled loop. Writes ``benchmarks/results/start-up_<cpu>_<date>.json`` and
+``.md``.
 """
 
 import argparse
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from rich.progress import track
@@ -42,6 +45,14 @@ class Begin(TrainerCallback):
 arguments = TrainingArguments(sys.argv[1] + ".d", max_steps=1, save_strategy="no", disable_tqdm=True)
 Trainer(tiny_model(), arguments, train_dataset=tiny_dataset(num_rows=16), callbacks=[Begin()]).train()
 """
+FIRST_LOOP = """
+import mindnlp_dp_plugin, mindnlp.engine
+import numpy as np
+from mindnlp_dp_plugin.cpu_operators.compiled import largest_of_rows
+largest_of_rows(np.ones((1, 1), np.float32))
+"""
+IMPORTED = re.compile(r"import time: +(\d+) \| +\d+ \| +(\w+)")
+NUM_PACKAGES = 8
 
 
 def main():
@@ -56,7 +67,11 @@ def main():
     for what, taken in seconds.items():
         wall, *processor = (f"{statistics.median(each):.2f}" for each in zip(*taken))
         lines.append(f"| {what} | {wall} | {''.join(processor)} |")
-    write_results("start-up", {"seconds": seconds}, "\n".join(lines))
+    packages = seconds_by_package()
+    lines += ["", "| imported package | seconds of its own modules |", "| --- | --- |"]
+    lines += [f"| {package} | {taken:.2f} |" for package, taken in packages.most_common(NUM_PACKAGES)]
+    lines += [f"| all {len(packages)} | {packages.total():.2f} |"]
+    write_results("start-up", {"seconds": seconds, "packages": packages}, "\n".join(lines))
 
 
 def of_help():
@@ -70,6 +85,16 @@ def of_import(schedule):
     finished = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY)
     (line,) = (line for line in finished.stdout.splitlines() if line.startswith("took"))
     return [float(word) for word in line.split()[1:]]
+
+
+def seconds_by_package():
+    """What Python's own clock, which slows imports a little, says of each package that one process imports."""
+    command = [sys.executable, "-X", "importtime", "-c", FIRST_LOOP]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY)
+    taken = Counter()
+    for microseconds, package in IMPORTED.findall(finished.stderr):
+        taken[package] += int(microseconds) / 1e6
+    return taken
 
 
 def of_first_step(ranks, backend):
