@@ -9,6 +9,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, are_views
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, compiled
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
 def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
@@ -22,7 +23,8 @@ def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, 
     arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
     with np.errstate(all="ignore"):
         rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
-    _step(*arrays, rate, ONE - beta1, ONE - beta2, epsilon)
+    factors = rate, ONE - beta1, ONE - beta2, epsilon
+    over_rows(lambda part: _step(*(array[part] for array in arrays), *factors), arrays[0])
     if not are_views():
         for tensor, array in zip(tensors[:3], arrays):
             tensor.assign_value(mindspore.Tensor.from_numpy(array.reshape(tensor.shape)))

@@ -15,6 +15,8 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache
 
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
+
 ZERO, HALF, ONE, TWO = map(np.float32, (0, 0.5, 1, 2))  # a Python float would make float64 of float32
 # exp(x) = 2^k exp(r) with r = x - k ln 2, and |r| <= ln(2) / 2 (Moshier's Cephes library, expf).
 LEAST_EXPONENT, MOST_EXPONENT = map(np.float32, (-126, 127))
@@ -72,7 +74,8 @@ def exponential(x):
 def largest_of_rows(x: np.ndarray) -> np.ndarray:
     """The largest number of each row of a float32 matrix."""
     largest = np.empty(len(x), np.float32)
-    _largest_of_rows(x.view(np.int32), largest.view(np.int32))
+    bits, of_largest = x.view(np.int32), largest.view(np.int32)
+    over_rows(lambda rows: _largest_of_rows(bits[rows], of_largest[rows]), bits)
     return largest
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
 def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
@@ -23,7 +24,7 @@ class _CrossEntropy(OnceDifferentiable):
         self.counts = labels != ignore_index
         self.labels = np.arange(len(labels)), np.where(self.counts, labels, 0)
         self.largest, self.total = largest_of_rows(self.x), np.empty_like(self.x[:, 0])
-        _add_up(self.x, self.largest, self.total)
+        over_rows(lambda rows: _add_up(self.x[rows], self.largest[rows], self.total[rows]), self.x)
         losses = np.log(self.total) - (self.x[self.labels] - self.largest)
         mean = np.float32(losses[self.counts].sum(dtype=np.float64) / self.counts.sum())
         return mindspore.Tensor(mean)
@@ -31,8 +32,8 @@ class _CrossEntropy(OnceDifferentiable):
     def gradients(self, gradient):
         part = np.float32(gradient.asnumpy() / max(1, self.counts.sum()))
         of_row = np.where(self.counts, part, np.float32(0))
-        dx = np.empty_like(self.x)
-        _differentiate(self.x, self.largest, of_row / self.total, dx)
+        dx, factor = np.empty_like(self.x), of_row / self.total
+        over_rows(lambda rows: _differentiate(self.x[rows], self.largest[rows], factor[rows], dx[rows]), dx)
         dx[self.labels] -= of_row
         return tensor_of(dx), None, None
 

@@ -7,6 +7,7 @@ import numpy as np
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, rows_of, tensor_like
 from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 # Not reached as an attribute: mindspore.common.seed is a function, too.
 operator_seed = importlib.import_module("mindspore.common.seed")
@@ -40,7 +41,7 @@ class _Kept(Operator):
         """What is kept of a tensor, scaled."""
         x = rows_of(tensor).reshape(-1)
         result = np.empty_like(x)
-        _scale(x, self.is_kept, self.scale, result)
+        over_rows(lambda part: _scale(x[part], self.is_kept[part], self.scale, result[part]), x)
         return tensor_like(result, tensor)
 
     def gradients(self, gradient):

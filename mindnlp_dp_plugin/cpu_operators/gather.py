@@ -5,6 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import compiled
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
 def gather(stock, input, dim, index):
@@ -23,12 +24,14 @@ class _Gathered(OnceDifferentiable):
         rows, self.shape = rows_of(input), input.shape
         self.places = np.ascontiguousarray(places).reshape(len(rows), -1)
         result = np.empty(places.shape, np.float32)
-        _pick(rows, self.places, result.reshape(self.places.shape))
+        picked = result.reshape(self.places.shape)
+        over_rows(lambda part: _pick(rows[part], self.places[part], picked[part]), picked)
         return tensor_of(result)
 
     def gradients(self, gradient):
         g, dx = array_of(gradient).reshape(self.places.shape), np.empty(self.shape, np.float32)
-        _put_back(g, self.places, dx.reshape(len(g), -1))
+        rows = dx.reshape(len(g), -1)
+        over_rows(lambda part: _put_back(g[part], self.places[part], rows[part]), g)
         return tensor_of(dx), None
 
 

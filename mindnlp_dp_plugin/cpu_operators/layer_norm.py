@@ -5,6 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_like, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+from mindnlp_dp_plugin.cpu_operators.threads import in_parallel, over_rows, pieces_of
 
 ROWS_IN_A_SUM = 64  # of float32, before they are added to the others: long sums lose bits
 
@@ -19,20 +20,29 @@ def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5)
 class _LayerNorm(OnceDifferentiable):
     def compute(self, input, weight, bias, eps):
         x = rows_of(input)
-        self.weight = np.ascontiguousarray(array_of(weight))
+        self.weight, shift, eps = (
+            *(np.ascontiguousarray(array_of(of_all)) for of_all in (weight, bias)),
+            np.float32(eps),
+        )
         y, self.normal, self.scale = np.empty_like(x), np.empty_like(x), np.empty_like(x[:, 0])
-        _normalize(x, self.weight, np.ascontiguousarray(array_of(bias)), np.float32(eps), y, self.normal, self.scale)
+
+        def normalize(rows):
+            _normalize(x[rows], self.weight, shift, eps, y[rows], self.normal[rows], self.scale[rows])
+
+        over_rows(normalize, x)
         return tensor_like(y, input)
 
     def gradients(self, gradient):
         g, dx = rows_of(gradient), np.empty_like(self.normal)
-        d_weight, d_bias = np.zeros_like(self.weight), np.zeros_like(self.weight)
-        for begin in range(0, len(g), ROWS_IN_A_SUM):
-            rows = slice(begin, begin + ROWS_IN_A_SUM)
-            of_rows = np.zeros_like(d_weight), np.zeros_like(d_bias)
-            _differentiate(g[rows], self.normal[rows], self.weight, self.scale[rows], dx[rows], *of_rows)
-            d_weight += of_rows[0]
-            d_bias += of_rows[1]
+        sums = np.zeros((2, -(-len(g) // ROWS_IN_A_SUM), g.shape[1]), np.float32)
+
+        def differentiate(groups):
+            for group in range(groups.start, groups.stop):
+                rows = slice(group * ROWS_IN_A_SUM, (group + 1) * ROWS_IN_A_SUM)
+                _differentiate(g[rows], self.normal[rows], self.weight, self.scale[rows], dx[rows], *sums[:, group])
+
+        in_parallel(differentiate, sums.shape[1], min(sums.shape[1], pieces_of(g)))
+        d_weight, d_bias = sums.sum(1)
         return tensor_like(dx, gradient), tensor_of(d_weight), tensor_of(d_bias), None
 
 

@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.cpu_operators.arrays import (
 )
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
 def softmax(stock, input, dim=-1, *, dtype=None):
@@ -40,12 +41,12 @@ class _Softmax(OnceDifferentiable):
         largest = largest_of_rows(x)
         largest[largest == -np.inf] = 0
         y = np.empty_like(x)
-        _shares(x, largest, y)
+        over_rows(lambda rows: _shares(x[rows], largest[rows], y[rows]), x)
         return y
 
     def gradients(self, gradient):
         g, dx = rows_of(gradient), np.empty_like(self.y)
-        _differentiate(g, self.y, dx)
+        over_rows(lambda rows: _differentiate(g[rows], self.y[rows], dx[rows]), g)
         return (tensor_like(dx, gradient),)
 
 

@@ -46,7 +46,7 @@ def blas_libraries():
 def values_and_gradients(function, *tensors):
     results = function(*tensors)
     gradients = mindspore.grad(lambda *t: (function(*t) ** 2).sum(), tuple(range(len(tensors))))(*tensors)
-    return [results, *gradients]
+    return [results, *(gradients if isinstance(gradients, tuple) else (gradients,))]
 
 
 def products():
@@ -63,6 +63,10 @@ def products():
         yield f"matmul {*stack, rows, inner, columns}", values_and_gradients(core_ops.matmul, *arguments)
     image = tensor(2000, 300)
     yield "softmax and sum", values_and_gradients(lambda a, b: functional.softmax(a, dim=-1) + b, image, tensor(300))
+    classes = mindspore.Tensor(chance.integers(300, size=2000))
+    yield "cross entropy", values_and_gradients(lambda t: functional.cross_entropy(t, classes), image)
+    for form in ("none", "tanh"):
+        yield f"GELU, {form}", values_and_gradients(lambda t, form=form: functional.gelu(t, form), image)
     scale, shift = tensor(300), tensor(300)
     yield (
         "layer_norm",

@@ -1,19 +1,19 @@
-"""Where the threads that share a product stay."""
+"""Where the threads that share an operator's work stay."""
 
 import os
 import threading
 
 import pytest
 
-from mindnlp_dp_plugin.cpu_operators import blas
+from mindnlp_dp_plugin.cpu_operators import threads
 
 ALLOWED = os.sched_getaffinity(0)
 
 
 def affinities(monkeypatch, num_threads):
     """The cores of each thread that computes a piece."""
-    monkeypatch.setattr(blas, "_num_threads", num_threads)
-    monkeypatch.setattr(blas, "_pool", None)
+    monkeypatch.setattr(threads, "_num_threads", num_threads)
+    monkeypatch.setattr(threads, "_pool", None)
     all_at_work = threading.Barrier(num_threads)
     found = []
 
@@ -21,7 +21,7 @@ def affinities(monkeypatch, num_threads):
         all_at_work.wait(timeout=60)
         found.append(os.sched_getaffinity(0))
 
-    blas.in_parallel(compute, num_threads, num_threads)
+    threads.in_parallel(compute, num_threads, num_threads)
     return found
 
 
