@@ -15,7 +15,8 @@ from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
     """By MindSpore's formula, which adds epsilon before the correction for the first steps; all written to in place."""
     tensors = parameter, mean, mean_of_squares, gradient
-    if not (are_float32(*tensors) and all(tensor.is_contiguous() for tensor in tensors)):
+    fit = are_float32(*tensors) and all(tensor.shape == parameter.shape for tensor in tensors)
+    if not fit or not all(tensor.is_contiguous() for tensor in tensors):
         numbers = beta1_power, beta2_power, lr, beta1, beta2, epsilon
         return stock(parameter, mean, mean_of_squares, *numbers, gradient)
     numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon)))

@@ -1,6 +1,7 @@
 """Clipping by the norm of all gradients: MindNLP makes ten passes over them, and fails for one of 0, 3 or more axes."""
 
 import math
+from collections import defaultdict
 
 import mindspore
 import numpy as np
@@ -25,12 +26,12 @@ def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfini
 
 
 def _scale(gradients, factor):
-    # MindSpore may give several parameters the same memory, such as the terms of a sum: it is scaled once.
-    # MindSpore 2.7 knows no address of what it has not computed.
-    of_memory = {gradient.data_ptr() or id(gradient): gradient for gradient in gradients}
-    for address, gradient in of_memory.items():
-        array = array_of(gradient)
-        if array.flags.writeable and array.ctypes.data == address:
-            np.multiply(array, factor, out=array)
-        else:
-            gradient.assign_value(tensor_of(np.asarray(array * factor)))
+    # MindSpore may give several parameters the same memory, such as the terms of a sum: what is assigned to one of
+    # them, the others get, too. Of what it has not computed it may know no address.
+    of_memory = defaultdict(list)
+    for gradient in gradients:
+        of_memory[gradient.data_ptr() or id(gradient)].append(gradient)
+    for sharers in of_memory.values():
+        scaled = [tensor_of(np.asarray(array_of(gradient) * factor)) for gradient in sharers]
+        for gradient, values in zip(sharers, scaled):
+            gradient.assign_value(values)

@@ -8,8 +8,10 @@ numba keeps machine code in ``__pycache__``, or in the user's cache if that cann
 machine compiles each loop that it uses, which takes a fraction of a second.
 """
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -29,12 +31,27 @@ BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
 LEAST_INTEGER, SIGN_BIT, ALL_BUT_SIGN = np.int32(-(2**31)), np.int32(31), np.int32(2**31 - 1)
 
 
+SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
 class _Cache(FunctionCache):
-    """Machine code that cannot be kept, as on a full disk, is compiled again by the next process."""
+    """Machine code that cannot be read or kept, as of a damaged file or on a full disk, is compiled again."""
+
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # numba unpickles whatever the file holds
+            with suppress(OSError):
+                self.flush()
+            return None
 
     def save_overload(self, sig, data):
-        with suppress(OSError):
+        with suppress(Exception):
             super().save_overload(sig, data)
+
+    def _index_key(self, sig, codegen):
+        # numba looks at the file that holds a loop, not at this one, whose arithmetic is compiled into it.
+        return *super()._index_key(sig, codegen), SOURCE
 
 
 def compiled(loop: Callable) -> Callable:

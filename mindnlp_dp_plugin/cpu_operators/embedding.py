@@ -19,7 +19,7 @@ def embedding(stock, input, weight, padding_idx=None, max_norm=None, norm_type=2
 
 class _Rows(Operator):
     def compute(self, table, places):
-        self.places, self.length = places, len(table)
+        self.places, self.length = places.copy(), len(table)  # the caller may write to its own
         return tensor_of(np.take(array_of(table), places, axis=0))
 
     def gradients(self, gradient):

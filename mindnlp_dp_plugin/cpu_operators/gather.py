@@ -22,7 +22,7 @@ def gather(stock, input, dim, index):
 class _Gathered(OnceDifferentiable):
     def compute(self, input, places):
         rows, self.shape = rows_of(input), input.shape
-        self.places = np.ascontiguousarray(places).reshape(len(rows), -1)
+        self.places = np.array(places, np.intp).reshape(len(rows), -1)  # a copy: the caller may write to its own
         result = np.empty(places.shape, np.float32)
         picked = result.reshape(self.places.shape)
         over_rows(lambda part: _pick(rows[part], self.places[part], picked[part]), picked)

@@ -4,6 +4,7 @@ import itertools
 
 import mindspore
 import numpy as np
+import pytest
 from mindnlp.core import ops
 
 from mindnlp_dp_plugin.cpu_operators.adam import adam
@@ -42,6 +43,16 @@ def test_a_number_s_bits_do_not_depend_on_its_place():
     parts = stepped(lambda *arguments: adam(never, *arguments), cuts=(1, 777, 778, 50_003))
     for values, expected in zip(parts, whole, strict=True):
         np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("place", range(1, 4))
+@pytest.mark.parametrize("shape", [(1, 5), (4,), (5, 4), (8, 5), (20,)])
+def test_other_shapes_go_to_mindspore_s(place, shape):
+    """A compiled loop would read and write whatever memory follows."""
+    tensors = [mindspore.Tensor(np.ones((4, 5), np.float32)) for _ in range(4)]
+    tensors[place] = mindspore.Tensor(np.ones(shape, np.float32))
+    *states, gradient = tensors
+    assert adam(lambda *_: "stock", *states, 0.9, 0.999, 1e-3, 0.9, 0.999, 1e-8, gradient) == "stock"
 
 
 def test_an_infinite_gradient_gives_what_mindspore_gives(stock):

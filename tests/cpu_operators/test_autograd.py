@@ -1,5 +1,6 @@
 """What MindSpore and the optimizer do with gradients: write to them, differentiate them, leave some away."""
 
+import itertools
 from functools import partial
 
 import mindspore
@@ -15,6 +16,7 @@ from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.embedding import embedding
+from mindnlp_dp_plugin.cpu_operators.gather import gather
 from mindnlp_dp_plugin.cpu_operators.layer_norm import layer_norm
 from mindnlp_dp_plugin.cpu_operators.linear import linear
 from mindnlp_dp_plugin.cpu_operators.masked_fill import where
@@ -76,6 +78,39 @@ def test_clipping_of_gradients_that_share_memory():
     clip_grad_norm_(never, terms, 1e-3)
     for term in terms:
         np.testing.assert_allclose(term.grad.asnumpy(), 1e-3 / 24**0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_clipping_of_gradients_that_are_parts_of_another(order):
+    """So MindSpore makes those of what is joined, where the joined is a term of a sum."""
+    parameters = [nn.Parameter(mindspore.ops.ones(size, mindspore.float32)) for size in (2, 2, 4)]
+    gradients = mindspore.grad(lambda a, b, c: (mindspore.ops.cat([a, b]) + c).sum(), (0, 1, 2))(*parameters)
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient
+    clip_grad_norm_(never, [parameters[index] for index in order], 1e-3)
+    for parameter in parameters:
+        np.testing.assert_allclose(parameter.grad.asnumpy(), 1e-3 / 8**0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["gather", "embedding"])
+def test_places_that_are_written_to_before_backward(stock, operator):
+    table = tensor(np.random.default_rng(0), 2, 3)
+
+    def picked(table, places):
+        return gather(never, table, -1, places) if operator == "gather" else embedding(stock[operator], places, table)
+
+    def gradient(writes):
+        places = mindspore.Tensor([[0, 1], [1, 0]])
+
+        def squares(table):
+            result = (picked(table, places) ** 2).sum()
+            if writes:
+                mindspore.ops.assign(places, mindspore.Tensor([[1, 1], [1, 1]]))
+            return result
+
+        return mindspore.grad(squares)(table).asnumpy()
+
+    np.testing.assert_array_equal(gradient(writes=True), gradient(writes=False))
 
 
 @pytest.mark.parametrize("optimizer", [optim.AdamW, optim.SGD])

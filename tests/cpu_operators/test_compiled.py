@@ -92,8 +92,8 @@ def test_a_row_s_sum_does_not_depend_on_its_place():
     np.testing.assert_array_equal(whole, apart)
 
 
-def computed(env, begin=""):
-    finished = run([sys.executable, "-c", GELU.format(begin=begin)], env=env)
+def computed(env, begin="", first=""):
+    finished = run([sys.executable, "-c", first + GELU.format(begin=begin)], env=env)
     assert finished.returncode == 0, finished.stderr
     return gelu_in(finished.stdout)
 
@@ -123,6 +123,25 @@ def test_processes_that_compile_at_the_same_time_agree(tmp_path):
     printed = {gelu_in(process.communicate(timeout=300)[0]) for process in processes}
     assert [process.returncode for process in processes] == [0] * 4 and len(printed) == 1
     assert kept(tmp_path)
+
+
+@pytest.mark.parametrize("suffix, num_bytes", [(".nbi", 100), (".nbc", 0)])
+def test_damaged_files_are_made_anew(tmp_path, suffix, num_bytes):
+    env = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first = computed(env)
+    (found,) = (path for path in tmp_path.rglob("*_exact*") if path.suffix == suffix)
+    damaged = found.read_bytes()[:num_bytes]
+    found.write_bytes(damaged)
+    assert computed(env) == first
+    assert found.read_bytes() != damaged
+
+
+def test_machine_code_of_other_arithmetic_is_not_taken(tmp_path):
+    """numba compares the file of a loop alone, here that of GELU, not that of the exponential."""
+    env = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    half = "compiled.HALF = np.float32(0.25); compiled.SOURCE = 'changed'\n"
+    change = "import numpy as np; from mindnlp_dp_plugin.cpu_operators import compiled; " + half
+    assert computed(env, first=change) != computed(env)
 
 
 def test_a_full_disk_is_no_failure(tmp_path):
