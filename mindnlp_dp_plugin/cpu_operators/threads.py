@@ -8,7 +8,9 @@ import numpy as np
 
 from mindnlp_dp_plugin.job import hardware
 
-LEAST_NUMBERS = 2**17  # of a piece of what is computed number by number: a twentieth of a millisecond or more
+LEAST_NUMBERS = (
+    2**19
+)  # of a piece of what is computed number by number: a thread takes a tenth of a millisecond to begin
 
 _num_threads = 1
 _pool = None

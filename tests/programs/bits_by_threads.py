@@ -15,6 +15,7 @@ from mindnlp.core import ops as core_ops
 from mindnlp.core.nn import functional
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
+from mindnlp_dp_plugin.cpu_operators import threads
 from tests.programs.tiny import seed_everything
 
 PRODUCTS = [
@@ -101,6 +102,7 @@ def digests():
 
 
 def main():
+    threads.LEAST_NUMBERS = 1000  # or little would be cut
     alone = with_threads(1, digests)
     for number in (2, 3):
         several = with_threads(number, digests)
