@@ -8,7 +8,7 @@ from pathlib import Path
 from mindnlp.engine import TrainerCallback
 
 OPERATORS = "cpu_operators"
-PRODUCTS = "blas.py"
+PRODUCTS, THREADS = "blas.py", "threads.py"
 PHASES = {
     ("base.py", "compute_loss"): "forward",
     ("api.py", "grad"): "backward",
@@ -48,7 +48,7 @@ class Profile(TrainerCallback):
             if is_ours and file.name == PRODUCTS:
                 operators["products"] += own
                 for (caller, *_), (*_, of_call) in callers.items():
-                    if Path(caller).name != PRODUCTS:
+                    if Path(caller).name not in (PRODUCTS, THREADS):
                         operators[Path(caller).stem] -= of_call
             elif is_ours and name in OF_AN_OPERATOR:
                 operators[file.stem] += whole
