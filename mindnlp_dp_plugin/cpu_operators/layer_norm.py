@@ -20,10 +20,8 @@ def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5)
 class _LayerNorm(OnceDifferentiable):
     def compute(self, input, weight, bias, eps):
         x = rows_of(input)
-        self.weight, shift, eps = (
-            *(np.ascontiguousarray(array_of(of_all)) for of_all in (weight, bias)),
-            np.float32(eps),
-        )
+        self.weight, shift = (np.ascontiguousarray(array_of(of_all)) for of_all in (weight, bias))
+        eps = np.float32(eps)
         y, self.normal, self.scale = np.empty_like(x), np.empty_like(x), np.empty_like(x[:, 0])
 
         def normalize(rows):

@@ -8,9 +8,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.job import hardware
 
-LEAST_NUMBERS = (
-    2**19
-)  # of a piece of what is computed number by number: a thread takes a tenth of a millisecond to begin
+LEAST_NUMBERS = 2**19  # of a piece of what is computed number by number: a thread takes 0.1 ms to begin
 
 _num_threads = 1
 _pool = None
