@@ -45,6 +45,26 @@ def test_a_number_s_bits_do_not_depend_on_its_place():
         np.testing.assert_array_equal(values, expected)
 
 
+def in_numpy(parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
+    """The formula, an operation of float32 after the other."""
+    p, m, v, g = (tensor.asnumpy() for tensor in (parameter, mean, mean_of_squares, gradient))
+    beta1_power, beta2_power, lr, beta1, beta2, epsilon, one = map(
+        np.float32, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, 1)
+    )
+    m = m + (g - m) * (one - beta1)
+    v = v + (g * g - v) * (one - beta2)
+    p = p - m / (np.sqrt(v) + epsilon) * (lr * np.sqrt(one - beta2_power) / (one - beta1_power))
+    for tensor, values in zip((parameter, mean, mean_of_squares), (p, m, v)):
+        tensor.assign_value(mindspore.Tensor(values))
+
+
+def test_its_bits_are_those_of_numpy():
+    """So they depend neither on the processor nor on how a compiled loop uses it."""
+    mine = stepped(lambda *arguments: adam(never, *arguments))
+    for values, expected in zip(mine, stepped(in_numpy), strict=True):
+        np.testing.assert_array_equal(values, expected)
+
+
 @pytest.mark.parametrize("place", range(1, 4))
 @pytest.mark.parametrize("shape", [(1, 5), (4,), (5, 4), (8, 5), (20,)])
 def test_other_shapes_go_to_mindspore_s(place, shape):
