@@ -1,6 +1,6 @@
 """The ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
 
-from mindnlp_dp_plugin.collectives.backend_timeouts import set_backend_timeouts
+from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
 from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
 from mindnlp_dp_plugin.collectives.single import SingleProcess
@@ -63,7 +63,7 @@ def _join_others(rank_info, backend, timeout):
     engine = _choose(rank_info.launcher, backend)
     status.enter(0, JOINING)
     if not engine.needs_mpirun:
-        set_backend_timeouts(engine.device, timeout)
+        set_backend_times(engine.device, timeout)
     collective = _load(engine)()
     status.leave()
     if collective.world_size != rank_info.world_size:

@@ -1,8 +1,8 @@
-"""The limits of MindSpore's engines follow the plugin's timeout, unless the user set them."""
+"""The limits of MindSpore's engines follow the plugin's timeout, and heartbeats are quick, unless the user set them."""
 
 import pytest
 
-from mindnlp_dp_plugin.collectives.backend_timeouts import set_backend_timeouts
+from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
 
 VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
 
@@ -20,7 +20,7 @@ VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT"
 def test_they_follow_the_timeout(monkeypatch, device, timeout, limits):
     environ = {}
     monkeypatch.setattr("os.environ", environ)
-    set_backend_timeouts(device, timeout)
+    set_backend_times(device, timeout)
     assert tuple(environ.get(variable) for variable in VARIABLES) == limits
 
 
@@ -28,5 +28,16 @@ def test_they_follow_the_timeout(monkeypatch, device, timeout, limits):
 def test_what_the_user_set_stays(monkeypatch, device, variable):
     environ = {variable: "77"}
     monkeypatch.setattr("os.environ", environ)
-    set_backend_timeouts(device, 1800)
-    assert environ[variable] == "77" and len(environ) == 2
+    set_backend_times(device, 1800)
+    assert environ[variable] == "77" and len(environ) == 4
+
+
+@pytest.mark.parametrize(
+    "users, bounds",
+    [({}, ("1", "1")), ({"MS_RETRY_INTERVAL_LOWER": "6"}, ("6", None)), ({"MS_RETRY_INTERVAL_UPPER": "9"}, (None, "9"))],
+)
+def test_heartbeats_come_each_second_unless_the_user_set_a_bound(monkeypatch, users, bounds):
+    environ = dict(users)
+    monkeypatch.setattr("os.environ", environ)
+    set_backend_times("CPU", 1800)
+    assert tuple(environ.get(f"MS_RETRY_INTERVAL_{bound}") for bound in ("LOWER", "UPPER")) == bounds

@@ -1,4 +1,4 @@
-"""Set the time-outs of MindSpore's engines to match the watchdog's."""
+"""How long MindSpore's engines wait: as long as the watchdog for peers, and not long for its own cluster."""
 
 import math
 import os
@@ -11,8 +11,11 @@ LEAD_S = 30  # so that the watchdog, which names the ranks, reports first
 CONNECT_LIMITS_S = (120, 7200)
 MAX_EXEC_S = 17340
 
+# A rank learns with its next heartbeat that all have come, and leaves with one; MindSpore has 3 to 5 s between two.
+HEARTBEAT = dict.fromkeys(("MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER"), 1)
 
-def set_backend_timeouts(device: str, timeout: float) -> None:
+
+def set_backend_times(device: str, timeout: float) -> None:
     """Let collectives wait as long as the watchdog, unless the user set a limit. Call it before ranks join.
 
     On Ascend a collective runs on the device while the host continues, so there HCCL's own limit ends a deadlock.
@@ -23,10 +26,12 @@ def set_backend_timeouts(device: str, timeout: float) -> None:
     """
     seconds = math.ceil(timeout)
     if device == "CPU":
-        limits = dict.fromkeys(OF_MCCL, seconds + LEAD_S)
+        times = dict.fromkeys(OF_MCCL, seconds + LEAD_S)
     else:
         shortest, longest = CONNECT_LIMITS_S
         connect = min(max(seconds, shortest), longest)
-        limits = {"HCCL_CONNECT_TIMEOUT": connect, "HCCL_EXEC_TIMEOUT": min(seconds, MAX_EXEC_S)}
-    for variable, limit in limits.items():
-        os.environ.setdefault(variable, str(limit))
+        times = {"HCCL_CONNECT_TIMEOUT": connect, "HCCL_EXEC_TIMEOUT": min(seconds, MAX_EXEC_S)}
+    if not HEARTBEAT.keys() & os.environ.keys():  # one of the user's bounds may lie beyond ours
+        times |= HEARTBEAT
+    for variable, time in times.items():
+        os.environ.setdefault(variable, str(time))
