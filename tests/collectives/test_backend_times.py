@@ -34,7 +34,11 @@ def test_what_the_user_set_stays(monkeypatch, device, variable):
 
 @pytest.mark.parametrize(
     "users, bounds",
-    [({}, ("1", "1")), ({"MS_RETRY_INTERVAL_LOWER": "6"}, ("6", None)), ({"MS_RETRY_INTERVAL_UPPER": "9"}, (None, "9"))],
+    [
+        ({}, ("1", "1")),
+        ({"MS_RETRY_INTERVAL_LOWER": "6"}, ("6", None)),
+        ({"MS_RETRY_INTERVAL_UPPER": "9"}, (None, "9")),
+    ],
 )
 def test_heartbeats_come_each_second_unless_the_user_set_a_bound(monkeypatch, users, bounds):
     environ = dict(users)
