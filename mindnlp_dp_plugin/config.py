@@ -98,8 +98,8 @@ class DataParallelConfig:
             0 gives each parameter its own bucket. None takes the engine's default: 4 for MPI, 25 otherwise.
         comm_dtype: The dtype in which gradients are sent. ``"float16"`` and ``"bfloat16"`` halve the bytes, and round
             each gradient and each sum of two ranks to 11 and 8 bits; float16 loses numbers below 6e-8. For slow links.
-        cpu_tuning: Whether ``mindnlp-dp run`` pins each rank to its cores and sets MindSpore's runtime for them.
-            Never done on Ascend.
+        cpu_tuning: Whether each rank is pinned to its cores, and MindSpore launches operators synchronously, in one
+            process too. Never done on Ascend.
         cpu_operators: Whether models on the CPU use faster operators than MindNLP calls (see ``cpu_operators``), also
             in one process. Results differ by rounding only.
         timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.

@@ -12,19 +12,53 @@ from mindnlp_dp_plugin.cpu_operators.compiled import ONE, compiled
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
-def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient):
-    """By MindSpore's formula, which adds epsilon before the correction for the first steps; all written to in place."""
+def adamw_step(stock, optimizer, grads=None):
+    """AdamW's, of which MindNLP decays the weights by visits to memory of their own: two, and a new array."""
+    groups, zeros_like = optimizer.param_groups, mindspore.ops.zeros_like
+    if any(group["amsgrad"] or group["maximize"] for group in groups):
+        return stock(optimizer, grads)
+    for group in groups:
+        (beta1, beta2), lr, epsilon = group["betas"], group["lr"], group["eps"]
+        kept = 1 - lr * group["weight_decay"]
+        for parameter in group["params"]:
+            state = optimizer.state[parameter]
+            if not state:
+                state.update(step=0, exp_avg=zeros_like(parameter), exp_avg_sq=zeros_like(parameter))
+            state["step"] += 1
+            tensors = parameter, state["exp_avg"], state["exp_avg_sq"]
+            powers = beta1 ** state["step"], beta2 ** state["step"]
+            adam(_decay_first(kept), *tensors, *powers, lr, beta1, beta2, epsilon, parameter.grad, kept)
+
+
+def _decay_first(kept):
+    def step(parameter, *arguments):
+        from mindnlp.core.ops import optim
+
+        if kept != 1:
+            mindspore.ops.assign(parameter, kept * parameter)
+        optim.raw_adam(parameter, *arguments)
+
+    return step
+
+
+def adam(
+    stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient, kept=1.0
+):
+    """By MindSpore's formula, which adds epsilon before the correction for the first steps; all written to in place.
+
+    The parameter is first multiplied by ``kept``.
+    """
     tensors = parameter, mean, mean_of_squares, gradient
     fit = are_float32(*tensors) and all(tensor.shape == parameter.shape for tensor in tensors)
     if not fit or not all(tensor.is_contiguous() for tensor in tensors):
         numbers = beta1_power, beta2_power, lr, beta1, beta2, epsilon
         return stock(parameter, mean, mean_of_squares, *numbers, gradient)
-    numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon)))
-    beta1_power, beta2_power, lr, beta1, beta2, epsilon = numbers
+    numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept)))
+    beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept = numbers
     arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
     with np.errstate(all="ignore"):
         rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
-    factors = rate, ONE - beta1, ONE - beta2, epsilon
+    factors = kept, rate, ONE - beta1, ONE - beta2, epsilon
     over_rows(lambda part: _step(*(array[part] for array in arrays), *factors), arrays[0])
     if not are_views():
         for tensor, array in zip(tensors[:3], arrays):
@@ -33,10 +67,10 @@ def adam(stock, parameter, mean, mean_of_squares, beta1_power, beta2_power, lr, 
 
 
 @compiled
-def _step(parameter, mean, mean_of_squares, gradient, rate, part_of_mean, part_of_squares, epsilon):
+def _step(parameter, mean, mean_of_squares, gradient, kept, rate, part_of_mean, part_of_squares, epsilon):
     for i in range(parameter.size):
         g = gradient[i]
         m = mean[i] + (g - mean[i]) * part_of_mean
         v = mean_of_squares[i] + (g * g - mean_of_squares[i]) * part_of_squares
         mean[i], mean_of_squares[i] = m, v
-        parameter[i] -= m / (np.sqrt(v) + epsilon) * rate
+        parameter[i] = parameter[i] * kept - m / (np.sqrt(v) + epsilon) * rate

@@ -7,7 +7,7 @@ from typing import Any
 import mindspore
 
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
-from mindnlp_dp_plugin.cpu_operators.adam import adam
+from mindnlp_dp_plugin.cpu_operators.adam import adam, adamw_step
 from mindnlp_dp_plugin.cpu_operators.add import add
 from mindnlp_dp_plugin.cpu_operators.blas import compute_in_pieces
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
@@ -99,5 +99,6 @@ def route(replacements: Replacements, when_imported: Callable[[str, Callable], N
         replacements.stand_in(owner, operator, name)
     for module, name, operator in ROUTES_OF_MODELS:
         when_imported(module, partial(replacements.stand_in, stand_in=operator, name=name))
+    when_imported("mindnlp.core.optim.adamw", lambda module: replacements.stand_in(module.AdamW, adamw_step, "step"))
     for name in DEBERTAS:
         when_imported(name, lambda module: replacements.stand_in(module.XSoftmax, masked_softmax, "__call__"))

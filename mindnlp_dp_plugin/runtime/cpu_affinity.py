@@ -1,4 +1,4 @@
-"""Make several ranks fast on one CPU: a share of the cores for each, and operators launched synchronously.
+"""Make ranks, and one process, fast on a CPU: a share of the cores for each rank, and operators launched synchronously.
 
 Stock MindSpore runs PyNative operators on separate threads, which spin and compete for the cores: launching them
 synchronously (``launch_blocking``) is several times faster. On Ascend the asynchronous pipeline is wanted, so nothing
@@ -59,9 +59,7 @@ def pin_as_launchers_do_not(rank_info: RankInfo) -> None:
         pin(rank_info, allowed_cores(), os.environ)
 
 
-def tune_mindspore() -> None:
-    """Let PyNative operators run in the calling thread, if MindSpore computes on the CPU."""
-    import mindspore
-
+def tune_mindspore(mindspore) -> None:
+    """Let PyNative operators run in the calling thread, if MindSpore, given as the module, computes on the CPU."""
     if mindspore.get_context("device_target") == "CPU":
         mindspore.runtime.launch_blocking()

@@ -48,15 +48,15 @@ def install(config: DataParallelConfig | None = None) -> None:
         _serve_as_scheduler()
     if rank_info.scheduler:
         dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
-    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run does so itself
-    is_tuned_here = is_started_by_others and cpu_affinity.is_wanted(os.environ)
-    if is_tuned_here:
+    is_tuned = cpu_affinity.is_wanted(os.environ)
+    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run pins ranks itself
+    if is_tuned and is_started_by_others:
         cpu_affinity.pin_as_launchers_do_not(rank_info)
     compat.check_mindnlp()
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
-    if is_tuned_here:
-        cpu_affinity.tune_mindspore()
+    if is_tuned:
+        wrapt.register_post_import_hook(cpu_affinity.tune_mindspore, "mindspore")
     if is_started_by_others and not group.uses_numpy:
         _leave_together()
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.

@@ -64,16 +64,13 @@ def send_output_to(path: Path) -> None:
 
 def install(rank_info) -> None:
     """Pin this rank to its cores, then install the plugin, which joins the ranks and loads MindSpore."""
-    tuned = cpu_affinity.is_wanted(os.environ)
-    if tuned:
+    if cpu_affinity.is_wanted(os.environ):
         cpu_affinity.pin(rank_info, allowed_cores(), os.environ)
     for inherited in (DEFERRED, JOINED):
         os.environ.pop(inherited, None)
     import mindnlp_dp_plugin
 
     mindnlp_dp_plugin.install()
-    if tuned:
-        cpu_affinity.tune_mindspore()
 
 
 def run_script(argv: list[str]) -> None:

@@ -1,13 +1,16 @@
 """Adam's step: MindSpore's but for rounding, and each number to the same bits wherever it stands."""
 
+import mindnlp_dp_plugin as dp  # isort: skip
+
 import itertools
 
 import mindspore
 import numpy as np
 import pytest
-from mindnlp.core import ops
+from mindnlp.core import nn, ops
+from mindnlp.core.optim import AdamW
 
-from mindnlp_dp_plugin.cpu_operators.adam import adam
+from mindnlp_dp_plugin.cpu_operators.adam import adam, adamw_step
 from tests.cpu_operators.compared import never
 
 SIZE = 70_001  # more than two blocks, and odd
@@ -83,3 +86,46 @@ def test_an_infinite_gradient_gives_what_mindspore_gives(stock):
             step(*tensors, 0.9, 0.999, 1e-3, 0.9, 0.999, 1e-8, mindspore.Tensor(np.array([number, 1], np.float32)))
             results.append([np.isfinite(tensor.asnumpy()).tolist() for tensor in tensors])
         assert results[0] == results[1]
+
+
+DECAYED = dict(lr=0.3, weight_decay=0.01, betas=(0.8, 0.99), eps=1e-6)
+
+
+def after_three_steps(step, dtype=np.float32, **options):
+    """Parameters and states of two groups, one of which keeps its weights."""
+    chance = np.random.default_rng(2)
+    parameters = [nn.Parameter(mindspore.Tensor(chance.standard_normal((7, 300)).astype(dtype))) for _ in range(3)]
+    groups = [{"params": parameters[:2]}, {"params": parameters[2:], "weight_decay": 0.0}]
+    optimizer = AdamW(groups, **{**DECAYED, **options})
+    for _ in range(3):
+        for parameter in parameters:
+            parameter.grad = mindspore.Tensor(chance.standard_normal((7, 300)).astype(dtype))
+        step(optimizer)
+    states = [optimizer.state[parameter] for parameter in parameters]
+    assert [state["step"] for state in states] == [3, 3, 3]
+    return [parameter.asnumpy() for parameter in parameters] + [
+        state[name].asnumpy() for state in states for name in ("exp_avg", "exp_avg_sq")
+    ]
+
+
+def test_weights_decay_to_the_bits_of_mindnlps_own_visit(stock, monkeypatch):
+    mine = after_three_steps(lambda optimizer: adamw_step(never, optimizer))
+    monkeypatch.setattr("mindnlp.core.ops.optim.raw_adam", lambda *arguments: adam(never, *arguments))
+    for values, expected in zip(mine, after_three_steps(AdamW.step), strict=True):
+        np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("options", [{"amsgrad": True}, {"maximize": True}, {"dtype": np.float16}])
+def test_what_mindnlp_steps_otherwise_is_its_own(stock, options):
+    mine = after_three_steps(lambda optimizer: adamw_step(AdamW.step, optimizer), **options)
+    for values, expected in zip(mine, after_three_steps(AdamW.step, **options), strict=True):
+        np.testing.assert_array_equal(values, expected)
+
+
+def test_the_installed_plugin_steps_adamw_in_one_visit_and_uninstalled_leaves_it(stock):
+    assert not hasattr(AdamW.step, "__wrapped__")
+    dp.install()
+    try:
+        assert AdamW.step.__wrapped__
+    finally:
+        dp.uninstall()

@@ -1,5 +1,10 @@
 """How cores are dealt out to ranks."""
 
+import os
+import subprocess
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +22,6 @@ def test_cores_are_shared_out_evenly_and_completely(num_cores, num_ranks):
 
 
 def test_allowed_cores_are_those_of_this_process():
-    import os
-
     assert set(allowed_cores()) == os.sched_getaffinity(0)
 
 
@@ -28,3 +31,18 @@ def test_tuning_is_for_the_cpu_only(monkeypatch):
     assert not is_wanted({})
     assert is_wanted({"MINDNLP_DP_BACKEND": "mpi"})
     assert not is_wanted({"MINDNLP_DP_BACKEND": "mpi", "MINDNLP_DP_CPU_TUNING": "0"})
+
+
+@pytest.mark.parametrize("switch, blocks", [("1", True), ("0", False)])
+@pytest.mark.parametrize("start", [[], ["-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "1"]])
+def test_plain_python_launches_operators_synchronously_as_a_rank_does(tmp_path, start, switch, blocks):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import mindnlp_dp_plugin, mindspore\n"
+        "from mindspore._c_expression import RuntimeConf\n"
+        "print('blocks', RuntimeConf.get_instance().is_launch_blocking())\n"
+    )
+    environ = {**os.environ, "MINDNLP_DP_CPU_TUNING": switch}
+    command = [sys.executable, *start, str(script)]
+    finished = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"blocks {blocks}" in finished.stdout
