@@ -13,7 +13,7 @@ PHASES = {
     ("base.py", "compute_loss"): "forward",
     ("api.py", "grad"): "backward",
     ("clip_grad_norm.py", "clip_grad_norm_"): "clipping",
-    ("adamw.py", "step"): "optimizer",
+    ("adam.py", "adamw_step"): "optimizer",
 }
 OF_AN_OPERATOR = ("compute", "gradients", "adam", "clip_grad_norm_")
 CALLS_OF_MINDSPORE = ("pyboost", "run_op_async", "TensorPy")

@@ -4,6 +4,8 @@ There the ends of each thread's share are computed by other instructions than th
 cores, or with different slices of a parameter, would then step the same number differently.
 """
 
+import functools
+
 import mindspore
 import numpy as np
 
@@ -53,17 +55,23 @@ def adam(
     if not fit or not all(tensor.is_contiguous() for tensor in tensors):
         numbers = beta1_power, beta2_power, lr, beta1, beta2, epsilon
         return stock(parameter, mean, mean_of_squares, *numbers, gradient)
-    numbers = map(np.float32, map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept)))
-    beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept = numbers
+    factors = _factors(*map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept)))
     arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
-    with np.errstate(all="ignore"):
-        rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
-    factors = kept, rate, ONE - beta1, ONE - beta2, epsilon
     over_rows(lambda part: _step(*(array[part] for array in arrays), *factors), arrays[0])
     if not are_views():
         for tensor, array in zip(tensors[:3], arrays):
             tensor.assign_value(mindspore.Tensor.from_numpy(array.reshape(tensor.shape)))
     return parameter, mean, mean_of_squares
+
+
+@functools.lru_cache(maxsize=8)
+def _factors(beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept):
+    """Of all numbers; computed once for the parameters of a step."""
+    numbers = map(np.float32, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept))
+    beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept = numbers
+    with np.errstate(all="ignore"):
+        rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
+    return kept, rate, ONE - beta1, ONE - beta2, epsilon
 
 
 @compiled

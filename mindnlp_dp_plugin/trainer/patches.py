@@ -1,4 +1,4 @@
-"""The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/patches.py has them for the rest."""
+"""The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/patches/ has them for the rest."""
 
 from pathlib import Path
 

@@ -1,0 +1,113 @@
+"""Errors of single model families."""
+
+import functools
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+
+@patch(
+    module="mindnlp.transformers.models.nezha.nezha",
+    bridges="NEZHA: its table of relative positions is all zeros",
+    needed_from="2.7",
+    obsolete_when="mindnlp's NezhaRelativePositionsEncoding fills embeddings_table",
+)
+def relative_positions_of_nezha(nezha):
+    import numpy as np
+
+    stock = nezha.NezhaRelativePositionsEncoding.__init__
+
+    def __init__(self, length, depth, max_relative_position=127):
+        stock(self, length, depth, max_relative_position)
+        places = np.arange(length)
+        distances = np.clip(places - places[:, None], -max_relative_position, max_relative_position)
+        angles = (distances + max_relative_position)[:, :, None] * 10000.0 ** (-np.arange(0, depth, 2) / depth)
+        waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, length, depth)
+        self.positions_encoding.assign_value(nezha.Tensor(waves.astype(np.float32)))
+
+    nezha.NezhaRelativePositionsEncoding.__init__ = __init__
+
+
+@patch(
+    module="mindnlp.transformers.models.bloom.modeling_bloom",
+    bridges="BLOOM with padded rows: it writes each row's mask into one memory, so that rows get each other's",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_bloom clones causal_mask before it writes to it, as its other models do",
+)
+def masks_of_bloom(modeling_bloom):
+    from mindnlp.transformers.models.gpt_neox import modeling_gpt_neox
+
+    name = "_prepare_4d_causal_attention_mask_with_cache_position"
+    setattr(modeling_bloom, name, getattr(modeling_gpt_neox, name))
+
+
+def unfinished_models(module, class_name):
+    """Enter the patch of models that neither call ``post_init`` nor know their input embeddings."""
+
+    @patch(
+        module=module,
+        bridges=f"masked language models of {class_name}: weights start untied, and from_pretrained cannot tie them",
+        needed_from="2.7",
+        obsolete_when=f"mindnlp's {class_name} inherits get_input_embeddings, and its models call post_init",
+    )
+    def finished_models(modeling):
+        base = getattr(modeling, class_name)
+        for name in ("get_input_embeddings", "set_input_embeddings", "post_init"):
+            if name in vars(base):
+                delattr(base, name)
+        for name, model in vars(modeling).items():
+            if isinstance(model, type) and issubclass(model, base) and "For" in name:
+                model.__init__ = ending_with_post_init(model.__init__)
+
+
+def ending_with_post_init(stock):
+    @functools.wraps(stock)
+    def __init__(self, *args, **kwargs):
+        stock(self, *args, **kwargs)
+        self.post_init()
+
+    return __init__
+
+
+unfinished_models("mindnlp.transformers.models.nezha.nezha", "NezhaPreTrainedModel")
+unfinished_models("mindnlp.transformers.models.mobilebert.modeling_mobilebert", "MobileBertPreTrainedModel")
+
+
+@patch(
+    module="mindnlp.transformers.models.plbart.modeling_plbart",
+    bridges="PLBart: shifting words to the right for the decoder, it shifts the very labels, or the encoder's words",
+    needed_from="2.7",
+    obsolete_when="mindnlp's shift_tokens_right of PLBart clones input_ids",
+)
+def labels_of_plbart(modeling_plbart):
+    from mindnlp.transformers.models.mbart import modeling_mbart
+
+    modeling_plbart.shift_tokens_right = modeling_mbart.shift_tokens_right
+
+
+@patch(
+    module="mindnlp.transformers.models.xlm_roberta.modeling_xlm_roberta",
+    bridges="question answering and multiple choice with XLM-R: they call Tensor.size, which is a number",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_xlm_roberta reads Tensor.shape",
+)
+def shapes_in_xlm_roberta(modeling_xlm_roberta):
+    from mindnlp.transformers.models.roberta import modeling_roberta
+
+    for head in ("QuestionAnswering", "MultipleChoice"):
+        same = getattr(modeling_roberta, f"RobertaFor{head}")
+        getattr(modeling_xlm_roberta, f"XLMRobertaFor{head}").forward = same.forward
+
+
+@patch(
+    module="mindnlp.transformers.models.mobilebert.modeling_mobilebert",
+    bridges="question answering and multiple choice with MobileBERT: they call Tensor.size, which is a number",
+    needed_from="2.7",
+    obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape",
+)
+def shapes_in_mobilebert(modeling_mobilebert):
+    from mindnlp.transformers.models.bert import modeling_bert
+
+    for head in ("QuestionAnswering", "MultipleChoice"):
+        model = getattr(modeling_mobilebert, f"MobileBertFor{head}")
+        model.forward = getattr(modeling_bert, f"BertFor{head}").forward
+        model.bert = property(lambda self: self.mobilebert)

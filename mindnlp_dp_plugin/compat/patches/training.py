@@ -1,0 +1,121 @@
+"""Gradients, clipping, optimizers, recomputation and saved adapters."""
+
+import functools
+import types
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+
+@patch(
+    module="mindnlp.core.autograd.function",
+    bridges="value_and_grad: 'Can not find top cell for backward', as it drives MindSpore's executor by private calls",
+    needed_from="2.9",
+    obsolete_when="mindnlp.core.autograd.value_and_grad goes through mindspore.value_and_grad",
+)
+def value_and_grad_through_public_api(function):
+    import mindspore
+
+    def value_and_grad(fn, params_or_argnums, has_aux=False, attach_grads=True):
+        targets = params_or_argnums if isinstance(params_or_argnums, tuple) else tuple(params_or_argnums)
+        if isinstance(targets[0], int):
+            differentiate = mindspore.value_and_grad(fn, targets, None, has_aux)
+        else:
+            differentiate = mindspore.value_and_grad(fn, None, targets, has_aux)
+
+        def run(*args, **kwargs):
+            values, gradients = differentiate(*args, **kwargs)
+            if not attach_grads:
+                return values, gradients
+            for parameter, gradient in zip(targets, gradients):
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+            return values
+
+        return run
+
+    function.value_and_grad = value_and_grad
+
+
+@patch(
+    module="mindnlp.core.nn.utils.clip_grad",
+    bridges="clipping in one process (LoRA, CANINE, Funnel, Mamba...): it assigns to gradients in place, which "
+    "MindSpore refuses where one is a view",
+    needed_from="2.8",
+    obsolete_when="MindSpore's Assign takes a view, or hands out gradients that are none",
+)
+def clipping_of_views(clip_grad):
+    replaced = {"assign": lambda gradient, value: gradient.assign_value(value)}
+    clip_grad.ops = types.SimpleNamespace(**{**vars(clip_grad.ops), **replaced})
+
+
+@patch(
+    module="mindnlp.core.ops.optim",
+    bridges="long training: an optimizer's numbers that change each step (powers of beta, learning rate) go as Python "
+    "floats, for each of which MindSpore compiles the operator anew, and keeps it: 136 KB per parameter and step",
+    needed_from="2.7",
+    obsolete_when="MindNLP's optimizers hand them over as tensors",
+)
+def numbers_of_optimizers(optim):
+    import mindspore
+
+    as_tensor = functools.lru_cache(maxsize=64)(lambda number: mindspore.Tensor(number, mindspore.float32))
+
+    def with_tensors(stock, *indices):
+        @functools.wraps(stock)
+        def operator(*arguments):
+            arguments = list(arguments)
+            for index in indices:
+                if isinstance(arguments[index], (int, float)):
+                    arguments[index] = as_tensor(arguments[index])
+            return stock(*arguments)
+
+        return operator
+
+    optim.raw_adam = with_tensors(optim.raw_adam, *range(3, 9))
+    optim.raw_adam_amsgrad = with_tensors(optim.raw_adam_amsgrad, *range(4, 10))
+    optim.raw_adadelta = with_tensors(optim.raw_adadelta, *range(3, 6))
+    optim.raw_sgd = with_tensors(optim.raw_sgd, 2)
+
+
+@patch(
+    module="mindnlp.core.nn",
+    bridges="TrainingArguments(recompute=True): the Trainer calls recompute_enable, which no model has",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel defines recompute_enable",
+)
+def recompute_of_the_trainer(nn):
+    from mindnlp_dp_plugin.recompute import enable_recompute
+
+    nn.Module.recompute_enable = lambda self, recompute_kwargs=None: enable_recompute(self)
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="gradient_checkpointing_enable: BERT, RoBERTa, GPT-2 and others never look at what it sets, the rest hand "
+    "a method to mindspore.recompute, which takes cells alone",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel.gradient_checkpointing_enable brings its own checkpoint function",
+)
+def gradient_checkpointing(modeling_utils):
+    from mindnlp_dp_plugin.recompute import disable_recompute, enable_recompute
+
+    model = modeling_utils.PreTrainedModel
+    model.gradient_checkpointing_enable = lambda self, gradient_checkpointing_kwargs=None: enable_recompute(self)
+    model.gradient_checkpointing_disable = disable_recompute
+
+
+@patch(
+    module="mindnlp.peft.utils.save_and_load",
+    bridges="PeftModel.save_pretrained: it writes str(dtype) into the file, and load_checkpoint no longer knows that",
+    needed_from="2.7",
+    obsolete_when="mindnlp.peft saves adapters through mindspore.save_checkpoint",
+)
+def dtypes_of_saved_adapters(save_and_load):
+    from mindspore.train.serialization import tensor_to_ms_type
+
+    stock = save_and_load.get_data_list
+    names = {str(dtype): name for name, dtype in tensor_to_ms_type.items()}
+
+    def get_data_list(param_dict):
+        return {key: [shape, names[dtype], values] for key, (shape, dtype, values) in stock(param_dict).items()}
+
+    save_and_load.get_data_list = get_data_list
