@@ -229,7 +229,7 @@ def _give_memory_of_their_own(tensors):
     taken = set()
     for tensor in tensors:
         if not _is_whole(tensor) or tensor._data_ptr() in taken:
-            tensor.assign_value(tensor.copy())
+            tensor.assign_value(tensor.contiguous().copy())  # MindSpore 2.7 lays a copy out as what it copies
         taken.add(tensor._data_ptr())
 
 
