@@ -18,7 +18,9 @@ if "bridged" in sys.argv:
     from mindnlp_dp_plugin.runtime import cpu_affinity
 
     compat.bridge()
-    cpu_affinity.tune_mindspore()
+    import mindspore
+
+    cpu_affinity.tune_mindspore(mindspore)
 
 import psutil
 from mindnlp.engine import TrainerCallback

@@ -10,14 +10,8 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.runtime.cpu_affinity import tune_mindspore
 from mindnlp_dp_plugin.trainer.averages import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fast():
-    tune_mindspore()
 
 
 @pytest.fixture
