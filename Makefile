@@ -68,7 +68,7 @@ slurm: install   ## a real Slurm of two nodes, from Debian's packages: srun, sba
 matrix: install   ## oracle, evaluation, resume and families on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py
 
-test-oldest: install   ## oracle, evaluation, resume and families on the oldest MindSpore that is supported
+test-oldest: install   ## oracle, evaluation, resume, families and the tests without ranks on the oldest MindSpore that is supported
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py --mindspore 2.7.0 \
 		--python $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 

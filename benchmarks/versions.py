@@ -28,7 +28,8 @@ from tests.harness import REPOSITORY
 
 PYTHONS = ("3.10", "3.11", "3.12")
 MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
-WHAT = ("oracle", "evaluation", "resume", "families")
+WHAT = {what: [f"tests/distributed/test_{what}.py"] for what in ("oracle", "evaluation", "resume", "families")}
+WHAT["without ranks"] = ["-m", "not slow and not ranks"]
 NO_WHEEL = ("3.12", "2.7.0")  # 2.7.2 is the first for Python 3.12
 PAGES = [REPOSITORY / "docs" / name for name in ("versions.md", "versions.zh.md")]
 SUMMARY = re.compile(r"(?:\d+ failed, )?\d+ passed")
@@ -66,7 +67,7 @@ def check(python, mindspore):
 
 def run_tests(python, what):
     env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-    words = [python, "-m", "pytest", f"tests/distributed/test_{what}.py"]
+    words = [python, "-m", "pytest", *WHAT[what]]
     finished = subprocess.run(words, cwd=REPOSITORY, env=env, capture_output=True, text=True)
     if finished.returncode:
         print(finished.stdout, finished.stderr, sep="\n")

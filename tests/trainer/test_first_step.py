@@ -3,6 +3,7 @@
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import logging
+from importlib.metadata import version
 
 import mindspore
 import pytest
@@ -18,6 +19,7 @@ def warnings(caplog):
     return [record.getMessage() for record in caplog.records if "first optimizer step" in record.getMessage()]
 
 
+@pytest.mark.skipif(version("mindspore").startswith("2.7."), reason="has other tensors without an address, too")
 def test_weights_without_numbers_are_named_before_training(tmp_path):
     model = tiny_model()
     empty = mindspore.Tensor(shape=(32, 32), dtype=mindspore.float32, init=Normal())
