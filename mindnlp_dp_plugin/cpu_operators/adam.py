@@ -9,7 +9,7 @@ import functools
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, are_views
+from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, shares_memory
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, compiled
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
@@ -58,8 +58,8 @@ def adam(
     factors = _factors(*map(float, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept)))
     arrays = [tensor.asnumpy().reshape(-1) for tensor in tensors]
     over_rows(lambda part: _step(*(array[part] for array in arrays), *factors), arrays[0])
-    if not are_views():
-        for tensor, array in zip(tensors[:3], arrays):
+    for tensor, array in zip(tensors[:3], arrays):
+        if not shares_memory(tensor, array):
             tensor.assign_value(mindspore.Tensor.from_numpy(array.reshape(tensor.shape)))
     return parameter, mean, mean_of_squares
 
@@ -67,9 +67,9 @@ def adam(
 @functools.lru_cache(maxsize=8)
 def _factors(beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept):
     """Of all numbers; computed once for the parameters of a step."""
-    numbers = map(np.float32, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept))
-    beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept = numbers
     with np.errstate(all="ignore"):
+        numbers = map(np.float32, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept))
+        beta1_power, beta2_power, lr, beta1, beta2, epsilon, kept = numbers
         rate = lr * np.sqrt(ONE - beta2_power) / (ONE - beta1_power)
     return kept, rate, ONE - beta1, ONE - beta2, epsilon
 

@@ -137,6 +137,11 @@ def _outermost_first(strides):
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])
 
 
+def shares_memory(tensor, array: np.ndarray) -> bool:
+    """Whether what is written to the array that a tensor's ``asnumpy`` gave is in the tensor; of a view it is not."""
+    return are_views() and tensor.data_ptr() == array.__array_interface__["data"][0]
+
+
 @functools.cache
 def are_views() -> bool:
     """Whether the array of a tensor that MindSpore has computed is its memory. In MindSpore 2.7 it is a copy."""

@@ -16,9 +16,8 @@ from mindnlp_dp_plugin.job.hardware import allowed_cores, cpu_quota, has_ascend
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 
 
-def is_wanted(environ: MutableMapping[str, str]) -> bool:
-    """Whether this rank computes on the CPU, and ``MINDNLP_DP_CPU_TUNING`` is not 0."""
-    config = DataParallelConfig.from_env(environ)
+def is_wanted(config: DataParallelConfig) -> bool:
+    """Whether this process computes on the CPU, and ``cpu_tuning`` is on."""
     return config.cpu_tuning and (runs_on(config.backend, "CPU") or not has_ascend())
 
 

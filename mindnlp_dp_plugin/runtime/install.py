@@ -48,15 +48,13 @@ def install(config: DataParallelConfig | None = None) -> None:
         _serve_as_scheduler()
     if rank_info.scheduler:
         dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
-    is_tuned = cpu_affinity.is_wanted(os.environ)
+    is_tuned = cpu_affinity.is_wanted(config)
     is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run pins ranks itself
     if is_tuned and is_started_by_others:
         cpu_affinity.pin_as_launchers_do_not(rank_info)
     compat.check_mindnlp()
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
-    if is_tuned:
-        wrapt.register_post_import_hook(cpu_affinity.tune_mindspore, "mindspore")
     if is_started_by_others and not group.uses_numpy:
         _leave_together()
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
@@ -66,6 +64,8 @@ def install(config: DataParallelConfig | None = None) -> None:
         _let_mindspore_answer(group)
     global _installation
     _installation = object()
+    if is_tuned:
+        _when_imported("mindspore", cpu_affinity.tune_mindspore)
     _when_imported(trainer.MODULE, lambda module: trainer.hook(module, group, config, _replacements))
     if config.cpu_operators:
         _route_operators()
@@ -74,7 +74,7 @@ def install(config: DataParallelConfig | None = None) -> None:
 def uninstall() -> None:
     """Restore MindNLP's Trainer.
 
-    The patches for newer MindSpore stay, and so do the joined ranks.
+    The patches for newer MindSpore stay, and so do the joined ranks and operators that are launched synchronously.
     """
     global _installation
     _installation = None

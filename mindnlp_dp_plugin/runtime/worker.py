@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.error_record import format_error, rank_log, write_record
@@ -64,7 +65,7 @@ def send_output_to(path: Path) -> None:
 
 def install(rank_info) -> None:
     """Pin this rank to its cores, then install the plugin, which joins the ranks and loads MindSpore."""
-    if cpu_affinity.is_wanted(os.environ):
+    if cpu_affinity.is_wanted(DataParallelConfig.from_env()):
         cpu_affinity.pin(rank_info, allowed_cores(), os.environ)
     for inherited in (DEFERRED, JOINED):
         os.environ.pop(inherited, None)

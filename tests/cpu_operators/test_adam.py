@@ -122,6 +122,27 @@ def test_what_mindnlp_steps_otherwise_is_its_own(stock, options):
         np.testing.assert_array_equal(values, expected)
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("cut", [lambda flat: flat.reshape(2, 2), lambda flat: flat[:3], lambda flat: flat[2:]])
+def test_views_are_trained_and_so_are_moments_that_are(weight_decay, cut):
+    """Of a view, MindSpore's ``asnumpy`` is a copy, which nobody reads."""
+
+    def stepped_twice(of):
+        parameter = nn.Parameter(of(mindspore.Tensor(np.arange(4, dtype=np.float32)) * 1))
+        optimizer = AdamW([parameter], lr=0.1, weight_decay=weight_decay)
+        moments = [of(mindspore.ops.zeros(4, mindspore.float32)) for _ in range(2)]
+        optimizer.state[parameter].update(step=0, exp_avg=moments[0], exp_avg_sq=moments[1])
+        for _ in range(2):
+            parameter.grad = of(mindspore.ops.ones(4, mindspore.float32))
+            adamw_step(never, optimizer)
+        return [tensor.asnumpy().copy() for tensor in (parameter, *moments)]
+
+    expected = stepped_twice(lambda flat: mindspore.Tensor(cut(flat).asnumpy().copy()))
+    for values, of_owner in zip(stepped_twice(cut), expected, strict=True):
+        np.testing.assert_array_equal(values, of_owner)
+    assert expected[0].any() and expected[1].all()
+
+
 def test_the_installed_plugin_steps_adamw_in_one_visit_and_uninstalled_leaves_it(stock):
     assert not hasattr(AdamW.step, "__wrapped__")
     dp.install()

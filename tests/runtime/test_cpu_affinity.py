@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindnlp_dp_plugin import DataParallelConfig
 from mindnlp_dp_plugin.job.hardware import allowed_cores
 from mindnlp_dp_plugin.runtime.cpu_affinity import is_wanted, share
 
@@ -27,22 +28,32 @@ def test_allowed_cores_are_those_of_this_process():
 
 def test_tuning_is_for_the_cpu_only(monkeypatch):
     monkeypatch.setattr("mindnlp_dp_plugin.runtime.cpu_affinity.has_ascend", lambda: True)
-    assert not is_wanted({"MINDNLP_DP_BACKEND": "hccl"})
-    assert not is_wanted({})
-    assert is_wanted({"MINDNLP_DP_BACKEND": "mpi"})
-    assert not is_wanted({"MINDNLP_DP_BACKEND": "mpi", "MINDNLP_DP_CPU_TUNING": "0"})
+    assert not is_wanted(DataParallelConfig(backend="hccl"))
+    assert not is_wanted(DataParallelConfig())
+    assert is_wanted(DataParallelConfig(backend="mpi"))
+    assert not is_wanted(DataParallelConfig(backend="mpi", cpu_tuning=False))
+
+
+PRINT = (
+    "import mindspore\n"
+    "from mindspore._c_expression import RuntimeConf\n"
+    "print('blocks', RuntimeConf.get_instance().is_launch_blocking())\n"
+)
+
+
+def run(script, code, *start, **variables):
+    script.write_text(code)
+    command, environ = [sys.executable, *start, str(script)], {**os.environ, **variables}
+    return subprocess.run(command, env=environ, cwd=script.parent, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("switch, blocks", [("1", True), ("0", False)])
 @pytest.mark.parametrize("start", [[], ["-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "1"]])
 def test_plain_python_launches_operators_synchronously_as_a_rank_does(tmp_path, start, switch, blocks):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import mindnlp_dp_plugin, mindspore\n"
-        "from mindspore._c_expression import RuntimeConf\n"
-        "print('blocks', RuntimeConf.get_instance().is_launch_blocking())\n"
-    )
-    environ = {**os.environ, "MINDNLP_DP_CPU_TUNING": switch}
-    command = [sys.executable, *start, str(script)]
-    finished = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"blocks {blocks}" in finished.stdout
+    code = f"import mindnlp_dp_plugin\n{PRINT}"
+    assert f"blocks {blocks}" in run(tmp_path / "script.py", code, *start, MINDNLP_DP_CPU_TUNING=switch)
+
+
+@pytest.mark.parametrize("change", ["install(dp.DataParallelConfig(cpu_tuning=False))", "uninstall()"])
+def test_who_says_otherwise_before_mindspore_is_imported_is_heard(tmp_path, change):
+    assert "blocks False" in run(tmp_path / "script.py", f"import mindnlp_dp_plugin as dp\ndp.{change}\n{PRINT}")
