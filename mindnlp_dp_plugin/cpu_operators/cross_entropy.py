@@ -7,6 +7,7 @@ from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_o
 from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
+from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
@@ -23,6 +24,7 @@ class _CrossEntropy(OnceDifferentiable):
         self.x, labels = rows_of(input), array_of(target)
         self.counts = labels != ignore_index
         self.labels = np.arange(len(labels)), np.where(self.counts, labels, 0)
+        _require_labels_of(self.x.shape[1], self.labels[1])
         self.largest, self.total = largest_of_rows(self.x), np.empty_like(self.x[:, 0])
         over_rows(lambda rows: _add_up(self.x[rows], self.largest[rows], self.total[rows]), self.x)
         losses = np.log(self.total) - (self.x[self.labels] - self.largest)
@@ -36,6 +38,17 @@ class _CrossEntropy(OnceDifferentiable):
         over_rows(lambda rows: _differentiate(self.x[rows], self.largest[rows], factor[rows], dx[rows]), dx)
         dx[self.labels] -= of_row
         return tensor_of(dx), None, None
+
+
+def _require_labels_of(num_classes, labels):
+    if labels.min() < 0 or labels.max() >= num_classes:
+        raise DataParallelError(
+            "Label {label} is none of the model's {count} classes, which are 0 to {last}: correct the data, or give "
+            "the model's config the right num_labels (for a language model: vocab_size).",
+            label=int(labels.min() if labels.min() < 0 else labels.max()),
+            count=num_classes,
+            last=num_classes - 1,
+        )
 
 
 @compiled_sums

@@ -76,7 +76,7 @@ def require_reachable(model: str, mirror: str | None) -> None:
     if reason is not None:
         raise DataParallelError(
             "--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, give "
-            "another --mirror, a model folder, or --model minilm.",
+            "another --mirror, a model folder, or leave out --model.",
             model=model,
             place=place,
             reason=reason,

@@ -55,8 +55,8 @@ def install(config: DataParallelConfig | None = None) -> None:
     compat.check_mindnlp()
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
-    if is_started_by_others and not group.uses_numpy:
-        _leave_together()
+    if is_started_by_others:
+        _prepare_to_leave(in_cluster=not group.uses_numpy)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
@@ -97,8 +97,10 @@ def _let_mindspore_answer(group):
 
 
 @functools.cache
-def _leave_together():
-    leaving.leave_together()
+def _prepare_to_leave(in_cluster):
+    if in_cluster:
+        leaving.leave_together()
+    leaving.end_at_once_if_failed()  # registered last, so it comes first
 
 
 def _route_operators():

@@ -1,7 +1,8 @@
-"""Let ranks of other launchers leave MindSpore's cluster together, or end at once if they fail.
+"""Let ranks of other launchers end at once if they fail, or leave MindSpore's cluster together.
 
-A rank that leaves early, even just after a collective, may drop data that a peer has yet to receive. A rank that fails
-would wait in MindSpore's clean-up for peers that wait for it. ``mindnlp-dp run`` and MPI take care of both themselves.
+A rank that fails would wait in the clean-up of MindSpore or of MPI for peers that wait for it. A rank that leaves
+MindSpore's cluster early, even just after a collective, may drop data that a peer has yet to receive; MPI waits for all
+by itself. ``mindnlp-dp run`` takes care of both.
 """
 
 import atexit
@@ -19,7 +20,12 @@ _status = 0
 
 
 def leave_together() -> None:
-    """Let this process wait at its end for all ranks, or end at once if it fails."""
+    """Let this process wait at its end for all ranks. Call it before ``end_at_once_if_failed``."""
+    atexit.register(_leave)
+
+
+def end_at_once_if_failed() -> None:
+    """Let this process skip all clean-up if an exception or ``sys.exit`` ends it with another status than 0."""
     hook, leave = sys.excepthook, sys.exit
 
     def note_exception(*args):
@@ -31,7 +37,7 @@ def leave_together() -> None:
         leave(status)
 
     sys.excepthook, sys.exit = note_exception, note_status
-    atexit.register(_leave)
+    atexit.register(_end_if_failed)
 
 
 def _note(status):
@@ -39,12 +45,15 @@ def _note(status):
     _status = status
 
 
-def _leave():
+def _end_if_failed():
     if _status:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         os._exit(_status)
+
+
+def _leave():
     collectives.shutdown()
     time.sleep(FLUSH_S)
     stop_preemption()

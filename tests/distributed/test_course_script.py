@@ -80,6 +80,20 @@ def test_with_one_import_under_plain_msrun(local_files, trained_before, tmp_path
     check_one_training(tmp_path, logs, num_ranks, trained_before)
 
 
+@pytest.mark.parametrize("failure", ["raise ValueError('no such label')", "sys.exit(3)"])
+def test_a_rank_that_fails_under_plain_mpirun_ends_the_job(tmp_path, failure):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import mindnlp_dp_plugin as dp, sys\ndp.barrier()\n"
+        f"if dp.get_rank() == 1:\n    {failure}\ndp.barrier()\nprint('never')\n"
+    )
+    mpirun = Path(sys.executable).with_name("mpirun")
+    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
+    finished = run([mpirun, *options, sys.executable, script], env={}, cwd=tmp_path)
+    assert finished.returncode == (3 if "exit" in failure else 1) and "never" not in finished.stdout
+    assert "exit" in failure or "ValueError: no such label" in finished.stderr
+
+
 def test_with_one_import_under_plain_mpirun(local_files, trained_before, tmp_path):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
