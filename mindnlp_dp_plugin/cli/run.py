@@ -20,7 +20,19 @@ from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
 
 
-@click.command(cls=Command, context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
+class OfAScript(Command):
+    """A command with options, a script, and the script's own options behind it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but who gives an option of the script too early is told so."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            words = tr("{error} Options of the script come after its name.", error=error.format_message())
+            raise click.UsageError(words, ctx) from None
+
+
+@click.command(cls=OfAScript, context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
 @option(
     "--nproc",
     "--nproc-per-node",

@@ -36,6 +36,11 @@ def test_no_nproc_and_no_script(runner, script):
     assert "SCRIPT" in refused(runner, "--nproc", "2")
 
 
+def test_an_option_of_the_script_before_its_name(runner, script):
+    error = refused(runner, "--nproc", "2", "--epochs", "3", script)
+    assert "No such option '--epochs'" in error and "Options of the script come after its name." in error
+
+
 def test_a_missing_script_or_module(runner):
     assert "script 'nowhere.py' does not exist" in refused(runner, "--nproc", "2", "nowhere.py")
     assert "module 'no_such.thing' cannot be found" in refused(runner, "--nproc", "2", "-m", "no_such.thing")
