@@ -59,7 +59,9 @@ class RecipeOptions:
         "letters are Latin, else small-roberta; of causal-lm small-gpt2.",
     )
     mirror: str | None = _option(
-        None, "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL."
+        None,
+        "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL. Default: HF_ENDPOINT, "
+        "otherwise hf-mirror.",
     )
     epochs: float | None = _option(
         None,
