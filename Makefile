@@ -65,7 +65,7 @@ $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 slurm: install   ## a real Slurm of two nodes, from Debian's packages: srun, sbatch, failures; needs root
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/slurm.py
 
-matrix: install   ## oracle, evaluation, resume and families on each Python and MindSpore; hours
+matrix: install   ## oracle, evaluation, resume, families and the tests without ranks on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py
 
 test-oldest: install   ## oracle, evaluation, resume, families and the tests without ranks on the oldest MindSpore that is supported

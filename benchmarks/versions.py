@@ -1,4 +1,4 @@
-"""Oracle, evaluation, resume and families on every supported Python and MindSpore: ``make matrix``.
+"""Oracle, evaluation, resume, families and the tests without ranks on every Python and MindSpore: ``make matrix``.
 
     python benchmarks/versions.py [--python 3.10 ...] [--mindspore 2.7.0 ...]
 

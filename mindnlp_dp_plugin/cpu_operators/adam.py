@@ -22,6 +22,7 @@ def adamw_step(stock, optimizer, grads=None):
     for group in groups:
         (beta1, beta2), lr, epsilon = group["betas"], group["lr"], group["eps"]
         kept = 1 - lr * group["weight_decay"]
+        otherwise = _decay_first(kept)
         for parameter in group["params"]:
             state = optimizer.state[parameter]
             if not state:
@@ -29,10 +30,12 @@ def adamw_step(stock, optimizer, grads=None):
             state["step"] += 1
             tensors = parameter, state["exp_avg"], state["exp_avg_sq"]
             powers = beta1 ** state["step"], beta2 ** state["step"]
-            adam(_decay_first(kept), *tensors, *powers, lr, beta1, beta2, epsilon, parameter.grad, kept)
+            adam(otherwise, *tensors, *powers, lr, beta1, beta2, epsilon, parameter.grad, kept)
 
 
 def _decay_first(kept):
+    """MindNLP's step of what the compiled loop does not take, such as float16."""
+
     def step(parameter, *arguments):
         from mindnlp.core.ops import optim
 

@@ -1,7 +1,6 @@
 """How cores are dealt out to ranks."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from mindnlp_dp_plugin import DataParallelConfig
 from mindnlp_dp_plugin.job.hardware import allowed_cores
 from mindnlp_dp_plugin.runtime.cpu_affinity import is_wanted, share
+from tests.harness import run
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
@@ -41,19 +41,21 @@ PRINT = (
 )
 
 
-def run(script, code, *start, **variables):
+def printed_by(script, code, *start, **variables):
     script.write_text(code)
-    command, environ = [sys.executable, *start, str(script)], {**os.environ, **variables}
-    return subprocess.run(command, env=environ, cwd=script.parent, capture_output=True, text=True, check=True).stdout
+    finished = run([sys.executable, *start, script], env=variables, cwd=script.parent)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
 
 
 @pytest.mark.parametrize("switch, blocks", [("1", True), ("0", False)])
 @pytest.mark.parametrize("start", [[], ["-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "1"]])
 def test_plain_python_launches_operators_synchronously_as_a_rank_does(tmp_path, start, switch, blocks):
     code = f"import mindnlp_dp_plugin\n{PRINT}"
-    assert f"blocks {blocks}" in run(tmp_path / "script.py", code, *start, MINDNLP_DP_CPU_TUNING=switch)
+    assert f"blocks {blocks}" in printed_by(tmp_path / "script.py", code, *start, MINDNLP_DP_CPU_TUNING=switch)
 
 
 @pytest.mark.parametrize("change", ["install(dp.DataParallelConfig(cpu_tuning=False))", "uninstall()"])
 def test_who_says_otherwise_before_mindspore_is_imported_is_heard(tmp_path, change):
-    assert "blocks False" in run(tmp_path / "script.py", f"import mindnlp_dp_plugin as dp\ndp.{change}\n{PRINT}")
+    code = f"import mindnlp_dp_plugin as dp\ndp.{change}\n{PRINT}"
+    assert "blocks False" in printed_by(tmp_path / "script.py", code)
