@@ -1,5 +1,6 @@
 """A patch: one gap between MindNLP 0.4.1 and a MindSpore it was not written for, and its bridge."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,13 +33,19 @@ class Patch:
 
     def is_needed(self) -> bool:
         """Whether the installed MindSpore has this gap."""
-        installed = Version(version("mindspore"))
+        installed = _installed_mindspore()
         return self.needed_from <= installed and (self.mended_in is None or installed < self.mended_in)
 
     def schedule(self) -> None:
         """Build the bridge as soon as the module is there, which may be now."""
         if self.is_needed():
             wrapt.register_post_import_hook(self.apply, self.module)
+
+
+@functools.cache
+def _installed_mindspore():
+    """Its version, read once: all of its metadata has to be parsed for it, and forty patches ask."""
+    return Version(version("mindspore"))
 
 
 PATCHES: list[Patch] = []
