@@ -91,19 +91,6 @@ def atomic_save(home: str | Path) -> Iterator[Path]:
         clear_leftovers(home)
 
 
-@contextmanager
-def dropped_save(home: str | Path, rank: int) -> Iterator[Path]:
-    """A folder for what this rank writes of a checkpoint that another rank writes; it is removed at once."""
-    folder = workspace(home) / f"rank-{rank}"
-    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # others use it
-            folder.parent.rmdir()
-
-
 def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
     """Give a folder that is written its place among the checkpoints, readable by its owner only; one of the same
     name goes.

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for
+from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for, memory_left
 from mindnlp_dp_plugin.language import Message, tr
 
 MB = 2**20
@@ -20,7 +20,6 @@ GB = 2**30
 NUM_RANKS = 2
 WORKING_DIRECTORY, TEMPORARY_FOLDER = Message("working directory"), Message("temporary folder")
 
-CGROUP = Path("/sys/fs/cgroup")
 RANK_BYTES = 800 * MB  # a rank that has imported MindSpore and MindNLP, before its model
 TRAINING_BYTES = 4 * GB  # BERT-base: parameters, gradients, Adam's two moments, and activations
 NUM_FILES_NEEDED = 48
@@ -50,7 +49,7 @@ def cores() -> Finding:
 def memory() -> Finding:
     """Memory available on the machine and in the container."""
     available = psutil.virtual_memory().available
-    if (limit := _memory_left()) is not None:
+    if (limit := memory_left()) is not None:
         available = min(available, limit)
     by_container = tr("{gb:.1f} GB available, limited by the container", gb=available / GB)
     found = by_container if limit == available else tr("{gb:.1f} GB available", gb=available / GB)
@@ -142,21 +141,3 @@ def _disk(check, folder, hint) -> Finding:
             check, tr("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", found=found), hint
         )
     return ok(check, found)
-
-
-def _memory_left() -> int | None:
-    """Bytes that the container may still take; None if it has no limit."""
-    limit, used = _read(CGROUP / "memory.max"), _read(CGROUP / "memory.current")  # version 2
-    if limit is None:
-        group = CGROUP / "memory"
-        limit, used = _read(group / "memory.limit_in_bytes"), _read(group / "memory.usage_in_bytes")
-    if limit in (None, "max") or int(limit) > psutil.virtual_memory().total:  # version 1 says "none" by a huge number
-        return None
-    return int(limit) - int(used or 0)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import signal
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -17,6 +16,7 @@ from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 
@@ -173,7 +173,7 @@ def _last_words(ended) -> str:
     if ended.returncode < 0:
         return tr(
             "importing mindspore and MindNLP's Trainer: killed by {signal}",
-            signal=signal.Signals(-ended.returncode).name,
+            signal=name_of(-ended.returncode),
         )
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     return tr(

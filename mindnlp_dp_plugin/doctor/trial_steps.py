@@ -26,6 +26,7 @@ from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import worker
 
+WRITES_NOTHING = {"resume": False, "trace": None, "snapshot_every": 0, "async_save": False}
 PEAK = "5"  # what clear_refs resets, proc(5)
 
 
@@ -126,7 +127,7 @@ def try_train(stage: int) -> list[dict]:
     stock_hook, answers = trainer.hook, []
 
     def hook(trainer_base, group, config, replacements):
-        stock_hook(trainer_base, group, replace(config, zero_stage=stage, resume=False, trace=None), replacements)
+        stock_hook(trainer_base, group, replace(config, zero_stage=stage, **WRITES_NOTHING), replacements)
 
         def train(stock, self, *args, **kwargs):
             answers.append(Trial(self, config.zero_stage).run(stock))

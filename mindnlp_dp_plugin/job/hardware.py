@@ -1,9 +1,11 @@
-"""The hardware of this machine: Ascend cards, and CPU cores in an order that keeps neighbours together."""
+"""The hardware of this machine: Ascend cards, memory, and CPU cores in an order that keeps neighbours together."""
 
 import glob
 import os
 import shutil
 from pathlib import Path
+
+import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
@@ -46,6 +48,23 @@ def cpu_quota() -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     quota, period = (_read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
     return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def memory_left() -> int | None:
+    """Bytes that the container's limit leaves; None without a limit.
+
+    As for ``docker stats``, files in the kernel's cache that nobody has used for long count as free: it drops them.
+    """
+    limit, used = _read(CGROUP / "memory.max"), _read(CGROUP / "memory.current")  # version 2
+    cached, statistics = "inactive_file", _read(CGROUP / "memory.stat")
+    if limit is None:
+        group = CGROUP / "memory"
+        limit, used = _read(group / "memory.limit_in_bytes"), _read(group / "memory.usage_in_bytes")
+        cached, statistics = "total_inactive_file", _read(group / "memory.stat")
+    if limit in (None, "max") or int(limit) > psutil.virtual_memory().total:  # version 1 says "none" by a huge number
+        return None
+    bytes_of = dict(line.split() for line in (statistics or "").splitlines())
+    return int(limit) - int(used or 0) + int(bytes_of.get(cached, 0))
 
 
 def _cards() -> list[str]:

@@ -60,7 +60,9 @@ def prove(secret: str, who: str, challenge: str, said: Any) -> str:
 
 def is_proof(proof: Any, secret: str, who: str, challenge: str, said: Any) -> bool:
     """Whether that is the proof that ``prove`` gives."""
-    return isinstance(proof, str) and hmac.compare_digest(proof.encode(), prove(secret, who, challenge, said).encode())
+    if not isinstance(proof, str) or not proof.isascii():
+        return False
+    return hmac.compare_digest(proof, prove(secret, who, challenge, said))
 
 
 def pack(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Signals that say that a job's time is over, and the one that the kernel sends when a parent dies."""
+"""Signals: names, those that say that a job's time is over, and the one that the kernel sends when a parent dies."""
 
 import ctypes
 import signal
@@ -9,6 +9,14 @@ PR_SET_PDEATHSIG = 1
 SAME_REQUEST_S = 0.5  # `timeout` and Slurm send a signal twice, or to launcher and ranks alike
 
 prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
+
+
+def name_of(signum: int) -> str:
+    """A signal's name; Python has none for most real-time signals, which are counted as ``kill -l`` does."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"SIGRTMIN+{signum - signal.SIGRTMIN}"
 
 
 def end_with_parent(signum: int) -> None:

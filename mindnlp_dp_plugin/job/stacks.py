@@ -1,6 +1,7 @@
 """Python stacks of a rank, written by a signal handler that needs no help from the interpreter."""
 
 import faulthandler
+import functools
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ NOT_SHOWN = ('"<frozen importlib', '"<frozen runpy>"', "mindnlp_dp_plugin/runtim
 WATCHDOG = re.compile(r'collectives/watchdog\.py", line \d+ in run$', re.MULTILINE)
 
 
+@functools.cache
 def answer_for_stacks(folder: Path, rank: int) -> None:
     """Let this process write the Python stacks of all its threads on request."""
     descriptor = os.open(_path(folder, rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.error_record import ErrorRecord
+from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import last_bytes
 
@@ -36,7 +37,7 @@ class Death:
             return tr("it left before the end of its script, while the others still needed it")
         if self.returncode > 0:
             return tr("exit status {status}", status=self.returncode)
-        killer = {"name": signal.Signals(-self.returncode).name, "number": -self.returncode}
+        killer = {"name": name_of(-self.returncode), "number": -self.returncode}
         if self.returncode == -signal.SIGKILL:
             return tr("killed by {name} (signal {number}), by someone or by the kernel for want of memory", **killer)
         return tr("killed by {name} (signal {number})", **killer)

@@ -1,5 +1,6 @@
 """Show output. A separate thread writes, so that a stalled reader never blocks supervision."""
 
+import functools
 import os
 import queue
 import threading
@@ -65,6 +66,12 @@ class Terminal(threading.Thread):
             self._pieces.task_done()
 
 
+@functools.cache
+def terminal_of(descriptor: int) -> Terminal:
+    """The one that writes to this stream: two would change the order of what they write."""
+    return Terminal(descriptor)
+
+
 def tell(message: str) -> None:
     """Show a message of the launcher on standard error."""
     say(f"mindnlp-dp: {message}\n")
@@ -77,7 +84,7 @@ def tell_note(message: str) -> None:
 
 def say(text: str) -> None:
     """Write to standard error, waiting for a stalled reader a few seconds at most."""
-    terminal = Terminal(2)
+    terminal = terminal_of(2)
     terminal.offer(text.encode(errors="replace"))
     terminal.drain(SAY_S)
 
@@ -98,13 +105,17 @@ class Tail:
         """The log's current size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
-    def show(self, terminal: Terminal, end: int) -> bool:
-        """Show new output up to byte ``end``, as far as the terminal accepts it. Returns whether that was all."""
+    def show(self, terminal: Terminal, end: int, is_last: bool = False) -> bool:
+        """Show new output up to byte ``end``, as far as the terminal accepts it. Returns whether that was all.
+
+        With a prefix, the beginning of a line waits for the rest of it, unless this is the last that is shown.
+        """
         while (begin := self._file.tell()) < end:
             piece = self._file.read(min(PIECE_BYTES, end - begin))
             if not piece:  # cut short by somebody
                 return True
-            shown = self._in_lines(piece, begin) if self._prefix else piece
+            is_end = is_last and begin + len(piece) == end
+            shown = self._in_lines(piece, begin, is_end) if self._prefix else piece
             if shown is None:
                 return True
             if not terminal.offer(shown):
@@ -112,9 +123,10 @@ class Tail:
                 return False
         return True
 
-    def _in_lines(self, piece, begin):
+    def _in_lines(self, piece, begin, is_end):
         whole, newline, rest = piece.rpartition(b"\n")
-        if rest and len(piece) < PIECE_BYTES:  # the line goes on later
+        has_room = newline or len(piece) < PIECE_BYTES  # a line longer than a piece is shown in parts
+        if rest and has_room and not is_end:
             self._file.seek(begin + len(whole) + len(newline))
             piece = whole + newline
         if not piece:
@@ -134,7 +146,7 @@ class View:
     def __init__(self, log_dir: Path, ranks: list[int]):
         prefixes = {rank: f"[rank {rank}] ".encode() if len(ranks) > 1 else b"" for rank in ranks}
         self._tails = {rank: Tail(rank_log(log_dir, rank), prefixes[rank]) for rank in ranks}
-        self._terminal = Terminal(1)
+        self._terminal = terminal_of(1)
 
     @property
     def error(self) -> OSError | None:
@@ -145,14 +157,15 @@ class View:
         """The logs' current sizes."""
         return {rank: tail.size() for rank, tail in self._tails.items()}
 
-    def show(self, ends: dict[int, int]) -> bool:
+    def show(self, ends: dict[int, int], is_last: bool = False) -> bool:
         """Show each log up to a byte; never waits. Returns whether that was all."""
-        return all([self._tails[rank].show(self._terminal, end) for rank, end in ends.items() if rank in self._tails])
+        tails = [(self._tails[rank], end) for rank, end in ends.items() if rank in self._tails]
+        return all([tail.show(self._terminal, end, is_last) for tail, end in tails])
 
     def show_all(self, ends: dict[int, int], seconds: float, unless: Signals | None = None) -> None:
-        """The same, but wait so many seconds for the reader, unless a stop signal comes."""
+        """The same for the last time: wait so many seconds for the reader, unless a stop signal comes."""
         deadline = time.monotonic() + seconds
         while self.error is None and time.monotonic() < deadline and not (unless and unless.stop):
-            if self.show(ends) and self._terminal.is_idle():
+            if self.show(ends, is_last=True) and self._terminal.is_idle():
                 return
             time.sleep(POLL_S)

@@ -24,8 +24,10 @@ _installation = None  # one object from install() to uninstall(): hooks schedule
 
 def is_installed_by_import() -> bool:
     """Whether importing the package installs it: not in the command line, nor in a rank that is not pinned yet."""
-    is_command = any(Path(word).name in COMMAND for word in sys.orig_argv[1:3])
-    return not (is_command or DEFERRED in os.environ)
+    program = next(iter(sys.argv), "")
+    if program == "-m":  # Python has yet to find the module
+        program = sys.orig_argv[-len(sys.argv)]
+    return Path(program).name not in COMMAND and DEFERRED not in os.environ
 
 
 def install(config: DataParallelConfig | None = None) -> None:

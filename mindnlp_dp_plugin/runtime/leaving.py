@@ -8,6 +8,7 @@ by itself. ``mindnlp-dp run`` takes care of both.
 import atexit
 import os
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -32,12 +33,24 @@ def end_at_once_if_failed() -> None:
         _note(1)
         hook(*args)
 
-    def note_status(status=None, /):
-        _note(0 if status is None else status & 0xFF if isinstance(status, int) else 1)
+    def leave_with_note(status=None, /):
+        if threading.current_thread() is threading.main_thread():
+            raise _NotedExit(status)
         leave(status)
 
-    sys.excepthook, sys.exit = note_exception, note_status
+    sys.excepthook, sys.exit = note_exception, leave_with_note
     atexit.register(_end_if_failed)
+
+
+class _NotedExit(SystemExit):
+    """Notes its status if it ends the process: then Python itself asks for it, and not code that has caught it."""
+
+    @property
+    def code(self):
+        status = super().code
+        if sys._getframe().f_back is None:
+            _note(0 if status is None else status & 0xFF if isinstance(status, int) else 1)
+        return status
 
 
 def _note(status):

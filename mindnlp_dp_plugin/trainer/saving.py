@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mindnlp.engine.trainer import base
 
 from mindnlp_dp_plugin.checkpoint import archive, store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
-from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.optim.gathering import Later
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
@@ -37,7 +38,8 @@ def write_checkpoint(
     writes, state = trainer.args.should_save, trainer.state
     is_deferred = writes and background is not None
     with ExitStack() as stack:
-        scratch = stack.enter_context(store.atomic_save(home) if writes else store.dropped_save(home, current().rank))
+        # What a rank writes beside the one that saves is dropped, and never gets into the folder that one works in.
+        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else TemporaryDirectory()))
         replacements = Replacements()
         replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
         replacements.replace(base, "save", _save)

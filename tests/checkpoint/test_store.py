@@ -51,9 +51,7 @@ def test_files_of_the_user_are_never_touched(tmp_path):
     store.open_workspace(tmp_path)
     checkpoint = write_checkpoint(tmp_path)
     write_checkpoint(tmp_path)
-    with store.dropped_save(tmp_path, rank=1) as folder:
-        (folder / "checkpoint-1").mkdir()
-        write_checkpoint(tmp_path, "checkpoint-2")
+    write_checkpoint(tmp_path, "checkpoint-2")
     store.remove(tmp_path / "checkpoint-2")
     store.clear_leftovers(tmp_path)
     store.close_workspace(tmp_path)

@@ -94,6 +94,39 @@ def test_a_rank_that_fails_under_plain_mpirun_ends_the_job(tmp_path, failure):
     assert "exit" in failure or "ValueError: no such label" in finished.stderr
 
 
+CAUGHT = """
+import mindnlp_dp_plugin as dp, sys, threading
+try:
+    sys.exit(2)
+except SystemExit as leaving:
+    print("caught", leaving.code, leaving)
+thread = threading.Thread(target=sys.exit, args=[2])
+thread.start()
+thread.join()
+dp.barrier()
+"""
+
+
+def test_a_sys_exit_that_is_caught_fails_no_job_under_plain_mpirun(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(CAUGHT)
+    mpirun = Path(sys.executable).with_name("mpirun")
+    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
+    finished = run([mpirun, *options, sys.executable, script], env={}, cwd=tmp_path)
+    assert finished.returncode == 0 and finished.stdout.count("caught 2 2\n") == 2, finished
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("place", ["out/mindnlp-dp", "mindnlp_dp_plugin.cli", "elsewhere"])
+def test_ranks_join_whatever_the_scripts_arguments_are_called(tmp_path, place):
+    script = tmp_path / "script.py"
+    script.write_text("import mindnlp_dp_plugin as dp\nprint(dp.get_world_size(), 'ranks')\n")
+    mpirun = Path(sys.executable).with_name("mpirun")
+    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
+    finished = run([mpirun, *options, sys.executable, "-X", "dev", script, place], env={}, cwd=tmp_path)
+    assert finished.stdout.count("2 ranks") == 2, finished
+
+
 def test_with_one_import_under_plain_mpirun(local_files, trained_before, tmp_path):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())

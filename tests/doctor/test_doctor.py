@@ -99,7 +99,8 @@ def test_a_container_that_is_too_small(clinic):
     small = """
         mount -t tmpfs -o size=1m shm /dev/shm
         mount -t tmpfs cgroup /sys/fs/cgroup
-        echo 536870912 > /sys/fs/cgroup/memory.max; echo 268435456 > /sys/fs/cgroup/memory.current
+        echo 536870912 > /sys/fs/cgroup/memory.max; echo 536870912 > /sys/fs/cgroup/memory.current
+        printf 'anon 268435456\\ninactive_file 268435456\\n' > /sys/fs/cgroup/memory.stat
         echo 50000 100000 > /sys/fs/cgroup/cpu.max
         mount -t tmpfs -o size=1g small /var/tmp
         mount -t tmpfs -o size=1m full . && cd "$PWD"
@@ -121,7 +122,8 @@ def test_read_only_places_and_limits_of_older_containers(clinic):
     read_only = """
         mount -t tmpfs -o ro none /dev/shm
         mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && mkdir memory cpu
-        echo 4294967296 > memory/memory.limit_in_bytes; echo 1073741824 > memory/memory.usage_in_bytes
+        echo 4294967296 > memory/memory.limit_in_bytes; echo 3221225472 > memory/memory.usage_in_bytes
+        echo total_inactive_file 2147483648 > memory/memory.stat
         echo 50000 > cpu/cpu.cfs_quota_us; echo 100000 > cpu/cpu.cfs_period_us
         cd "$OLDPWD"
         for place in /tmp /var/tmp "$PWD"; do mount --bind "$place" "$place"; mount -o remount,ro,bind "$place"; done

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mindnlp_dp_plugin.job.hardware import usable_cores
+from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.launch import grace
 from tests.harness import REPOSITORY, start
 
@@ -65,14 +66,14 @@ def test_an_exception_ends_all_and_its_traceback_is_shown_first(runner, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN + 1])
 def test_a_killed_rank_is_named_with_its_signal(runner, backend, signum):
     kill = f"print('last words', flush=True); os.kill(os.getpid(), {signum:d})"
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(on_rank(1, kill)))
     assert time.time() - outcome.failed_at() < 3
     assert outcome.returncode == 128 + signum
     assert "rank 1 on " in outcome.stderr.splitlines()[0]
-    assert f"killed by {signum.name} (signal {signum:d})" in outcome.stderr.splitlines()[0]
+    assert f"killed by {name_of(signum)} (signal {signum:d})" in outcome.stderr.splitlines()[0]
     assert "    last words" in outcome.stderr.splitlines()
     assert not runner.left_behind()
 
@@ -507,6 +508,15 @@ def test_a_link_among_the_logs_and_the_folder_of_another_user_are_refused(runner
 def test_all_ranks_are_shown_if_asked_for(runner):
     outcome = runner.run("--nproc", "2", "--backend", "mccl", "--tee", "all", runner.script("print('one\\ntwo')"))
     assert sorted(outcome.stdout.splitlines()) == ["[rank 0] one", "[rank 0] two", "[rank 1] one", "[rank 1] two"]
+
+
+def test_lines_of_several_ranks_stay_whole_however_many_are_written_at_once(runner):
+    script = runner.script("os.write(1, b''.join(b'%06d of rank %d\\n' % (i, rank) for i in range(9000)) + b'the end')")
+    outcome = runner.run("--nproc", "2", "--backend", "mccl", "--tee", "all", script)
+    expected = [*(f"{i:06d} of rank {{0}}" for i in range(9000)), "the end"]
+    for rank in range(2):
+        lines = [line for line in outcome.stdout.splitlines() if line.startswith(f"[rank {rank}] ")]
+        assert lines == [f"[rank {rank}] " + line.format(rank) for line in expected]
 
 
 def test_the_result_can_be_read(runner):

@@ -27,7 +27,9 @@ VALUES = [
     None, True, 0, 1, -1, 99, 1e400, 10**30, "", "x", "\x1b[2J", "\ud800", [], [1], {}, {"a": 1}, FAILURE,
     {"--nproc": 2}, {"--nnodes": 2, "--nproc": 1, "--backend": "mccl"},
 ]  # fmt: skip
-KEYS = ["node_rank", "name", "asked_for", "challenge", "proof", "failure", "first", "done", "question", "welcome"]
+INTRODUCTION = {"node_rank": 1, "name": "there", "asked_for": {}, "challenge": "c", "proof": "of nothing"}
+KEYS = [*INTRODUCTION, "failure", "first", "done", "question", "welcome"]
+DEPTHS = range(800, 1000)  # what can be read, and then perhaps not be written
 BYTES = [b"[" * 70_000, b'{"a":' * 1000, b"GET / HTTP/1.1\r\n", b"\xff\xfe", b"", b"\0" * 100, b"1", b"null", b"NaN"]
 
 
@@ -40,8 +42,10 @@ def test_what_nodes_compare_is_the_same_before_and_after_it_has_travelled():
 def random_line(chance):
     if chance.random() < 0.2:
         return chance.choice(BYTES) + b"\n"
-    keys = KEYS[:4] if chance.random() < 0.5 else chance.sample(KEYS, chance.randrange(5))
-    message = {key: chance.choice(VALUES) for key in keys}
+    if chance.random() < 0.5:
+        message = {**INTRODUCTION, chance.choice(list(INTRODUCTION)): chance.choice(VALUES)}
+    else:
+        message = {key: chance.choice(VALUES) for key in chance.sample(KEYS, chance.randrange(5))}
     if chance.random() < 0.3:
         message["failure"] = {**FAILURE, chance.choice(list(FAILURE)): chance.choice(VALUES)}
     return json.dumps(message).encode() + b"\n"
@@ -91,10 +95,35 @@ def test_a_hundred_thousand_messages_of_strangers_change_nothing(server):
         each.close()
 
 
+@pytest.mark.parametrize("place", ["challenge", "asked_for"])
+def test_a_stranger_who_says_something_deep_loses_his_connection_alone(server, place):
+    server, job = server
+    for depth in DEPTHS:
+        nested = {"challenge": "[" * depth + "]" * depth, "asked_for": '{"a":' * depth + "1" + "}" * depth}[place]
+        said = json.dumps({**INTRODUCTION, place: "HERE"}).replace('"HERE"', nested)
+        with socket.create_connection((job.master_addr, control_port(job.master_port))) as stranger:
+            stranger.sendall(said.encode() + b"\n")
+            server.look()
+    assert not server.nodes
+
+
 def connected():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         return Connection(ours, "there"), listener.accept()[0]
+
+
+def test_what_comes_in_one_packet_with_the_welcome_is_heard():
+    connection, node_0 = connected()
+    job = Job(["script.py"], 1, "mccl", Path(), 2, 1, "127.0.0.1", free_port())
+    with node_0, closing(connection), Signals() as signals:
+        node_0.sendall(
+            b"".join(json.dumps(message).encode() + b"\n" for message in ({"welcome": {}}, {"first": FAILURE}))
+        )
+        assert wait_for_welcome(connection, job, signals, Deadline(5)) == {}
+        member = Participant(connection)
+        member.exchange()
+        assert member.first_failure == Failure.from_message(FAILURE)
 
 
 def test_garbage_from_a_node_that_has_joined_loses_that_node_alone():

@@ -108,7 +108,11 @@ SCENARIOS = {
     ),
     # Saved before what the epoch ends with; training ends within one.
     "evaluated_at_epoch_ends": dict(
-        max_steps=5, evaluation_strategy="epoch", logging_strategy="epoch", dataset=lambda: shuffled(3)
+        max_steps=5,
+        evaluation_strategy="epoch",
+        logging_strategy="epoch",
+        dataset=lambda: shuffled(3),
+        callback=dp.TensorBoardCallback,
     ),
     "stops_at_an_epochs_end": dict(
         max_steps=9,

@@ -6,6 +6,7 @@ terminal or is suspended.
 
 import json
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +34,7 @@ class Connection:
         self.address = address
         self._socket = connected
         self._rest = b""
+        self._put_back: list[dict[str, Any]] = []
         connected.setblocking(False)
         for option, value in {
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
@@ -51,6 +53,14 @@ class Connection:
 
     def receive(self) -> list[dict[str, Any]]:
         """The messages received since the last call."""
+        put_back, self._put_back = self._put_back, []
+        return put_back + self._received()
+
+    def put_back(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Let ``receive`` return them again: they are for whom the connection is handed to."""
+        self._put_back = list(messages)
+
+    def _received(self):
         if self.lost:
             return []
         try:

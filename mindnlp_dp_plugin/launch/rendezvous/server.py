@@ -230,11 +230,9 @@ class RendezvousServer:
     def _receive(self, newcomer: Newcomer, said: dict) -> bool:
         """Accept another node of this job; strangers get no answer."""
         proof = said.pop("proof", None)
-        if said.keys() != {"node_rank", "name", "asked_for", "challenge"}:
+        if not is_introduction(said):
             return False
         node_rank, name, asked_for = said["node_rank"], said["name"], said["asked_for"]
-        if type(node_rank) is not int or not isinstance(name, str) or not isinstance(asked_for, dict):
-            return False
         if self._job.secret and not is_proof(proof, self._job.secret, "participant", newcomer.challenge, said):
             why = tr("this node does not know this job's secret: {hint}", hint=SAME_SECRET)
             newcomer.connection.send(refused=why)
@@ -269,13 +267,25 @@ class RendezvousServer:
         self.nodes[node_rank], self.names[node_rank] = newcomer.connection, name
         self._changed_at = time.monotonic()
         if self._job.secret:
-            newcomer.connection.send(proof=prove(self._job.secret, "coordinator", str(said["challenge"]), None))
+            newcomer.connection.send(proof=prove(self._job.secret, "coordinator", said["challenge"], None))
         return True
 
     def _refuse(self, error, newcomer=None):
         for connection in (*self.nodes.values(), *([newcomer.connection] if newcomer else [])):
             connection.send(refused=str(error))
         raise error
+
+
+def is_introduction(said: dict[str, Any]) -> bool:
+    """Whether this is what ``introduce`` sends, apart from the proof; nothing in it is nested deeper."""
+    return (
+        said.keys() == {"node_rank", "name", "asked_for", "challenge"}
+        and type(said["node_rank"]) is int
+        and isinstance(said["name"], str)
+        and isinstance(said["challenge"], str)
+        and isinstance(said["asked_for"], dict)
+        and all(isinstance(value, int | str) for value in said["asked_for"].values())
+    )
 
 
 def what_was_asked_for(job: Job) -> dict[str, int | str]:
@@ -336,7 +346,8 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
     """
     challenge, is_proven = secrets.token_hex(16), not job.secret
     while not signals.stop:
-        for message in connection.receive():
+        messages = iter(connection.receive())
+        for message in messages:
             if "refused" in message:
                 raise DataParallelError(printable(str(message["refused"])))
             if "challenge" in message:
@@ -344,6 +355,7 @@ def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadlin
             is_proven |= "proof" in message and is_proof(message["proof"], job.secret, "coordinator", challenge, None)
             if "welcome" in message:
                 if is_proven:
+                    connection.put_back(messages)
                     return message["welcome"]
                 raise DataParallelError(
                     "node 0 ({address}) does not know this job's secret: {hint}",

@@ -88,12 +88,14 @@ class Tracker(Stopwatch):
         self._end()
 
     def _since_last_log(self, args, train_dataset):
+        num_steps = self.num_steps - self._logged_steps
+        if num_steps == 0:  # as at the end of an epoch that the resumed checkpoint had all steps of
+            return {}
         seconds, wait = self.seconds, 0.0
         slowest = None
         if self._meter is not None:
             wait = sum(self._meter.waited_seconds) / len(self._meter.waited_seconds)
             slowest = self._meter.pace.slowest
-        num_steps = self.num_steps - self._logged_steps
         rows = train_dataset.get_batch_size() * args.gradient_accumulation_steps * args.world_size * num_steps
         values = {
             "train/samples_per_second": rows / (seconds - self._logged_seconds),
