@@ -1,4 +1,4 @@
-"""``mindnlp-dp predict``: classify texts with a model that a recipe trained."""
+"""``mindnlp-dp predict``: classes, tags, numbers or answers for texts, by a model that a recipe trained."""
 
 import tempfile
 from pathlib import Path
@@ -30,7 +30,7 @@ MODULE = "mindnlp_dp_plugin.recipes"
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...|FILE")
 def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, encoding, **how):
-    """Classify texts with the model that a recipe left in the folder RUN.
+    """Predict for texts with the model that a recipe left in the folder RUN.
 
     Give texts (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. If the file has labels, it is
     scored. Predictions are the same on any number of ranks.

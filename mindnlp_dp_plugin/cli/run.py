@@ -68,7 +68,8 @@ class OfAScript(Command):
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How often all ranks start again from the newest checkpoint of this job, without getting further.",
+    help="How often all ranks may start again from the newest checkpoint of this job; training that got further renews "
+    "the count.",
 )
 @option(
     "--resume",
@@ -78,8 +79,8 @@ class OfAScript(Command):
 @option(
     "--grace",
     type=click.FloatRange(min=0),
-    help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. Unless "
-    "set 30, and on Slurm until the job's time limit after the last two.",
+    help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. Default: "
+    "30; on Slurm, after SIGUSR1 or SIGUSR2, what is left of the job's time.",
 )
 @option("--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory.")
 @option("--dry-run", is_flag=True, help="Print the commands for a shell, and start nothing.")

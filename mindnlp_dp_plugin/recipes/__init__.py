@@ -1,4 +1,4 @@
-"""Text classification, ready to run: from a file of texts and labels to a folder with a model and a report.
+"""Trainings on texts, ready to run: from a file of texts and labels to a folder with a model and a report.
 
 ``mindnlp-dp recipe`` runs it. The examples take from here only what lets them run without a hub.
 """

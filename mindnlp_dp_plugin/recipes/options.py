@@ -85,7 +85,8 @@ class RecipeOptions:
     )
     best_by: str | None = _option(
         None,
-        "Dev score that chooses the epoch to keep. Default: macro_f1; several classes: micro_f1; numbers: r2.",
+        "Dev score that chooses the epoch to keep. Default: the task's first, such as macro_f1, micro_f1 (several "
+        "labels), r2.",
         type=click.Choice(METRICS),
     )
     patience: int | None = _option(

@@ -88,7 +88,7 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         raise DataParallelError("--out {out!r}: its folder does not exist.", out=str(out))
     if how.get("max_new_tokens") is not None and not task.generates:
         raise DataParallelError(
-            "--max-new-tokens {max_new_tokens} is for language models, and this run's task is {task}: leave it away.",
+            "--max-new-tokens {max_new_tokens} is for language models, and this run's task is {task}: leave it out.",
             max_new_tokens=how["max_new_tokens"],
             task=task.name,
         )

@@ -122,7 +122,7 @@ WORDS = {
     "columns_found": Message("text: {texts}; label: {label}"),
     "text_columns_found": Message("text: {texts}"),
     "empty_rows": Message("{split}: empty rows dropped: {dropped} of {rows}"),
-    "dev_split_off": Message("no dev split: {rows} rows of train are one now"),
+    "dev_split_off": Message("no dev split: {rows} rows of train became dev"),
     "single_texts": Message("classes with one text only stay in train, and cannot be scored: {labels}"),
     "labels_separated": Message("the classes of a cell are separated by {by!r}"),
     "labels_alike": Message(

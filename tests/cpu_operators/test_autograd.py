@@ -1,4 +1,4 @@
-"""What MindSpore and the optimizer do with gradients: write to them, differentiate them, leave some away."""
+"""What MindSpore and the optimizer do with gradients: write to them, differentiate them, leave some out."""
 
 import itertools
 from functools import partial

@@ -268,7 +268,7 @@ def train(
 def run(output, name, scenario):
     whole = output / name
     ends = {"whole": train(whole, **scenario)}
-    for folder in sorted(whole.glob("*"), key=lambda folder: int(folder.name.split("-")[1])):
+    for folder in sorted(whole.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1])):
         ends[folder.name] = train(output / f"{name}_resumed", resume=str(folder), **scenario)
     of_ranks = dp.all_gather_object(ends)
     if dp.is_main_process():

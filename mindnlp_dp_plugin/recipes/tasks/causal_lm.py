@@ -52,13 +52,13 @@ class CausalLM(Task):
         for option, default in (("positive_label", None), ("class_weights", "none"), ("label_column", None)):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    "--{option} {given!r} is for labels, and conversations have none: leave it away.",
+                    "--{option} {given!r} is for labels, and conversations have none: leave it out.",
                     option=option.replace("_", "-"),
                     given=given,
                 )
         if options.folds:
             raise DataParallelError(
-                "--folds {folds} is not built for conversations: leave it away.", folds=options.folds
+                "--folds {folds} is not built for conversations: leave it out.", folds=options.folds
             )
         return read_chats(options)
 

@@ -30,7 +30,7 @@ class Classification(Task):
             if len(data.label_names) != 2:
                 raise DataParallelError(
                     "--positive-label {positive_label!r} names one of two classes, and the data have {num_classes}: "
-                    "leave it away; the macro F1 is reported.",
+                    "leave it out; the macro F1 is reported.",
                     positive_label=options.positive_label,
                     num_classes=len(data.label_names),
                 )

@@ -33,7 +33,7 @@ class MultiLabel(Task):
         if options.positive_label is not None:
             raise DataParallelError(
                 "--positive-label {positive_label!r} is for one of two classes, and each text has any number of them: "
-                "leave it away; the F1 of each class is reported.",
+                "leave it out; the F1 of each class is reported.",
                 positive_label=options.positive_label,
             )
         named = (options.text_column, options.label_column, options.encoding)
@@ -61,7 +61,7 @@ class MultiLabel(Task):
             if not any(named in cell for cell in cells):
                 raise DataParallelError(
                     "--label-separator {named!r} is in no cell of label column {column!r} (for example {example!r}): "
-                    "give another, or leave it away.",
+                    "give another, or leave it out.",
                     named=named,
                     column=found.columns.label,
                     example=labels[0],

@@ -34,7 +34,7 @@ class Regression(Task):
         for option, default in (("positive_label", None), ("class_weights", "none")):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    "--{option} {given!r} is for classes, and regression has none: leave it away.",
+                    "--{option} {given!r} is for classes, and regression has none: leave it out.",
                     option=option.replace("_", "-"),
                     given=given,
                 )

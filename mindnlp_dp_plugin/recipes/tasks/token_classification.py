@@ -41,7 +41,7 @@ class TokenClassification(Task):
         for option, default in (("positive_label", None), ("class_weights", "none")):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(
-                    "--{option} {given!r} is for classes of texts, and here words have tags: leave it away.",
+                    "--{option} {given!r} is for classes of texts, and here words have tags: leave it out.",
                     option=option.replace("_", "-"),
                     given=given,
                 )
