@@ -17,7 +17,7 @@ MODULE = "mindnlp_dp_plugin.recipes"
 
 
 @click.command(cls=Command, options_metavar="[OPTIONS]")
-@option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl or .parquet.")
+@option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl, .parquet or .xlsx.")
 @option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
 @option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")

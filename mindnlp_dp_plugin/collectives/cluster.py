@@ -35,7 +35,6 @@ class MindSporeCollective(Collective):
     """The cluster that ``msrun`` or a rank table sets up. On Ascend, join before the first tensor exists."""
 
     uses_numpy = False
-    bucket_cap_mb = 25
 
     def __init__(self):
         with without_preemption():

@@ -12,12 +12,14 @@ class Engine:
         name: Its name as a ``backend``.
         device: The MindSpore device it needs.
         needs_mpirun: Whether mpirun starts its ranks; otherwise they form MindSpore's dynamic cluster.
+        bucket_cap_mb: The bucket size that suits it, in MB (2**20 bytes).
         implementation: ``module:class`` in this package.
     """
 
     name: str
     device: str
     needs_mpirun: bool
+    bucket_cap_mb: float
     implementation: str
 
     def load(self) -> type:
@@ -29,9 +31,9 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("hccl", "Ascend", needs_mpirun=False, implementation="cluster:MindSporeCollective"),
-        Engine("mccl", "CPU", needs_mpirun=False, implementation="cluster:MindSporeCollective"),
-        Engine("mpi", "CPU", needs_mpirun=True, implementation="mpi:MpiCollective"),
+        Engine("hccl", "Ascend", needs_mpirun=False, bucket_cap_mb=25, implementation="cluster:MindSporeCollective"),
+        Engine("mccl", "CPU", needs_mpirun=False, bucket_cap_mb=25, implementation="cluster:MindSporeCollective"),
+        Engine("mpi", "CPU", needs_mpirun=True, bucket_cap_mb=4, implementation="mpi:MpiCollective"),
     )
 }
 

@@ -19,7 +19,6 @@ class MpiCollective(Collective):
     """All ranks of ``mpirun``, on separate communicators, so that user code may use MPI as well."""
 
     uses_numpy = True
-    bucket_cap_mb = 4
     can_reduce_scatter = True
 
     def __init__(self):

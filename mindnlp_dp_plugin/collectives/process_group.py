@@ -76,6 +76,7 @@ def _join_others(rank_info, backend, timeout):
         )
     group = Watched(collective, status, _watchdog)
     group.local_rank, group.local_world_size = rank_info.local_rank, rank_info.local_world_size
+    group.bucket_cap_mb = engine.bucket_cap_mb
     return group
 
 

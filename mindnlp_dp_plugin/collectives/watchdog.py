@@ -43,8 +43,7 @@ class Watched(Collective):
         self._watchdog = watchdog
         self._number = 0
         self.rank, self.world_size = engine.rank, engine.world_size
-        self.uses_numpy, self.bucket_cap_mb = engine.uses_numpy, engine.bucket_cap_mb
-        self.can_reduce_scatter = engine.can_reduce_scatter
+        self.uses_numpy, self.can_reduce_scatter = engine.uses_numpy, engine.can_reduce_scatter
 
     def all_reduce(self, buffer):
         return self._started("all_reduce", self._engine.all_reduce, buffer)
@@ -94,8 +93,6 @@ class Watched(Collective):
 
 class WatchedWork(PartWork):
     """A collective in progress, whose wait is recorded."""
-
-    __slots__ = ("_noted", "_wait", "_work")
 
     def __init__(self, work: Work, wait, noted):
         self._work = work

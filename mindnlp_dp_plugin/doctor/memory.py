@@ -11,15 +11,15 @@ from rich.box import ASCII2
 from rich.console import Console
 from rich.table import Table
 
+from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.job.variables import DEFERRED
 from mindnlp_dp_plugin.language import Message, tr
 
 CARDS_GB = (16, 32, 64)
-GIGABYTE = 2**30
-BUCKET_BYTES = 25 * 2**20  # of HCCL and MCCL
-BUCKETS_UNDER_WAY = 5
+MEGABYTE, GIGABYTE = 2**20, 2**30
+BUCKETS_UNDER_WAY = 5  # in ddp/reducer.py, and the one that fills
 SUMMED_IN = 4  # bytes of an element that travels: float32
 ANSWER = "TRIAL STEPS: "
 NUM_STEPS = 4  # the second lays buckets out anew; rows of later batches may be longer
@@ -111,7 +111,7 @@ def needs(trial: Trial, nproc: int, stage: int) -> dict[str, int]:
         nproc: Number of ranks.
         stage: The stage of ZeRO.
     """
-    bucket = max(BUCKET_BYTES, SUMMED_IN * trial.largest)
+    bucket = max(int(ENGINES["hccl"].bucket_cap_mb * MEGABYTE), SUMMED_IN * trial.largest)
     buckets = SUMMED_IN * trial.trained if nproc > 1 else 0  # copies of the gradients, in which they travel
     if stage == 2:
         buckets = min(buckets, BUCKETS_UNDER_WAY * bucket)

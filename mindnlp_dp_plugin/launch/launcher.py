@@ -24,7 +24,7 @@ from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
-from mindnlp_dp_plugin.launch.rendezvous.server import rendezvous
+from mindnlp_dp_plugin.launch.rendezvous.meeting import rendezvous
 from mindnlp_dp_plugin.launch.restarts import Restarts, is_gone
 from mindnlp_dp_plugin.launch.result import Result
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
@@ -122,9 +122,13 @@ def launch(job: Job) -> int:
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
             job, ending = run_once(job, signals, homes, guard, restarts)
-        if job.node_rank == 0:
-            result_of(job, ending, homes, time.monotonic() - began).write(job.first_log_dir)
         say(ending.words)
+        if job.node_rank == 0:
+            result = result_of(job, ending, homes, time.monotonic() - began)
+            result.write(job.first_log_dir)
+            if ending.exit_code and result.last_checkpoint:
+                checkpoint = result.last_checkpoint
+                tell(tr("the newest whole checkpoint is {checkpoint}: --resume goes on from it", checkpoint=checkpoint))
     if ending.was_stopped and signals.stop == signal.SIGINT:
         raise Interrupted
     return ending.exit_code
@@ -209,7 +213,7 @@ def save_snapshot(job: Job, ending: Ending) -> str:
     return f"mindnlp-dp: {words}\n" if words else ""
 
 
-def backoff(backend: str, num_restarts: int) -> int:
+def backoff(backend: str, num_restarts: int) -> float:
     """Seconds to wait before a job that failed is started again.
 
     Args:

@@ -15,7 +15,8 @@ from mindnlp_dp_plugin.recipes.tables import LabelledTexts, in_order
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 from mindnlp_dp_plugin.recipes.words import remark
 
-SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant")
+_, USER, ASSISTANT = ROLES
 MESSAGES = "messages"
 # For models without a chat template of their own: "user: ...", each answer ended by the end of text.
 PLAIN_TEMPLATE = (

@@ -50,7 +50,7 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
             task=task,
             scores=", ".join(learnt.best_by),
         )
-    RunFolder(options.output_dir).check(options.resume)
+    RunFolder(options.output_dir).check(options)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):

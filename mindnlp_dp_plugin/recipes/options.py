@@ -217,9 +217,14 @@ def to_yaml(options: RecipeOptions, **others) -> str:
     """
     kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
     for name in ("dataset", "model"):
-        if name in kept and kept[name] not in MODEL_NAMES and Path(kept[name]).exists():
-            kept[name] = str(Path(kept[name]).resolve())
+        if name in kept:
+            kept[name] = in_full(kept[name])
     return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
+
+
+def in_full(name: str | None) -> str | None:
+    """The whole path of a file or folder; what is none, such as a name in the hub, as it is."""
+    return str(Path(name).resolve()) if name not in (None, *MODEL_NAMES) and Path(name).exists() else name
 
 
 def _take_defaults_from(context, parameter, path):

@@ -95,7 +95,9 @@ class Predictor:
         batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
         mine = batches[get_rank() :: get_world_size()]
         shown = show_progress and is_main_process()
-        bar = tqdm(mine, tr("predicting"), unit="batch", file=sys.stdout, ncols=80, mininterval=1, disable=not shown)
+        bar = tqdm(
+            mine, tr("predicting"), unit=tr("batch"), file=sys.stdout, ncols=80, mininterval=1, disable=not shown
+        )
         answers = [(batch, self._answer(*([each[row] for row in batch] for each in (rows, texts)))) for batch in bar]
         gathered = {}
         for of_rank in all_gather_object(answers):

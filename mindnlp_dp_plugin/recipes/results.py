@@ -1,5 +1,6 @@
 """Write the output folder of a run from a trained model."""
 
+import shlex
 import statistics
 import time
 from typing import Any, NamedTuple
@@ -160,13 +161,15 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
             )
         )
     if best := results["best"]:
-        lines.append(tr("kept: epoch {epoch:g}, the best by {score} on dev", epoch=best["epoch"], score=best["by"]))
+        lines.append(
+            tr("kept: epoch {epoch:g}, the best by {score} on dev", epoch=best["epoch"], score=words()[best["by"]])
+        )
     for name, scores in results["baselines"].items():
         lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=words()[name]))
     lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
     paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report), *logs]
     lines.append("    ".join(paths))
-    lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=folder.home))
+    lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=shlex.quote(str(folder.home))))
     return "\n".join(lines)
 
 

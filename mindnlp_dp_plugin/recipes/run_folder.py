@@ -6,12 +6,16 @@ import platform
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import yaml
 
 from mindnlp_dp_plugin.distributed.ranks import barrier, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full, to_yaml
 
 PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
 
@@ -43,44 +47,56 @@ class RunFolder:
         self.checkpoints = self.home / "checkpoints"
         self.prepared = self.home / "prepared"
 
-    def check(self, resume: bool) -> None:
+    def check(self, options: RecipeOptions) -> None:
         """Check that a run may be written here.
 
         Args:
-            resume: Whether an earlier one is to go on.
+            options: The run's options.
 
         Raises:
-            DataParallelError: If it is to go on and there is no checkpoint; if it is not to, and one waits for that.
+            DataParallelError: If there is a run on other data; if it is to go on and there is no checkpoint; if it is
+                not to, and one waits for that.
         """
         if self.home.exists() and not (self.home.is_dir() and os.access(self.home, os.W_OK)):
             raise DataParallelError(
                 "--output-dir {folder!r} cannot be written: give another folder.", folder=str(self.home)
             )
         has_checkpoints = any(self.checkpoints.glob("checkpoint-*"))
-        if resume and not has_checkpoints:
+        earlier = self._dataset_of_run_here()
+        if earlier not in (None, in_full(options.dataset)) and (has_checkpoints or self.metrics.exists()):
+            raise DataParallelError(
+                "{folder!r} holds a run on {earlier!r}, and this one is on other data: give another --output-dir.",
+                folder=str(self.home),
+                earlier=earlier,
+            )
+        if options.resume and not has_checkpoints:
             raise DataParallelError(
                 "--resume: no checkpoint in {folder!r}: train from the start.", folder=str(self.checkpoints)
             )
-        if has_checkpoints and not resume and not self.metrics.exists():
+        if has_checkpoints and not options.resume and not self.metrics.exists():
             raise DataParallelError(
                 "{folder!r} holds checkpoints of an unfinished run: continue with --resume, remove them, or give "
                 "another --output-dir.",
                 folder=str(self.home),
             )
 
-    def open(self, resume: bool) -> None:
+    def open(self, options: RecipeOptions) -> None:
         """Make the folder; what an earlier run left is removed, unless it is to go on. All ranks must call it."""
         if is_main_process():
-            self.check(resume)
-            if not resume:
+            self.check(options)
+            if not options.resume:
                 for left in (self.model, self.tensorboard, self.wandb, self.swanlab, self.checkpoints):
                     shutil.rmtree(left, ignore_errors=True)
             shutil.rmtree(self.prepared, ignore_errors=True)
             self.metrics.unlink(missing_ok=True)
             self.report.unlink(missing_ok=True)
-            self.settings.unlink(missing_ok=True)
             self.home.mkdir(parents=True, exist_ok=True)
+            write_text(self.settings, to_yaml(options, nproc=get_world_size()))
         barrier()
+
+    def _dataset_of_run_here(self):
+        with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):  # none, or not as a run has left it
+            return yaml.safe_load(self.settings.read_text(encoding="utf-8")).get("dataset")
 
 
 def write_json(path: Path, content) -> None:

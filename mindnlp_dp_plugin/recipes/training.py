@@ -64,7 +64,7 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     """
     began = time.monotonic()
     folder = RunFolder(options.output_dir)
-    folder.open(options.resume)
+    folder.open(options)
     set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
     data = prepare(options, folder.prepared, task)
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])

@@ -32,6 +32,7 @@ def require_preempted(finished, output, order):
     assert int(said[2]) in ([int(step) + 2] if whom == "rank" else range(int(step), int(step) + 3))
     result = json.loads((output / "logs" / "result.json").read_text())
     assert (result["status"], result["restarts"], result["last_checkpoint"]) == ("stopped", 0, said[3])
+    assert f"the newest whole checkpoint is {said[3]}: --resume goes on from it" in finished.stderr
     return Path(said[3])
 
 

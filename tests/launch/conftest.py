@@ -1,12 +1,14 @@
 """Runs ``mindnlp-dp run`` on small scripts, and makes sure that nothing it started is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import psutil
 import pytest
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
-from mindnlp_dp_plugin.launch.scratch_dir import home, remove_abandoned
+from mindnlp_dp_plugin.job.variables import STATUS_DIR
 from tests.harness import REPOSITORY, finish, start
 
 BARE = Path(__file__).parent / "bare"
@@ -97,8 +99,11 @@ class Runner:
     def clean_up(self) -> None:
         """Ends what is left of failed tests."""
         for process in self.left_behind():
-            process.send_signal(signal.SIGKILL)
-        remove_abandoned(home(1), min_age_s=0)
+            with suppress(psutil.NoSuchProcess):
+                folder = process.environ().get(STATUS_DIR)
+                process.send_signal(signal.SIGKILL)
+                if folder:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _is_ours(self, process):
         try:

@@ -13,10 +13,13 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.secret import pack, unpack
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
+from mindnlp_dp_plugin.launch.rendezvous.caller import wait_for_welcome
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
+from mindnlp_dp_plugin.launch.rendezvous.deadline import Deadline
+from mindnlp_dp_plugin.launch.rendezvous.introduction import introduce
 from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, printable
 from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant
-from mindnlp_dp_plugin.launch.rendezvous.server import Deadline, RendezvousServer, introduce, wait_for_welcome
+from mindnlp_dp_plugin.launch.rendezvous.server import RendezvousServer
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +33,7 @@ def launcher():
 def test_what_a_killed_launcher_left_goes_and_what_is_in_use_stays(launcher):
     folder = launcher.stdout.readline().strip()
     os.utime(folder, (0, 0))
-    young = home(2) / f"{PREFIX}young"
-    young.mkdir()
+    young = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home(2)))
     try:
         with scratch_dir(2):
             assert os.listdir(folder) == ["shared"], "its launcher lives"

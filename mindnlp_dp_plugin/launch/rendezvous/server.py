@@ -1,99 +1,32 @@
-"""How the launchers of several nodes find each other before any rank starts, and compare what they were asked for.
+"""Node 0: it receives the other nodes, and tells strangers from them."""
 
-Node 0 listens on the port above the scheduler's until all nodes have joined; the others connect until it answers. Each
-side proves that it knows the job's secret before the other trusts it.
-"""
-
-import ipaddress
 import secrets
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.secret import is_proof, prove
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.ports import LONGEST_WAIT_S, control_port
+from mindnlp_dp_plugin.launch.ports import control_port
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
-from mindnlp_dp_plugin.launch.rendezvous.member import Member, printable
-from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant, SingleNode
+from mindnlp_dp_plugin.launch.rendezvous.deadline import Deadline
+from mindnlp_dp_plugin.launch.rendezvous.introduction import (
+    SAME_SECRET,
+    hint_for,
+    is_introduction,
+    what_was_asked_for,
+)
+from mindnlp_dp_plugin.launch.rendezvous.member import printable
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.launch.terminal import tell
-from mindnlp_dp_plugin.version import __version__
 
-CALL_S = 2
 POLL_S = 0.1
-NOTICE_S = 5
 LAST_CALL_S = 30  # for the nodes that are still expected, once enough are here
 NEWCOMERS_S = 2  # for others, which may wait to come back
 INTRODUCTION_S = 10  # in which a newcomer has to say who it is
 MAX_NEWCOMERS = 256
-SAME_SECRET = Message("give all nodes the same (MINDNLP_DP_SECRET or --secret-file).")
-
-
-@contextmanager
-def rendezvous(job: Job, signals: Signals, restarts: Restarts) -> Iterator[tuple[Job, Member]]:
-    """Wait for the launchers of all nodes, and stay connected within the context. All nodes must call it.
-
-    A stop signal ends the wait. If the job goes on without nodes, the rest is not waited for long once enough are here.
-
-    Args:
-        job: What this node was asked for.
-        signals: The user's stop signals.
-        restarts: Those of node 0 become those of a node that joins later.
-
-    Yields:
-        The job, with this node's place in it, and the member.
-
-    Raises:
-        DataParallelError: If nodes were asked for different things, or not all join in time.
-    """
-    if job.seats:
-        job = replace(job, num_nodes=job.seats.most, node_rank=job.seats.own)
-    if job.num_nodes == 1:
-        yield job, SingleNode()
-        return
-    timeout = DataParallelConfig.from_env().timeout
-    deadline = Deadline(timeout if job.seats else min(timeout, LONGEST_WAIT_S))
-    if job.node_rank == 0:
-        with closing(RendezvousServer(job)) as server:
-            yield server.wait(signals, deadline, restarts), Coordinator(*server.places())
-        return
-    while connection := call_node_0(job, signals, deadline):
-        with closing(connection):
-            if welcome := wait_for_welcome(connection, job, signals, deadline):
-                yield take_place(job, restarts, welcome), Participant(connection)
-                return
-    yield job, SingleNode()
-
-
-class Deadline:
-    """A limit for a wait; the user is told if it takes long.
-
-    Args:
-        seconds: The limit.
-    """
-
-    def __init__(self, seconds: float):
-        self.seconds = seconds
-        self._began = time.monotonic()
-        self._has_told = False
-
-    def is_over(self) -> bool:
-        """Whether the time is over."""
-        return time.monotonic() - self._began > self.seconds
-
-    def tell(self, whom: str) -> None:
-        """Tell the user, once and after a while, which nodes are missing."""
-        if not self._has_told and time.monotonic() - self._began > NOTICE_S:
-            self._has_told = True
-            tell(tr("waiting up to {seconds:g} s for {whom}", seconds=self.seconds, whom=whom))
 
 
 class Newcomer:
@@ -274,120 +207,3 @@ class RendezvousServer:
         for connection in (*self.nodes.values(), *([newcomer.connection] if newcomer else [])):
             connection.send(refused=str(error))
         raise error
-
-
-def is_introduction(said: dict[str, Any]) -> bool:
-    """Whether this is what ``introduce`` sends, apart from the proof; nothing in it is nested deeper."""
-    return (
-        said.keys() == {"node_rank", "name", "asked_for", "challenge"}
-        and type(said["node_rank"]) is int
-        and isinstance(said["name"], str)
-        and isinstance(said["challenge"], str)
-        and isinstance(said["asked_for"], dict)
-        and all(isinstance(value, int | str) for value in said["asked_for"].values())
-    )
-
-
-def what_was_asked_for(job: Job) -> dict[str, int | str]:
-    """The values that must be the same on all nodes, by option."""
-    asked_for = {
-        "--nnodes": f"{job.seats.least}:{job.seats.most}" if job.seats else job.num_nodes,
-        "--nproc": job.nproc,
-        "--backend": job.backend,
-        "--max-restarts": job.max_restarts,
-        "version": __version__,
-    }
-    return asked_for if job.seats else {**asked_for, "start": job.restart + 1}  # who comes back does not know the start
-
-
-def hint_for(address: str) -> str:
-    """A hint for an address that means another machine on each node."""
-    is_own = ipaddress.ip_address(address).is_loopback
-    if not is_own:
-        return ""
-    return " " + tr("{address} is each machine's own: give the address of node 0 in the network.", address=address)
-
-
-def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | None:
-    """Connect to node 0 until it answers or a stop signal comes.
-
-    Raises:
-        DataParallelError: If it does not answer.
-    """
-    address = (job.master_addr, control_port(job.master_port))
-    while not signals.stop:
-        try:
-            return Connection(socket.create_connection(address, CALL_S), job.master_addr)
-        except OSError as error:
-            if deadline.is_over():
-                raise DataParallelError(
-                    "--master-addr {address} --master-port {master_port}: node 0 cannot be reached at port "
-                    "{control_port} after {seconds:g} s ({error}). Is mindnlp-dp run started there with --node-rank 0, "
-                    "and are both ports open?{hint}",
-                    address=address[0],
-                    master_port=job.master_port,
-                    control_port=address[1],
-                    seconds=deadline.seconds,
-                    error=error.strerror or error,
-                    hint=hint_for(address[0]),
-                ) from None
-        deadline.tell(tr("node 0 at {address}:{port}", address=address[0], port=address[1]))
-        signals.wait(POLL_S)
-
-
-def wait_for_welcome(connection: Connection, job: Job, signals: Signals, deadline: Deadline) -> dict[str, Any] | None:
-    """Introduce this node, and wait until all nodes have joined.
-
-    Returns:
-        What node 0 tells this node; None after a stop signal, or if a job that may lose nodes began without this one.
-
-    Raises:
-        DataParallelError: If node 0 refuses, leaves, or does not know the job's secret.
-    """
-    challenge, is_proven = secrets.token_hex(16), not job.secret
-    while not signals.stop:
-        messages = iter(connection.receive())
-        for message in messages:
-            if "refused" in message:
-                raise DataParallelError(printable(str(message["refused"])))
-            if "challenge" in message:
-                introduce(connection, job, str(message["challenge"]), challenge)
-            is_proven |= "proof" in message and is_proof(message["proof"], job.secret, "coordinator", challenge, None)
-            if "welcome" in message:
-                if is_proven:
-                    connection.put_back(messages)
-                    return message["welcome"]
-                raise DataParallelError(
-                    "node 0 ({address}) does not know this job's secret: {hint}",
-                    address=connection.address,
-                    hint=SAME_SECRET,
-                )
-        if connection.lost and job.seats and not deadline.is_over():
-            signals.wait(POLL_S)
-            return None
-        if connection.lost:
-            raise DataParallelError(
-                "node 0 ({address}) left before all nodes had come ({lost}): see what it says.",
-                address=connection.address,
-                lost=connection.lost,
-            )
-        deadline.tell(tr("the other nodes"))
-        signals.wait(POLL_S)
-
-
-def take_place(job: Job, restarts: Restarts, welcome: dict[str, Any]) -> Job:
-    """The job with the place in it that node 0 gave this node."""
-    restarts.adopt(welcome["restarts"])
-    return replace(job.at_start(welcome["start"]), num_nodes=welcome["num_nodes"], node_rank=welcome["node_rank"])
-
-
-def introduce(connection: Connection, job: Job, their_challenge: str, challenge: str) -> None:
-    """Send this node's name with a proof, and challenge the other side."""
-    said = {
-        "node_rank": job.node_rank,
-        "name": socket.gethostname(),
-        "asked_for": what_was_asked_for(job),
-        "challenge": challenge,
-    }
-    proof = job.secret and prove(job.secret, "participant", their_challenge, said)
-    connection.send(**said, proof=proof)

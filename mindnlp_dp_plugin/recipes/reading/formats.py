@@ -240,7 +240,8 @@ def _read_xlsx(path):
         if len(sheets) > 1:
             others = [each for each in sheets if each != title]
             table.remarks.insert(0, remark("sheet_read", sheet=repr(title), others=others))
-        return table
+        if len(table):  # else a title page
+            return table
     return Table({})
 
 

@@ -57,7 +57,7 @@ class Task(ABC):
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
-    out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet")
+    out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
     out_name: str = "labels.csv"
 
     @property
