@@ -14,7 +14,7 @@ MODULE = "mindnlp_dp_plugin.bench.on_ranks"
 
 
 @click.command(cls=Command)
-@launching.nproc
+@launching.nproc(required=True)
 @launching.backend
 @launching.log_dir
 def bench(nproc, backend, log_dir):

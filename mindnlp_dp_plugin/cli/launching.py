@@ -1,5 +1,6 @@
 """Options of every command that starts ranks on this node."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,13 +38,13 @@ class NumNodes(click.ParamType):
         return least, most
 
 
-nproc = option(
+nproc = partial(
+    option,
     "--nproc",
     "--nproc-per-node",
     "-n",
     "nproc",
     type=NumRanks(),
-    required=True,
     help="Ranks on this node; auto: one per Ascend card, otherwise one per core.",
 )
 backend = option(

@@ -18,7 +18,7 @@ MODULE = "mindnlp_dp_plugin.recipes"
 
 @click.command(cls=Command, options_metavar="[OPTIONS]")
 @option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl, .parquet or .xlsx.")
-@option("--nproc", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks on this node.")
+@launching.nproc(default=1, show_default=True)
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
 @option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
 @option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")

@@ -37,7 +37,7 @@ def add_recipe(
     """Makes ``mindnlp-dp recipe <name>``."""
 
     @recipe.command(name, help=summary)
-    @launching.nproc
+    @launching.nproc(required=True)
     @launching.backend
     @launching.log_dir
     def run(nproc, backend, log_dir, **values):

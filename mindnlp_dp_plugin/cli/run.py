@@ -33,14 +33,7 @@ class OfAScript(Command):
 
 
 @click.command(cls=OfAScript, context_settings=SETTINGS, options_metavar="[OPTIONS] [-m]", no_args_is_help=False)
-@option(
-    "--nproc",
-    "--nproc-per-node",
-    "-n",
-    "nproc",
-    type=launching.NumRanks(),
-    help="Ranks on this node; auto: one for each Ascend card, else for each core.",
-)
+@launching.nproc()
 @option(
     "--num-processes",
     "--worker-num",

@@ -6,10 +6,10 @@ from pathlib import Path
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.ddp.replicas import require_values
-from mindnlp_dp_plugin.optim.first_step import FirstStep
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainer.first_step import FirstStep
 from mindnlp_dp_plugin.trainer.grouping import shard_by_length
 from mindnlp_dp_plugin.trainer.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainer.resume.file_systems import local_checkpoint

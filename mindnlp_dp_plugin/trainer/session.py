@@ -7,14 +7,13 @@ from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, make_replicas
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.optim.first_step import FirstStep
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
-from mindnlp_dp_plugin.optim.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.optim.sharded import join_states, share_states
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainer.averaging import Averaging
 from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
+from mindnlp_dp_plugin.trainer.first_step import FirstStep
 from mindnlp_dp_plugin.trainer.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
 from mindnlp_dp_plugin.trainer.observe.pace import Pace
@@ -22,6 +21,7 @@ from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainer.observe.throughput import Meter
 from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainer.preemption import Preemption
+from mindnlp_dp_plugin.trainer.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.trainer.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainer.resume.progress import Progress
