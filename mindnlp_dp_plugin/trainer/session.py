@@ -67,7 +67,8 @@ class TrainingSession:
         self._callbacks = []
         self._replacements = Replacements()
         self._replacements.replace(trainer, "data_parallel_session", self)
-        # On the instance, so that an overriding subclass is covered.
+        # On the instance, so that an overriding subclass is covered, or what the script itself has set there.
+        self._whole_train_dataset = trainer.get_train_dataset
         self._replacements.replace(trainer, "get_train_dataset", self._share_of_train_dataset)
         for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may change them
             self._replacements.replace(trainer.args, argument, getattr(trainer.args, argument))
@@ -179,7 +180,7 @@ class TrainingSession:
 
     def _share_of_train_dataset(self):
         args = self._trainer.args
-        self._dataset = shard_train_dataset(self._trainer, self._collective)
+        self._dataset = shard_train_dataset(self._whole_train_dataset(), self._trainer, self._collective)
         if self.resumption:
             self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
         return self._dataset

@@ -13,10 +13,11 @@ HINT = Message(
 )
 
 
-def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
-    """This rank's share of what ``get_train_dataset`` of the Trainer's class returns. All ranks must call it.
+def shard_train_dataset(whole, trainer, collective: Collective) -> ShardedDataset:
+    """This rank's share of the data that one process would train on. All ranks must call it.
 
     Args:
+        whole: What the Trainer's own ``get_train_dataset`` returns.
         trainer: The Trainer that is to train on it.
         collective: The ranks that train together.
 
@@ -25,7 +26,6 @@ def shard_train_dataset(trainer, collective: Collective) -> ShardedDataset:
             short a one for a single step, or one that cannot be grouped by length though it is to be.
     """
     args, rank, world_size = trainer.args, collective.rank, collective.world_size
-    whole = type(trainer).get_train_dataset(trainer)
     dataset = shard(whole, world_size, rank, args.seed)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)

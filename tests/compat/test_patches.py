@@ -109,6 +109,15 @@ USES = {
         "ops.assign(bias, ops.ones(8)); assert bias.asnumpy().sum() == 8, 'a view'",
         "view",
     ),
+    "resized_embeddings": (
+        "from mindnlp.core import nn\nfrom mindnlp.core.autograd import value_and_grad\n"
+        "from mindnlp.transformers import BertConfig, BertModel\n"
+        "sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)\n"
+        "model = BertModel(BertConfig(vocab_size=8, **sizes)); model.resize_token_embeddings(12)\n"
+        "weight = model.get_input_embeddings().weight\n"
+        "assert weight.shape == (12, 8) and weight._grad_node is None, 'the gradient of another shape'",
+        "the gradient of another shape",
+    ),
     "numbers_of_optimizers": (
         "import psutil\nfrom mindnlp.core import nn, ops, optim\n"
         "memory = lambda: psutil.Process().memory_info().rss / 2**20\n"

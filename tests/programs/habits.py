@@ -248,6 +248,20 @@ def an_average_left_out():
     return trainer_of(AveragesNothing), []
 
 
+@habit
+def a_data_set_given_on_the_instance():
+    trainer = trainer_of()
+    trainer.get_train_dataset = lambda: tiny_dataset(num_rows=8 * NUM_RANKS * 2, batch_size=BATCH_SIZE)
+    return trainer, []
+
+
+@habit
+def more_tokens_than_the_model_had():
+    model = without_dropout()
+    model.resize_token_embeddings(104)
+    return trainer_of(model=model), []
+
+
 class SavesOnEveryRank(Trainer):
     def save_model(self, output_dir=None, _internal_call=False):
         self.model.save_pretrained(output_dir or self.args.output_dir)

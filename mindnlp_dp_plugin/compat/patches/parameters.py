@@ -71,9 +71,42 @@ def tied_output_bias(modeling_utils):
     stock = modeling_utils.PreTrainedModel._tie_or_clone_weights
 
     def tie_or_clone_weights(self, output_embeddings, input_embeddings):
-        stock(self, output_embeddings, input_embeddings)
         bias = getattr(output_embeddings, "bias", None)
-        if bias is not None:
+        shape = None if bias is None else bias.shape
+        stock(self, output_embeddings, input_embeddings)
+        if bias is None:
+            return
+        if bias.shape == shape:
             bias.assign_value(bias.copy())
+        else:
+            _make_anew(bias, self)
 
     modeling_utils.PreTrainedModel._tie_or_clone_weights = tie_or_clone_weights
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="resize_token_embeddings: MindSpore still expects a gradient of the old shape, and training fails",
+    needed_from="2.7",
+    obsolete_when="mindnlp's PreTrainedModel._get_resized_embeddings gives the layer a new parameter",
+)
+def resized_embeddings(modeling_utils):
+    stock = modeling_utils.PreTrainedModel._get_resized_embeddings
+
+    def get_resized_embeddings(self, old_embeddings, *args, **kwargs):
+        shape = old_embeddings.weight.shape
+        resized = stock(self, old_embeddings, *args, **kwargs)
+        if resized.weight.shape != shape:
+            _make_anew(resized.weight, self)
+        return resized
+
+    modeling_utils.PreTrainedModel._get_resized_embeddings = get_resized_embeddings
+
+
+def _make_anew(parameter, model):
+    """Put a copy in the place of a parameter wherever the model has it."""
+    copied = type(parameter)(parameter.copy(), parameter.requires_grad)
+    for module in model.modules():
+        for name, held in module._parameters.items():
+            if held is parameter:
+                module._parameters[name] = copied
