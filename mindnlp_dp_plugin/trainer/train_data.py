@@ -11,6 +11,7 @@ HINT = Message(
     "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the shards "
     "equally long."
 )
+SAME_ARGUMENTS = Message("Give every rank the same: the plugin itself draws dropout by rank, and deals out the rows.")
 
 
 def shard_train_dataset(whole, trainer, collective: Collective) -> ShardedDataset:
@@ -22,10 +23,13 @@ def shard_train_dataset(whole, trainer, collective: Collective) -> ShardedDatase
         collective: The ranks that train together.
 
     Raises:
-        DataParallelError: If the ranks hold different data sets (of different length, one would wait for ever), too
-            short a one for a single step, or one that cannot be grouped by length though it is to be.
+        DataParallelError: If the ranks have another seed or accumulation, or hold different data sets (of different
+            length, one would wait for ever), too short a one for a single step, or one that cannot be grouped by length
+            though it is to be.
     """
     args, rank, world_size = trainer.args, collective.rank, collective.world_size
+    for name in ("seed", "gradient_accumulation_steps"):
+        require_same(f"TrainingArguments.{name}", getattr(args, name), collective, SAME_ARGUMENTS)
     dataset = shard(whole, world_size, rank, args.seed)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)

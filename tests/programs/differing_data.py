@@ -55,6 +55,14 @@ def labels_of_evaluation_numbered_by_a_set():
     )
 
 
+def seeds_by_rank():
+    tiny_trainer(OUTPUT, seed=42 + dp.get_rank()).train()
+
+
+def accumulation_by_rank():
+    tiny_trainer(OUTPUT, gradient_accumulation_steps=1 + dp.get_rank()).train()
+
+
 def label_mapping_numbered_by_a_set():
     model = tiny_model(id2label={number: name for name, number in NUMBER_OF.items()}, label2id=NUMBER_OF)
     tiny_trainer(OUTPUT, model=model).train()
@@ -69,6 +77,8 @@ MISTAKES = [
     rows_from_a_set,
     filtered_rows_from_a_set,
     labels_of_evaluation_numbered_by_a_set,
+    seeds_by_rank,
+    accumulation_by_rank,
     label_mapping_numbered_by_a_set,
     evaluation_data_of_another_length,
 ]
