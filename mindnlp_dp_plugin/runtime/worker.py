@@ -27,7 +27,7 @@ def main(argv: list[str]) -> None:
     Args:
         argv: ``[-m] script args...``
     """
-    rank_info = detect()
+    rank_info, process = detect(), os.getpid()
     if rank_info.launcher == "mpirun" and LOG_DIR in os.environ:
         send_output_to(rank_log(Path(os.environ[LOG_DIR]), rank_info.rank))
     try:
@@ -35,6 +35,8 @@ def main(argv: list[str]) -> None:
         os.environ.update(variables_for_scripts(rank_info))
         install(rank_info)
         run_script(argv)
+        if os.getpid() != process:
+            end_fork()
         wait_for_all()
         if thread := thread_left():
             status.wait_for_thread(thread.name)
@@ -43,6 +45,8 @@ def main(argv: list[str]) -> None:
         error.__traceback__ = None
         end_as_failed(rank_info.rank, error)
     except BaseException as error:
+        if os.getpid() != process:
+            end_fork(error)
         end_as_failed(rank_info.rank, error)
 
 
@@ -131,6 +135,18 @@ def end_as_failed(rank: int, error: BaseException) -> None:
             os.write(2, format_error(error).encode(errors="replace"))
     finally:
         os._exit(exit_code_of(error))
+
+
+def end_fork(error: BaseException | None = None) -> None:
+    """End a process that the script has forked, as Python would, but for clean-up: that is for the rank to do."""
+    try:
+        if error is not None and not isinstance(error, SystemExit):
+            error.__traceback__ = without_runner(error.__traceback__)
+            os.write(2, format_error(error).encode(errors="replace"))
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(0 if error is None else exit_code_of(error))
 
 
 def without_runner(trace):

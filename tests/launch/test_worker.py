@@ -76,3 +76,16 @@ def test_what_the_user_set_is_kept(runner):
     script = runner.script("print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])")
     outcome = runner.run("--nproc", "2", "--backend", "mpi", script)
     assert outcome.stdout == f"{sorted(os.sched_getaffinity(0))} 5\n"
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mccl"])
+@pytest.mark.parametrize("end, status", [("pass", 0), ("sys.exit(3)", 3), ("raise ValueError('of the child')", 1)])
+def test_a_forked_child_ends_by_itself_and_the_rank_goes_on(runner, backend, end, status):
+    script = runner.script(
+        f"if os.fork() == 0:\n    {end}\nelse:\n    _, status = os.wait()\n    time.sleep(0.5)\n"
+        "    print('the child ended with', os.waitstatus_to_exitcode(status))\n"
+    )
+    outcome = runner.run("--nproc", "2", "--backend", backend, script)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.count(f"the child ended with {status}\n") == 1
+    assert ("ValueError: of the child" in outcome.log(0)) == ("child" in end)
