@@ -21,21 +21,22 @@ def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reductio
 class _CrossEntropy(OnceDifferentiable):
     def compute(self, input, target, ignore_index):
         self.save_for_backward(input)  # so that MindSpore raises if it is written to before backward
-        self.x, labels = rows_of(input), array_of(target)
+        x, labels = rows_of(input), array_of(target)
         self.counts = labels != ignore_index
         self.labels = np.arange(len(labels)), np.where(self.counts, labels, 0)
-        _require_labels_of(self.x.shape[1], self.labels[1])
-        self.largest, self.total = largest_of_rows(self.x), np.empty_like(self.x[:, 0])
-        over_rows(lambda rows: _add_up(self.x[rows], self.largest[rows], self.total[rows]), self.x)
-        losses = np.log(self.total) - (self.x[self.labels] - self.largest)
+        _require_labels_of(x.shape[1], self.labels[1])
+        self.largest, self.total = largest_of_rows(x), np.empty_like(x[:, 0])
+        over_rows(lambda rows: _add_up(x[rows], self.largest[rows], self.total[rows]), x)
+        losses = np.log(self.total) - (x[self.labels] - self.largest)
         mean = np.float32(losses[self.counts].sum(dtype=np.float64) / self.counts.sum())
         return mindspore.Tensor(mean)
 
     def gradients(self, gradient):
+        x = rows_of(*self.saved_tensors)
         part = np.float32(gradient.asnumpy() / max(1, self.counts.sum()))
         of_row = np.where(self.counts, part, np.float32(0))
-        dx, factor = np.empty_like(self.x), of_row / self.total
-        over_rows(lambda rows: _differentiate(self.x[rows], self.largest[rows], factor[rows], dx[rows]), dx)
+        dx, factor = np.empty_like(x), of_row / self.total
+        over_rows(lambda rows: _differentiate(x[rows], self.largest[rows], factor[rows], dx[rows]), dx)
         dx[self.labels] -= of_row
         return tensor_of(dx), None, None
 

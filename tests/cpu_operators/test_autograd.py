@@ -173,6 +173,20 @@ def test_writing_to_an_input_before_backward_raises(stock, operator, shapes, wri
         np.testing.assert_equal(gradients(mine, writes=True), gradients(mine, writes=False))
 
 
+@pytest.mark.skipif(Version(mindspore.__version__) < Version("2.8"), reason="2.7 saves it before it is written to")
+def test_writing_to_logits_before_backward_raises():
+    logits, labels = tensor(np.random.default_rng(0), 5, 3), mindspore.Tensor([0, 1, 2, 0, 1])
+
+    def loss_of(leaf):
+        written = leaf * 1
+        loss = cross_entropy(never, written, labels)
+        written.copy_(written + 1)
+        return loss
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        mindspore.grad(loss_of)(logits)
+
+
 def second_derivatives(operator, *leaves):
     """Of a function of the first derivatives, as a gradient penalty is."""
     places = tuple(range(len(leaves)))
