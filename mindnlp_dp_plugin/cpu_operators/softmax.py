@@ -33,8 +33,9 @@ def masked_softmax(stock, self, input, mask):
 
 class _Softmax(OnceDifferentiable):
     def compute(self, input):
-        self.y = self.softmax_of(rows_of(input))
-        return tensor_like(self.y, input)
+        y = tensor_like(self.softmax_of(rows_of(input)), input)
+        self.save_for_backward(y)  # so that MindSpore raises if it is written to before backward
+        return y
 
     def softmax_of(self, x):
         """Of each row."""
@@ -45,8 +46,9 @@ class _Softmax(OnceDifferentiable):
         return y
 
     def gradients(self, gradient):
-        g, dx = rows_of(gradient), np.empty_like(self.y)
-        over_rows(lambda rows: _differentiate(g[rows], self.y[rows], dx[rows]), g)
+        g, y = rows_of(gradient), rows_of(*self.saved_tensors)
+        dx = np.empty_like(y)
+        over_rows(lambda rows: _differentiate(g[rows], y[rows], dx[rows]), g)
         return (tensor_like(dx, gradient),)
 
 
@@ -55,8 +57,9 @@ class _MaskedSoftmax(_Softmax):
         is_used = array_of(mask) != 0
         x = np.where(is_used, array_of(input), np.finfo(np.float32).min)
         y = self.softmax_of(np.ascontiguousarray(x).reshape(-1, x.shape[-1])).reshape(x.shape)
-        self.y = np.multiply(y, is_used, out=y).reshape(-1, x.shape[-1])
-        return tensor_of(y)
+        y = tensor_of(np.multiply(y, is_used, out=y))
+        self.save_for_backward(y)
+        return y
 
     def gradients(self, gradient):
         return *super().gradients(gradient), None

@@ -122,13 +122,13 @@ def launch(job: Job) -> int:
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
             job, ending = run_once(job, signals, homes, guard, restarts)
-        say(ending.words)
         if job.node_rank == 0:
             result = result_of(job, ending, homes, time.monotonic() - began)
             result.write(job.first_log_dir)
-            if ending.exit_code and result.last_checkpoint:
-                checkpoint = result.last_checkpoint
-                tell(tr("the newest whole checkpoint is {checkpoint}: --resume goes on from it", checkpoint=checkpoint))
+            if ending.exit_code and (newest := result.last_checkpoint):
+                hint = tr("the newest whole checkpoint is {checkpoint}: --resume goes on from it", checkpoint=newest)
+                ending = replace(ending, words=f"{ending.words}mindnlp-dp: {hint}\n")
+        say(ending.words)
     if ending.was_stopped and signals.stop == signal.SIGINT:
         raise Interrupted
     return ending.exit_code

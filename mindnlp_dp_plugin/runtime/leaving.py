@@ -49,8 +49,15 @@ class _NotedExit(SystemExit):
     def code(self):
         status = super().code
         if sys._getframe().f_back is None:
-            _note(0 if status is None else status & 0xFF if isinstance(status, int) else 1)
+            _note(status_of(status))
         return status
+
+
+def status_of(code: object) -> int:
+    """The exit status that Python gives the ``code`` of a ``SystemExit``."""
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
 
 
 def _note(status):

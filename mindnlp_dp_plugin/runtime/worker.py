@@ -18,7 +18,7 @@ from mindnlp_dp_plugin.job.error_record import format_error, rank_log, write_rec
 from mindnlp_dp_plugin.job.hardware import allowed_cores
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOINED, LOG_DIR
-from mindnlp_dp_plugin.runtime import cpu_affinity
+from mindnlp_dp_plugin.runtime import cpu_affinity, leaving
 
 
 def main(argv: list[str]) -> None:
@@ -91,8 +91,8 @@ def run_script(argv: list[str]) -> None:
             sys.argv = argv
             sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
             runpy.run_path(argv[0], run_name="__main__")
-    except SystemExit as leaving:
-        if exit_code_of(leaving):
+    except SystemExit as error:
+        if exit_code_of(error):
             raise
 
 
@@ -111,11 +111,7 @@ def thread_left() -> threading.Thread | None:
 
 def exit_code_of(error: BaseException) -> int:
     """The exit status that Python would give this exception: 0 for ``sys.exit()``, 1 unless it has a number."""
-    if not isinstance(error, SystemExit):
-        return 1
-    if error.code is None:
-        return 0
-    return error.code & 0xFF if isinstance(error.code, int) else 1
+    return leaving.status_of(error.code) if isinstance(error, SystemExit) else 1
 
 
 def end_as_failed(rank: int, error: BaseException) -> None:
@@ -140,7 +136,10 @@ def end_as_failed(rank: int, error: BaseException) -> None:
 def end_fork(error: BaseException | None = None) -> None:
     """End a process that the script has forked, as Python would, but for clean-up: that is for the rank to do."""
     try:
-        if error is not None and not isinstance(error, SystemExit):
+        if isinstance(error, SystemExit):
+            words = "" if isinstance(error.code, int | None) else f"{error.code}\n"
+            os.write(2, words.encode(errors="replace"))
+        elif error is not None:
             error.__traceback__ = without_runner(error.__traceback__)
             os.write(2, format_error(error).encode(errors="replace"))
         for stream in (sys.stdout, sys.stderr):

@@ -98,12 +98,13 @@ class Runner:
 
     def clean_up(self) -> None:
         """Ends what is left of failed tests."""
+        folders = set()
         for process in self.left_behind():
             with suppress(psutil.NoSuchProcess):
-                folder = process.environ().get(STATUS_DIR)
+                folders.add(process.environ().get(STATUS_DIR))
                 process.send_signal(signal.SIGKILL)
-                if folder:
-                    shutil.rmtree(folder, ignore_errors=True)
+        for folder in folders - {None}:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _is_ours(self, process):
         try:
