@@ -16,7 +16,7 @@ from mindnlp.engine import Trainer, TrainingArguments
 
 from benchmarks.programs import models
 from benchmarks.programs.clock import Clock
-from mindnlp_dp_plugin.trainer import session
+from mindnlp_dp_plugin.trainers.mindnlp import session
 
 OUTPUT, MODEL, STEPS, ROUNDS, WAYS = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5:]
 WARM_UP = 2

@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from mindnlp_dp_plugin import trainer
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -19,6 +18,7 @@ from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.trainers import mindnlp as trainer
 
 PLUGIN = "mindnlp-dp-plugin"
 WHY = {

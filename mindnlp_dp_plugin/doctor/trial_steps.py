@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mindnlp_dp_plugin import collectives, trainer
+from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.collectives.pretended import PretendedRank
 from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.doctor.memory import ANSWER, NUM_STEPS
@@ -25,6 +25,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import worker
+from mindnlp_dp_plugin.trainers import mindnlp as trainer
 
 WRITES_NOTHING = {"resume": False, "trace": None, "snapshot_every": 0, "async_save": False}
 PEAK = "5"  # what clear_refs resets, proc(5)
@@ -49,7 +50,7 @@ class Trial:
 
     def run(self, train) -> dict:
         """What ``train`` of this Trainer took, for ``memory.Trial``."""
-        from mindnlp_dp_plugin.trainer.observe.throughput import peak_memory
+        from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import peak_memory
 
         args = self._trainer.args
         self._trainer.callback_handler.callbacks = []
@@ -70,7 +71,7 @@ class Trial:
 
     def _group_alone(self, args):
         """Ranks measure a part of the rows each; peers that are not there cannot. The longest rows come first."""
-        from mindnlp_dp_plugin.trainer.grouping import shard_by_length
+        from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 
         rows = shard_by_length(self._trainer.get_train_dataset(), args, SingleProcess())
         args.group_by_length = False

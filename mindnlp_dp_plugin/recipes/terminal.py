@@ -6,7 +6,7 @@ from tqdm import tqdm
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.words import words
-from mindnlp_dp_plugin.trainer.mindnlp import TrainerCallback
+from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
 
 TRAINING = Message("training")
 SHOWN = (

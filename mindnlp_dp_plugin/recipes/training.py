@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import TRAINING, Terminal
 from mindnlp_dp_plugin.recipes.tracking import make_trackers
 from mindnlp_dp_plugin.recipes.words import words
-from mindnlp_dp_plugin.trainer.mindnlp import (
+from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
     Trainer,

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import wrapt
 
-from mindnlp_dp_plugin import collectives, compat, trainer
+from mindnlp_dp_plugin import collectives, compat
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
+from mindnlp_dp_plugin.trainers import mindnlp
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
@@ -68,7 +69,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     _installation = object()
     if is_tuned:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
-    _when_imported(trainer.MODULE, lambda module: trainer.hook(module, group, config, _replacements))
+    _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
     if config.cpu_operators:
         _route_operators()
 

@@ -6,7 +6,7 @@ import pytest
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.collectives import current
-from mindnlp_dp_plugin.trainer.grouping import shard_by_length
+from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from tests.data.test_length_grouping import PADDING, Texts, deal
 
 ARGUMENTS = SimpleNamespace(group_by_length=True, length_column_name="length", seed=3, disable_tqdm=True)

@@ -14,8 +14,8 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.resume.progress import Progress
-from mindnlp_dp_plugin.trainer.saving import write_checkpoint
+from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
+from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
 
 logger = logging.getLogger(__name__)
 

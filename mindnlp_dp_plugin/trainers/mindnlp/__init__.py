@@ -3,7 +3,7 @@
 import os
 
 from mindnlp_dp_plugin.job.variables import GOES_ON
-from mindnlp_dp_plugin.trainer.patches import MODULE  # importing it enters its patches into compat's list
+from mindnlp_dp_plugin.trainers.mindnlp.patches import MODULE  # importing it enters its patches into compat's list
 
 __all__ = ["MODULE", "hook"]
 
@@ -17,8 +17,8 @@ def hook(trainer_base, group, config, replacements) -> None:
         config: The ``DataParallelConfig`` to train by.
         replacements: Restores the Trainer.
     """
-    from mindnlp_dp_plugin.trainer.alone import hook_lone_trainer
-    from mindnlp_dp_plugin.trainer.install import hook_trainer
+    from mindnlp_dp_plugin.trainers.mindnlp.alone import hook_lone_trainer
+    from mindnlp_dp_plugin.trainers.mindnlp.install import hook_trainer
 
     def hook_ranks_trainer():
         hook_trainer(trainer_base, group, config, replacements)

@@ -10,7 +10,7 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.trainer.averages import count_samples, count_tokens
+from mindnlp_dp_plugin.trainers.mindnlp.averages import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
 
 

@@ -6,7 +6,7 @@ from mindnlp_dp_plugin.checkpoint import safe_unpickler, store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.overrides import ARGUMENTS_METHODS, TRAINER_METHODS
+from mindnlp_dp_plugin.trainers.mindnlp.overrides import ARGUMENTS_METHODS, TRAINER_METHODS
 
 
 def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, replacements: Replacements) -> None:

@@ -9,8 +9,8 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainer.averaging import Averaging
-from mindnlp_dp_plugin.trainer.observe.pace import Pace
+from mindnlp_dp_plugin.trainers.mindnlp.averaging import Averaging
+from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
 
 MEGABYTE = 2**20
 

@@ -7,8 +7,8 @@ from mindnlp.engine.callbacks import TrainerCallback
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.observe.trace import Trace, TracedCollective
-from mindnlp_dp_plugin.trainer.resume.progress import Progress
+from mindnlp_dp_plugin.trainers.mindnlp.observe.trace import Trace, TracedCollective
+from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 
 WARM_UP_STEPS = 3  # the first compile and allocate, and regroup the buckets
 TRACED_STEPS = 4

@@ -4,8 +4,8 @@ from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.trainer.grouping import shard_by_length
-from mindnlp_dp_plugin.trainer.same_data import require_same_rows
+from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
+from mindnlp_dp_plugin.trainers.mindnlp.same_data import require_same_rows
 
 HINT = Message(
     "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the shards "

@@ -10,7 +10,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 from mindnlp.engine.trainer import base
 
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.resume.position import Resumption
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 
 
 class EndOfEpoch(TrainerCallback):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
+from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 
 OFFLINE = "offline"
 

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.optim.gathering import Later
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.deferred_files import large_files_deferred
+from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
 
 
 def write_checkpoint(

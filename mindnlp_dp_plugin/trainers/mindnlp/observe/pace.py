@@ -10,7 +10,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainer.averaging import Averaging
+from mindnlp_dp_plugin.trainers.mindnlp.averaging import Averaging
 
 logger = logging.getLogger(__name__)
 

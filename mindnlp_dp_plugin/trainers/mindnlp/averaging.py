@@ -16,10 +16,10 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.averages import CountedAverage
-from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
-from mindnlp_dp_plugin.trainer.preemption import Preemption
-from mindnlp_dp_plugin.trainer.resume.progress import Progress
+from mindnlp_dp_plugin.trainers.mindnlp.averages import CountedAverage
+from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import MixedPrecision
+from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
+from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 
 HINT = Message("Give the optimizer the same parameters on every rank, at the same step.")
 NUM_NAMED = 4

@@ -10,9 +10,9 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.mixed_precision import LossScaler
-from mindnlp_dp_plugin.trainer.fewer_nodes import planned_accumulation
-from mindnlp_dp_plugin.trainer.resume import agreement, rng
-from mindnlp_dp_plugin.trainer.resume.position import Position, Resumption, settings_of
+from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation
+from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement, rng
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Position, Resumption, settings_of
 
 
 class Progress(TrainerCallback):

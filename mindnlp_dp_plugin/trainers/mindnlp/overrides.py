@@ -16,19 +16,19 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.optim.sharded import send_states
-from mindnlp_dp_plugin.trainer.evaluation import evaluate_together
-from mindnlp_dp_plugin.trainer.fewer_nodes import same_global_batch
-from mindnlp_dp_plugin.trainer.mixed_precision import float32_masters
-from mindnlp_dp_plugin.trainer.observe import throughput
-from mindnlp_dp_plugin.trainer.resume import agreement, rng
-from mindnlp_dp_plugin.trainer.resume.file_systems import (
+from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
+from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
+from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
+from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
+from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement, rng
+from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
     open_workspaces,
     require_own_folders,
 )
-from mindnlp_dp_plugin.trainer.resume.position import Resumption, count_steps_in_whole_numbers
-from mindnlp_dp_plugin.trainer.saving import write_checkpoint
-from mindnlp_dp_plugin.trainer.session import TrainingSession
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, count_steps_in_whole_numbers
+from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
+from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):

@@ -11,23 +11,23 @@ from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.sharded import join_states, share_states
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainer.averaging import Averaging
-from mindnlp_dp_plugin.trainer.fast_path import install_fast_path
-from mindnlp_dp_plugin.trainer.first_step import FirstStep
-from mindnlp_dp_plugin.trainer.loss_filter import LossFilter
-from mindnlp_dp_plugin.trainer.mixed_precision import MixedPrecision
-from mindnlp_dp_plugin.trainer.observe.pace import Pace
-from mindnlp_dp_plugin.trainer.observe.step_tracer import StepTracer
-from mindnlp_dp_plugin.trainer.observe.throughput import Meter
-from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
-from mindnlp_dp_plugin.trainer.preemption import Preemption
-from mindnlp_dp_plugin.trainer.replica_check import ReplicaCheck
-from mindnlp_dp_plugin.trainer.resume.end_of_epoch import EndOfEpoch
-from mindnlp_dp_plugin.trainer.resume.position import Resumption, settings_of
-from mindnlp_dp_plugin.trainer.resume.progress import Progress
-from mindnlp_dp_plugin.trainer.same_data import require_same_labels
-from mindnlp_dp_plugin.trainer.snapshots import Snapshots
-from mindnlp_dp_plugin.trainer.train_data import shard_train_dataset
+from mindnlp_dp_plugin.trainers.mindnlp.averaging import Averaging
+from mindnlp_dp_plugin.trainers.mindnlp.fast_path import install_fast_path
+from mindnlp_dp_plugin.trainers.mindnlp.first_step import FirstStep
+from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
+from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import MixedPrecision
+from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
+from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
+from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter
+from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
+from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
+from mindnlp_dp_plugin.trainers.mindnlp.replica_check import ReplicaCheck
+from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
+from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
+from mindnlp_dp_plugin.trainers.mindnlp.same_data import require_same_labels
+from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
+from mindnlp_dp_plugin.trainers.mindnlp.train_data import shard_train_dataset
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.trainer.observe.tracker import Tracker
+from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 
 FLUSH_S = 10  # a killed job loses at most this much
 
