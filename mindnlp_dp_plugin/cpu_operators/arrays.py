@@ -1,12 +1,12 @@
 """Convert CPU tensors to NumPy arrays and back, in their memory layout."""
 
-import functools
 from collections.abc import Iterator
 
 import mindspore
 import numpy as np
 
-RUN = 2**13  # numbers that float32 sums well, and that BLAS does not distribute over threads
+from mindnlp_dp_plugin.ddp.host_memory import are_views
+
 CPU = (1, 0)  # as DLPack names it
 BLOCK = 2**15  # numbers; a few such arrays fit into a core's second-level cache
 
@@ -126,13 +126,6 @@ def blocks_of(rows) -> Iterator[slice]:
     return (slice(begin, begin + step) for begin in range(0, len(rows), step))
 
 
-def sums_of_squares(values: np.ndarray) -> list[float]:
-    """Of one gradient, run by run, so that neither buckets nor threads nor the engine change a norm's last bit."""
-    values = values.reshape(-1)
-    runs = (values[begin : begin + RUN] for begin in range(0, values.size, RUN))
-    return [float(np.dot(run, run)) for run in runs]
-
-
 def _outermost_first(strides):
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])
 
@@ -140,11 +133,3 @@ def _outermost_first(strides):
 def shares_memory(tensor, array: np.ndarray) -> bool:
     """Whether what is written to the array that a tensor's ``asnumpy`` gave is in the tensor; of a view it is not."""
     return are_views() and tensor.data_ptr() == array.__array_interface__["data"][0]
-
-
-@functools.cache
-def are_views() -> bool:
-    """Whether the array of a tensor that MindSpore has computed is its memory. In MindSpore 2.7 it is a copy."""
-    tensor = mindspore.ops.zeros(1, mindspore.float32)
-    tensor.asnumpy()[:] = 1
-    return bool(tensor.asnumpy()[0] == 1)

@@ -6,7 +6,8 @@ from collections import defaultdict
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.cpu_operators.arrays import array_of, sums_of_squares, tensor_of
+from mindnlp_dp_plugin.cpu_operators.arrays import array_of, tensor_of
+from mindnlp_dp_plugin.ddp.host_memory import sums_of_squares
 
 
 def clip_grad_norm_(stock, parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):

@@ -18,7 +18,7 @@ import numpy as np
 from packaging.version import Version
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.cpu_operators.arrays import are_views, sums_of_squares
+from mindnlp_dp_plugin.ddp.host_memory import are_views, sums_of_squares
 from mindnlp_dp_plugin.ddp.parts import lengths_of
 
 VIEWS_CAN_BE_ASSIGNED = Version(version("mindspore")) >= Version("2.8")  # before, that is ignored

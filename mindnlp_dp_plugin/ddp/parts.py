@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import mindspore
 
-from mindnlp_dp_plugin.cpu_operators import arrays
+from mindnlp_dp_plugin.ddp import host_memory
 
 
 class Extent(NamedTuple):
@@ -79,6 +79,6 @@ def _nearest(sizes, place):
     first = 0
     for size in sizes:
         if place < first + size:
-            return first + min(size, round((place - first) / arrays.RUN) * arrays.RUN)
+            return first + min(size, round((place - first) / host_memory.RUN) * host_memory.RUN)
         first += size
     return first

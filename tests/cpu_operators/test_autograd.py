@@ -12,7 +12,6 @@ from packaging.version import Version
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
-from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.cpu_operators.clip_grad_norm import clip_grad_norm_
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
@@ -28,6 +27,7 @@ from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
 from mindnlp_dp_plugin.cpu_operators.view import contiguous
+from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.cpu_operators.compared import never, tensor
 
 

@@ -13,7 +13,6 @@ from scipy.special import erf
 
 from mindnlp_dp_plugin.cpu_operators.activations import gelu, silu
 from mindnlp_dp_plugin.cpu_operators.add import add
-from mindnlp_dp_plugin.cpu_operators.arrays import are_views
 from mindnlp_dp_plugin.cpu_operators.cross_entropy import cross_entropy
 from mindnlp_dp_plugin.cpu_operators.divide import divide
 from mindnlp_dp_plugin.cpu_operators.dropout import dropout
@@ -29,6 +28,7 @@ from mindnlp_dp_plugin.cpu_operators.rotary import rotate_half
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
 from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
+from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.cpu_operators.compared import assert_like_stock, never, tensor, values_and_gradients
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.collectives.pretended import PretendedRank
-from mindnlp_dp_plugin.cpu_operators import arrays
+from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
 from mindnlp_dp_plugin.ddp.parts import cut
 
@@ -15,7 +15,7 @@ SHAPES = ((4, 5), (3,), (1,), (7,))
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr(arrays, "RUN", 4)
+    monkeypatch.setattr(host_memory, "RUN", 4)
 
 
 def averaged(bucket_type, dtype, rank=0, parts=None):

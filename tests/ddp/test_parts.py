@@ -5,14 +5,14 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mindnlp_dp_plugin.cpu_operators import arrays
+from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.ddp.parts import cut, lengths_of
 
 SIZES = st.lists(st.integers(0, 50), min_size=1)
 
 
 def cut_by(run, sizes, num_parts):
-    with patch.object(arrays, "RUN", run):
+    with patch.object(host_memory, "RUN", run):
         return cut(sizes, num_parts)
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mindnlp_dp_plugin.cpu_operators.arrays import are_views
+from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.distributed.jobs import jobs
 from tests.programs.scenarios import RUN, SCENARIOS
 

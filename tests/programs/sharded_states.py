@@ -13,7 +13,7 @@ from mindnlp.core.optim import AdamW
 from mindnlp.engine import TrainerCallback
 
 import mindnlp_dp_plugin as dp
-from mindnlp_dp_plugin.cpu_operators import arrays
+from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.optim import cut_buckets
 from tests.programs.scenarios import RUN
@@ -21,7 +21,7 @@ from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
 cut_buckets.BLOCK_BYTES = 1000  # so that parameters are gathered in many blocks
-arrays.RUN = RUN
+host_memory.RUN = RUN
 STAGES = (0, 1, 2)
 OUTCOMES = {}
 

@@ -18,12 +18,12 @@ from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 
 import mindnlp_dp_plugin
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.cpu_operators import arrays
+from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.optim.sharded import share_states
 from tests.programs.scenarios import BATCH_SIZE, RUN, SCENARIOS
 from tests.programs.tiny import seed_everything
 
-arrays.RUN = RUN
+host_memory.RUN = RUN
 
 
 def build_model(scenario, num_ranks):
