@@ -73,7 +73,7 @@ def scaling(speed):
     figure, axes = plt.subplots(figsize=(7, 2.1))
     positions = range(len(samples), 0, -1)
     bars = axes.barh(
-        positions, samples.values(), color=["#bbbbbb", "#bbbbbb", "#cc6677", "#cc6677", "#117733", "#88ccee"]
+        positions, samples.values(), color=["#bbbbbb"] * 2 + ["#cc6677"] * 2 + ["#117733", "#88ccee", "#117733"]
     )
     axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.set_yticks(positions, samples)
