@@ -28,7 +28,8 @@ class _Translated:
 
     @help.setter
     def help(self, text):
-        self._help = text and "\n\n".join(" ".join(of.split()) for of in inspect.cleandoc(text).split("\n\n"))
+        paragraphs = inspect.cleandoc(text or "").split("\n\n")
+        self._help = text and "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class Option(_Translated, click.Option):

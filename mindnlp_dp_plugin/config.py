@@ -118,9 +118,9 @@ class DataParallelConfig:
             the number of micro-steps, as the Hugging Face Trainer does; equals one process with N times the batch times
             the accumulation, and no accumulation. ``"samples"``, ``"tokens"``: each micro-step is weighted by its
             number of rows, or of labels that are not -100; equals the same process also if batches are uneven.
-        zero_stage: What the ranks share out, in the stages of ZeRO. 0: nothing, each keeps everything. 1: the
-            optimizer's states; each rank steps an equal part of all elements, then all gather the parameters. 2: also
-            the averaged gradients, which are then gone from ``.grad``. The result is that of 0 to the last bit.
+        zero_stage: What is sharded over the ranks, in the stages of ZeRO. 0: nothing. 1: the optimizer's states; each
+            rank steps an equal part of all elements, then all gather the parameters. 2: also the averaged gradients,
+            which are then gone from ``.grad``. The result is that of 0 to the last bit.
         fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
         fp16_growth_interval: After this many optimizer steps without overflow the factor doubles. An overflow skips the
             step and halves the factor.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def map_leaves(function: Callable, value):
-    """The same tuples, lists and dictionaries around ``function(leaf)`` for each leaf.
+    """Apply ``function`` to each leaf; tuples, lists and dictionaries stay as they are.
 
     Args:
         function: Is called with whatever is no tuple, list or dictionary.

@@ -23,8 +23,8 @@ operator_seed = importlib.import_module("mindspore.common.seed")
 
 logger = logging.getLogger(__name__)
 
-surroundings: list[Callable[[], AbstractContextManager]] = []
-"""Each is called in forward, and returns what a layer's second forward pass must run within."""
+context_factories: list[Callable[[], AbstractContextManager]] = []
+"""Each is called in forward, and returns the context in which the layer runs again in backward."""
 
 FLOATS = (mindspore.float16, mindspore.float32, mindspore.float64, mindspore.bfloat16)
 
@@ -109,7 +109,7 @@ class _Pass:
         ]
         self._inputs, self._arguments = _without_tensors((args, kwargs))
         self._random = _random_state()
-        self._surroundings = [capture() for capture in surroundings]
+        self._contexts = [capture() for capture in context_factories]
 
     def result(self):
         """What the layer returns."""
@@ -130,10 +130,10 @@ class _Pass:
         return tuple(outputs)
 
     def run_again(self, *tensors):
-        """``run`` with the random numbers, and within the surroundings, of the first pass."""
+        """``run`` with the random numbers and in the contexts of the first pass."""
         with ExitStack() as stack:
-            for surrounding in self._surroundings:
-                stack.enter_context(surrounding)
+            for context in self._contexts:
+                stack.enter_context(context)
             stack.enter_context(_random_numbers_of(self._random))
             return self.run(*tensors)
 

@@ -33,9 +33,11 @@ def pages_of(entries):
             yield from pages_of(*entry.values())
 
 
-ENGLISH_ALONE = {"architecture.md", "decisions.md", "log.md"}  # for who changes the code
+ENGLISH_ALONE = {"architecture.md", "decisions.md"}  # for who changes the code
 PAGES = [
-    page for page in pages_of(yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]) if page not in ENGLISH_ALONE
+    page
+    for page in pages_of(yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"])
+    if page not in ENGLISH_ALONE
 ]
 
 

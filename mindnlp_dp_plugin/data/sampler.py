@@ -76,8 +76,8 @@ class DistributedSampler(Sampler):
         return itertools.islice(dealt, first, None, self._num_replicas)
 
     def __len__(self) -> int:
-        share, rest = divmod(self._num_rows, self._num_replicas)
-        return share if self._drop_last or not rest else share + 1
+        rows, rest = divmod(self._num_rows, self._num_replicas)
+        return rows if self._drop_last or not rest else rows + 1
 
     def reads_on(self, num_replicas: int, batch_size: int) -> bool:
         """Whether so many ranks with batches of that size would have the same order."""

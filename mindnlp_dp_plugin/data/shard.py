@@ -22,7 +22,7 @@ ShuffleDataset = datasets.ShuffleDataset
 def shard(
     dataset: ds.Dataset, num_replicas: int, rank: int, seed: int = 0, lengths: Sequence[int] | None = None
 ) -> ShardedDataset:
-    """This rank's share of a pipeline. Call it with the same pipeline and seed on all ranks.
+    """The part of a pipeline that this rank reads. Call it with the same pipeline and seed on all ranks.
 
     A pipeline is sharded by row if each row stays one row between the source and the batch (map, project, rename,
     shuffle). A ``DistributedSampler`` on the source then lets a rank read and transform only its own rows, and step

@@ -1,4 +1,4 @@
-"""A rank's share of a pipeline, as the Trainer reads it."""
+"""The part of a pipeline that a rank reads, in the form that the Trainer wants."""
 
 import random
 from abc import ABC, abstractmethod

@@ -41,8 +41,8 @@ class Autocast:
         for owner, name, cast in self._seams():
             replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
         replacements.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
-        recompute.surroundings.append(self._as_now)
-        replacements.on_undo(lambda: recompute.surroundings.remove(self._as_now))
+        recompute.context_factories.append(self._as_now)
+        replacements.on_undo(lambda: recompute.context_factories.remove(self._as_now))
 
     @contextmanager
     def running(self) -> Iterator[None]:
