@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.ddp.replicas import require_values
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
-from mindnlp_dp_plugin.trainers.mindnlp.first_step import FirstStep
+from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint

@@ -16,11 +16,12 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.optim.sharded import send_states
+from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
-from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement, rng
+from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
     open_workspaces,
@@ -67,7 +68,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     try:
         with TemporaryDirectory() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
-        session.check_replicas()
+        session.step.check_replicas()
         session.save.wait()
         session.snapshots.discard()
         if session.meter.num_steps:
@@ -91,13 +92,13 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 
 def training_step(stock, self, model, inputs):
-    """One micro-step; backward starts the all-reduces."""
-    return self.data_parallel_session.averaging.trainers_own_step(stock, model, inputs)
+    """Forward and backward of a batch; backward starts the all-reduces."""
+    return self.data_parallel_session.step.training_step(inputs, lambda: stock(self, model, inputs))
 
 
 def update_gradient_by_distributed_type(stock, self, model):
     """Average the gradients over the ranks, if the optimizer steps now."""
-    self.data_parallel_session.averaging.end_backward()
+    self.data_parallel_session.step.finish()
 
 
 def num_examples(stock, self, dataset):
@@ -137,9 +138,9 @@ def _save_checkpoint(stock, self, model, metrics=None):
     save = partial(stock, self, model, metrics=metrics)
     if session.snapshots.is_taking:
         return session.snapshots.write(save)
-    session.check_replicas()
+    session.step.check_replicas()
     session.save.wait()
-    session.averaging.reducer.release()  # gradients of the last step, whose memory saving can use
+    session.step.reducer.release()  # gradients of the last step, whose memory saving can use
     record = session.progress.checkpoint_record()
     background = session.save if self.data_parallel_config.async_save else None
 
@@ -170,7 +171,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 
 def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
-    self.data_parallel_session.check_replicas()  # the last model is gone afterwards
+    self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
     self.data_parallel_session.save.wait()
     if current().rank == 0:
         stock(self)

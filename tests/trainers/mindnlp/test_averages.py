@@ -10,7 +10,8 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.trainers.mindnlp.averages import count_samples, count_tokens
+from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
+from mindnlp_dp_plugin.trainers.mindnlp.door import predicts_next_token
 from tests.programs.tiny import tiny_model, tiny_trainer
 
 
@@ -30,18 +31,19 @@ def batch(**columns):
 
 
 def test_tokens_are_the_labels_that_are_not_minus_100():
-    assert count_tokens(tiny_model(), batch(labels=[[-100, 3, -100], [0, -100, 1]])) == 3
-    assert count_tokens(tiny_model(), batch(labels=[1, -100, 2])) == 2
+    assert not predicts_next_token(tiny_model())
+    assert count_tokens(batch(labels=[[-100, 3, -100], [0, -100, 1]])) == 3
+    assert count_tokens(batch(labels=[1, -100, 2])) == 2
 
 
 def test_a_causal_language_model_never_predicts_the_first_token():
     lora = get_peft_model(tiny_gpt(), LoraConfig(task_type=TaskType.CAUSAL_LM, r=2, target_modules=["c_attn"]))
     for model in (tiny_gpt(), lora):
-        assert count_tokens(model, batch(labels=[[5, 3, -100], [0, -100, 1]])) == 2
+        assert count_tokens(batch(labels=[[5, 3, -100], [0, -100, 1]]), predicts_next_token(model)) == 2
 
 
 def test_samples_are_rows():
-    assert count_samples(None, batch(input_ids=np.ones((5, 7)))) == 5
+    assert count_samples(batch(input_ids=np.ones((5, 7)))) == 5
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_samples_are_rows():
 )
 def test_what_cannot_be_counted_is_named(count, inputs, named):
     with pytest.raises(dp.DataParallelError, match=named):
-        count(tiny_model(), inputs)
+        count(inputs)
 
 
 def parameters(trainer):

@@ -10,7 +10,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainers.mindnlp.averaging import Averaging
+from mindnlp_dp_plugin.step import Step
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +26,15 @@ class Pace(TrainerCallback):
 
     Args:
         collective: The ranks that train together.
-        averaging: Averages this rank's gradients.
+        step: Averages this rank's gradients.
 
     Attributes:
         slowest: What the slowest rank took in the last window, in times of the median rank; None before the first.
     """
 
-    def __init__(self, collective: Collective, averaging: Averaging):
+    def __init__(self, collective: Collective, step: Step):
         self._collective = collective
-        self._averaging = averaging
+        self._step = step
         self._own = []
         self._num_windows = 0
         self._num_slow = Counter()
@@ -42,7 +42,7 @@ class Pace(TrainerCallback):
 
     def begin_step(self) -> None:
         """The rank's own work begins: what is logged, evaluated and saved is done."""
-        self._began = time.perf_counter() - self._averaging.waited_seconds
+        self._began = time.perf_counter() - self._step.waited_seconds
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Begin the first step."""
@@ -50,7 +50,7 @@ class Pace(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Note what the step took; at the end of a window compare it with others'."""
-        self._own.append(time.perf_counter() - self._averaging.waited_seconds - self._began)
+        self._own.append(time.perf_counter() - self._step.waited_seconds - self._began)
         if len(self._own) == WINDOW:
             self._compare(state.global_step)
             self._own.clear()

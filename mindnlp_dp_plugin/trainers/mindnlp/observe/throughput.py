@@ -9,7 +9,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainers.mindnlp.averaging import Averaging
+from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
 
 MEGABYTE = 2**20
@@ -63,7 +63,7 @@ class Meter(Stopwatch):
 
     Args:
         collective: The ranks that train together.
-        averaging: Averages this rank's gradients.
+        step: Averages this rank's gradients.
         pace: Compares what ranks take for their own work.
 
     Attributes:
@@ -72,15 +72,15 @@ class Meter(Stopwatch):
             ``gather_waits`` was last called.
     """
 
-    def __init__(self, collective: Collective, averaging: Averaging, pace: Pace):
+    def __init__(self, collective: Collective, step: Step, pace: Pace):
         self._collective = collective
-        self._averaging = averaging
+        self._step = step
         self.pace = pace
         self.waited_seconds = [0.0] * collective.world_size
 
     def gather_waits(self) -> None:
         """Update ``waited_seconds``. All ranks must call it."""
-        self.waited_seconds = self._collective.all_gather_object(self._averaging.waited_seconds)
+        self.waited_seconds = self._collective.all_gather_object(self._step.waited_seconds)
 
     def summary(self, global_batch: int) -> str:
         """A summary of this training in a few lines, the same on all ranks. All ranks must call it.

@@ -7,11 +7,10 @@ from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
-from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.job.rank_status import show_status
-from mindnlp_dp_plugin.mixed_precision import LossScaler
+from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation
-from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement, rng
+from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Position, Resumption, settings_of
 
 
@@ -25,11 +24,11 @@ class Progress(TrainerCallback):
         dataset: This rank's share of its data.
         collective: The ranks that train together.
         resumption: The checkpoint to resume from, if any.
-        scaler: The scale of the loss, if any; it resumes with the rest.
 
     Attributes:
         pending_loss: The Trainer's tensor that sums losses since the last log.
-        begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
+        clock: Counts micro-steps.
+        step: Makes the optimizer's steps; its order of gradients and its scale of the loss resume with the rest.
     """
 
     def __init__(
@@ -38,35 +37,19 @@ class Progress(TrainerCallback):
         dataset: ShardedDataset,
         collective: Collective,
         resumption: Resumption | None,
-        scaler: LossScaler | None = None,
     ):
         self._trainer = trainer
         self._dataset = dataset
         self._collective = collective
         self._resumption = resumption
-        self._scaler = scaler
         self._before = self._at_last_update = resumption.position if resumption else Position()
-        self._epoch, self._micro_steps_in_epoch = self._before.epoch, self._before.micro_steps_in_epoch
-        self._micro_steps = 0  # of this run
+        self._epoch = self._before.epoch
+        self.clock = Clock(trainer.args, dataset.num_steps, self._before.micro_steps, self._before.micro_steps_in_epoch)
         self._epoch_has_ended = False
         self._host_random = None
         self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
         self._carried_loss = 0.0  # what the checkpoint holds of that sum, until it is added
-        self.begins_optimizer_step = True
-
-    @property
-    def optimizer_steps_next(self) -> bool:
-        """Whether the optimizer steps after the current micro-step.
-
-        The Trainer's rule: when the count of micro-steps since train() began is a multiple of the accumulation, or at
-        the end of an epoch that is no longer than the accumulation.
-        """
-        accumulation = self._trainer.args.gradient_accumulation_steps
-        num_steps = self._dataset.num_steps
-        is_short = num_steps is not None and num_steps <= accumulation
-        ends_epoch = self._micro_steps_in_epoch + 1 == num_steps
-        return (is_short and ends_epoch) or (self._micro_steps + 1) % accumulation == 0
 
     @property
     def nominal_accumulation(self) -> int:
@@ -75,11 +58,12 @@ class Progress(TrainerCallback):
             return self._resumption.nominal_accumulation
         return planned_accumulation(self._trainer.args.gradient_accumulation_steps, self._collective.world_size)
 
-    def follow(self, reducer: GradientReducer) -> None:
-        """Save the order of a reducer's gradients; if this run resumes, give it the order that was saved."""
-        self._reducer = reducer
+    def follow(self, step: Step) -> None:
+        """Save what a step knows; if this run resumes, give it the order of gradients that was saved."""
+        self.step = step
+        step.optimizer_steps.before.append(self.note_update)
         if self._resumption:
-            reducer.take_order(self._resumption.record.get("gradient_order"))
+            step.reducer.take_order(self._resumption.record.get("gradient_order"))
 
     def loss_since_log(self) -> float:
         """The sum of losses since the last log, before and after the resumption: the mean of all ranks' sums.
@@ -95,25 +79,18 @@ class Progress(TrainerCallback):
         self._carried_loss = 0.0
 
     def begin_micro_step(self) -> None:
-        """Begin the micro-step's random stream."""
+        """The first batch of a resumed run is read: the generators of Python and NumPy go on where they stood."""
         self._restore_host_random()
-        rng.seed_operators(self._trainer.args.seed, self._collective.rank, self._all_micro_steps)
-
-    def end_micro_step(self) -> None:
-        """Count the micro-step."""
-        self.begins_optimizer_step = self.optimizer_steps_next
-        self._micro_steps += 1
-        self._micro_steps_in_epoch += 1
 
     def note_update(self) -> None:
         """Record that the optimizer is about to step."""
-        self._at_last_update = Position(self._epoch, self._micro_steps_in_epoch, self._all_micro_steps)
+        self._at_last_update = Position(self._epoch, self.clock.micro_steps_in_epoch, self.clock.micro_steps)
 
     def checkpoint_record(self) -> dict[str, Any]:
         """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
         trainer, position = self._trainer, self._at_last_update
         state, control = trainer.state, trainer.control
-        num_pending = self._all_micro_steps - position.micro_steps
+        num_pending = self.clock.micro_steps - position.micro_steps
         is_full = position.micro_steps_in_epoch == self._dataset.num_steps
         is_cut_short = control.should_epoch_stop or self._epoch_has_ended
         ends_epoch = is_full or (is_cut_short and not control.should_training_stop)
@@ -134,10 +111,10 @@ class Progress(TrainerCallback):
             "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
             "with_optimizer": not trainer.args.save_only_model,
             "nominal_accumulation": self.nominal_accumulation,
-            "gradient_order": self._reducer.order,
+            "gradient_order": self.step.reducer.order,
             "settings": settings_of(self._dataset, trainer.args),
             "host_random": self._collective.all_gather_object(rng.host_state()),
-            "loss_scaling": self._scaler and vars(self._scaler),
+            "loss_scaling": self.step.precision.scaler and vars(self.step.precision.scaler),
         }
 
     def repeated_micro_steps(self) -> bool:
@@ -157,14 +134,15 @@ class Progress(TrainerCallback):
         trainer._total_loss_scalar = record["total_loss"] - self._carried_loss
         for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
             callback.early_stopping_patience_counter = patience
-        if self._scaler and record.get("loss_scaling"):
-            vars(self._scaler).update(record["loss_scaling"])
+        if self.step.precision.scaler and record.get("loss_scaling"):
+            vars(self.step.precision.scaler).update(record["loss_scaling"])
         if record["settings"]["world_size"] == self._collective.world_size:
             self._host_random = record["host_random"][self._collective.rank]
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         """Start counting a new epoch."""
-        self._epoch, self._micro_steps_in_epoch = self._dataset.epoch, self._dataset.num_skipped
+        self._epoch = self._dataset.epoch
+        self.clock.begin_epoch(self._dataset.num_skipped)
         self._epoch_has_ended = False
 
     def on_step_begin(self, args, state, control, **kwargs):
@@ -174,7 +152,7 @@ class Progress(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         """Include skipped micro-steps in the epoch, which MindNLP's loop does not."""
         if self._dataset.num_skipped and self._dataset.num_steps:
-            state.epoch = self._epoch + self._micro_steps_in_epoch / self._dataset.num_steps
+            state.epoch = self._epoch + self.clock.micro_steps_in_epoch / self._dataset.num_steps
 
     def on_epoch_end(self, args, state, control, **kwargs):
         """No row of the epoch is left."""
@@ -185,10 +163,6 @@ class Progress(TrainerCallback):
         if self._host_random is not None:
             rng.restore_host_state(self._host_random)
             self._host_random = None
-
-    @property
-    def _all_micro_steps(self):
-        return self._before.micro_steps + self._micro_steps
 
     def _callbacks_with_patience(self):
         callbacks = self._trainer.callback_handler.callbacks

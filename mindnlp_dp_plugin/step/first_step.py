@@ -14,12 +14,12 @@ class FirstStep:
     """Compares what the optimizer steps before and after its first step with a learning rate above 0.
 
     Args:
-        trainer: It has the ``optimizer``.
+        door: Has the ``optimizer``.
         steps: What happens around the optimizer's steps.
     """
 
-    def __init__(self, trainer, steps: WatchedSteps):
-        self._trainer = trainer
+    def __init__(self, door, steps: WatchedSteps):
+        self._door = door
         self._steps = steps
         self._is_over = False
         self._before = None
@@ -27,7 +27,7 @@ class FirstStep:
         steps.after.append(self._end)
 
     def _begin(self):
-        rates = [float(group.get("lr", 1)) for group in self._trainer.optimizer.param_groups]
+        rates = [float(group.get("lr", 1)) for group in self._door.optimizer.param_groups]
         if not self._is_over and any(rates) and not self._steps.skips():
             self._before = self._digests()
 
@@ -46,4 +46,4 @@ class FirstStep:
         self._before, self._is_over = None, True
 
     def _digests(self):
-        return [digest(parameter) for parameter in stepped_parameters(self._trainer.optimizer)]
+        return [digest(parameter) for parameter in stepped_parameters(self._door.optimizer)]

@@ -1,4 +1,4 @@
-"""A faster path for what MindNLP's loop does on the host in every step, while a session lasts."""
+"""Clip gradients by the norm of the buckets, instead of parameter by parameter."""
 
 import functools
 
@@ -10,23 +10,14 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Replacements
 
 
-def install_fast_path(trainer, reducer: GradientReducer, replacements: Replacements) -> None:
-    """Clip by the norm of buckets, and count the model's parameters once.
+def clip_by_buckets(reducer: GradientReducer, replacements: Replacements) -> None:
+    """Let MindNLP's ``clip_grad_norm_`` take two passes over memory, where stock takes three operators a parameter.
 
     Args:
-        trainer: The Trainer that trains.
-        reducer: Averages its gradients.
-        replacements: Restores the Trainer.
+        reducer: Averages the gradients; others are clipped as before.
+        replacements: Restores stock's.
     """
-    replacements.replace(nn.utils, "clip_grad_norm_", _clipping(nn.utils.clip_grad_norm_, reducer))
-    # To estimate floating point operations, MindNLP counts the parameters in each step by a walk over all modules.
-    model = getattr(getattr(trainer.model, "floating_point_ops", None), "__self__", None)
-    if hasattr(model, "num_parameters"):
-        replacements.replace(model, "num_parameters", functools.cache(model.num_parameters))
-
-
-def _clipping(stock, reducer):
-    """Clip by buckets: two passes over memory, where stock takes three operators for each parameter."""
+    stock = nn.utils.clip_grad_norm_
 
     @functools.wraps(stock)
     def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -44,4 +35,4 @@ def _clipping(stock, reducer):
             )
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
-    return clip_grad_norm_
+    replacements.replace(nn.utils, "clip_grad_norm_", clip_grad_norm_)

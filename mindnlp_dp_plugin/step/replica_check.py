@@ -4,20 +4,21 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import check_parameters
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.trainers.port import Door
 
 
 class ReplicaCheck:
     """Compares the parameters of all ranks after the first step, after every so many, and whenever it is called.
 
     Args:
-        trainer: It has the ``model``, the ``optimizer`` and the ``state``.
+        door: The loop.
         collective: The ranks that train together.
         every: After how many steps, as ``DataParallelConfig.check_replicas_every``; 0 for never.
         steps: What happens around the optimizer's steps.
     """
 
-    def __init__(self, trainer, collective: Collective, every: int | None, steps: WatchedSteps):
-        self._trainer = trainer
+    def __init__(self, door: Door, collective: Collective, every: int | None, steps: WatchedSteps):
+        self._door = door
         self._collective = collective
         self._every = every
         self._checked_step = None
@@ -32,15 +33,15 @@ class ReplicaCheck:
         Raises:
             DataParallelError: Naming the first that differs.
         """
-        self._check(self._trainer.state.global_step)
+        self._check(self._door.num_steps)
 
     def _end_step(self):
-        step = self._trainer.state.global_step + 1  # the Trainer counts it later
+        step = self._door.num_steps + 1  # the loop counts it later
         if self._checked_step is None or (self._every and step % self._every == 0):
             self._check(step)
 
     def _check(self, step):
         if self._every != 0 and step != self._checked_step:
-            outside = parameters_outside(self._trainer.model, self._trainer.optimizer)
-            check_parameters(self._trainer.model, self._collective, step, outside.items())
+            outside = parameters_outside(self._door.model, self._door.optimizer)
+            check_parameters(self._door.model, self._collective, step, outside.items())
             self._checked_step = step

@@ -1,0 +1,210 @@
+"""One step, as the data flows: count, weigh, scale, forward, arm, backward, finish, clip."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.parameters import parameters_outside
+from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.clipping import clip_by_buckets
+from mindnlp_dp_plugin.step.first_step import FirstStep
+from mindnlp_dp_plugin.step.precision import Precision
+from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
+from mindnlp_dp_plugin.step.sharded_states import shard_states
+from mindnlp_dp_plugin.step.stepped import SteppedParameters
+from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
+from mindnlp_dp_plugin.trainers.port import Door
+
+
+class Step:
+    """The step of a loop. Making it makes the replicas equal; all ranks must, right before the loop.
+
+    A micro-step is one batch of the loop, within ``micro_step``; its forward and backward are within ``training_step``.
+    The parameters' hooks are live from the end of that forward to the end of that backward: gradients taken elsewhere,
+    in the loss or by other code of the user, fill no bucket.
+
+    User code between the two (``Door.may_call_backward_again``) may read gradients and call backward again, as FGM, PGD
+    and SAM do. Then gradients are averaged after each backward, so it sees what it would see in one process.
+
+    Args:
+        door: The loop.
+        collective: The ranks that train together.
+        config: The settings.
+        replacements: Restores what is replaced in MindNLP, and the optimizer's ``step``.
+        carrier: The same ranks, for gradients.
+        on_phase: Is called with the name of each phase as it begins.
+
+    Raises:
+        DataParallelError: If the ranks hold different models, or a setting does not suit the loop.
+
+    Attributes:
+        stepped: The parameters that the optimizer steps and the reducer averages.
+        reducer: Averages gradients.
+        precision: What forward computes in, and the scale of the loss.
+        optimizer_steps: What is done around each ``optimizer.step``.
+        check_replicas: Compares the ranks' parameters when called.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        collective: Collective,
+        config: DataParallelConfig,
+        replacements: Replacements,
+        carrier: Collective | None = None,
+        on_phase: Callable[[str], None] = lambda name: None,
+    ):
+        self._door, self._collective, self._on_phase = door, collective, on_phase
+        check_buffers(door.model, collective)
+        make_replicas(door.model, collective, parameters_outside(door.model, door.optimizer).items())
+        self._buffers = SharedBuffers(door.model, collective)
+        self.optimizer_steps = WatchedSteps(replacements)
+        shares = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
+        if shares and door.may_call_backward_again:
+            raise DataParallelError(
+                "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
+                "keeps only its part. Take zero_stage=1, or override compute_loss instead.",
+                trainer=door.name,
+            )
+        self.stepped = SteppedParameters(door, collective)
+        parameters = list(self.stepped.named.values())
+        self.reducer = GradientReducer(
+            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, shares
+        )
+        self.stepped.follow = self._follow
+        self.precision = Precision(door.dtype, config, replacements)
+        self._weights = (
+            EqualWeights(door)
+            if config.average_over == "ranks"
+            else CountedWeights(door, parameters, collective, config.average_over)
+        )
+        self._factor = 1  # of the loss
+        self._is_weighed = self._is_forward_due = False
+        self._share = None
+        self._guard(config)
+        clip_by_buckets(self.reducer, replacements)
+
+    @contextmanager
+    def micro_step(self) -> Iterator[None]:
+        """A context for one batch of the loop, and whatever user code does with it. All ranks must enter it."""
+        clock = self._door.clock
+        rng.seed_operators(self._door.seed, self._collective.rank, clock.micro_steps)
+        if clock.begins_optimizer_step:
+            self.stepped.ask()
+        self.reducer.release()
+        self._weights.begin_micro_step()
+        self._is_weighed = False
+        self._on_phase("forward")
+        yield
+        self._weights.require(self._is_weighed)
+        self.precision.require(self._is_weighed)
+        if clock.optimizer_steps_next:
+            self._average_what_is_left()
+            self.precision.unscale(self.reducer)
+            self.optimizer_steps.watch(self._door.optimizer)
+        self._buffers.share()
+        clock.end_micro_step()
+
+    def training_step(self, batch: Any, forward_and_backward: Callable[[], Any]):
+        """Forward and backward of a batch, and its gradients averaged if they are due. All ranks must call it.
+
+        Args:
+            batch: The columns, by name.
+            forward_and_backward: Computes the loss by ``forward``, calls ``finish`` after backward, and returns the
+                loss over the accumulation.
+
+        Returns:
+            What the loop is to add to its sum of losses.
+        """
+        self.reducer.release()
+        weight = self._weights.weigh(batch)
+        self._share = self._weights.share() if self._averages_now else None
+        if not weight:  # the mean over a batch whose count is 0 is 0 / 0
+            self._is_weighed = True
+            self._arm()
+            self._door.leave_out()
+            return self._weights.recorded(None)
+        self._factor = weight * self.precision.scale
+        self._is_forward_due = True
+        try:
+            loss = forward_and_backward()
+        finally:
+            self._is_forward_due = False
+        return self._weights.recorded(loss if self._factor == 1 else loss / self._factor)
+
+    def forward(self, compute_loss: Callable[[], Any]):
+        """The loss that backward is to start from. Hooks are live when it is computed.
+
+        Only the first within a ``training_step`` is the loop's own; others are the user's, and left alone.
+        """
+        if not self._is_forward_due:
+            return compute_loss()
+        self._is_forward_due = False
+        with self.precision.running():
+            loss = compute_loss()
+        self._arm()
+        self._is_weighed = True
+        self._on_phase("backward")
+        return loss if self._factor == 1 else loss * self._factor
+
+    def finish(self) -> None:
+        """Behind backward: average the gradients, if they are due. All ranks must call it."""
+        self._on_phase("wait for gradients")
+        self._is_forward_due = False
+        self._weights.require(is_weighed=True)
+        if self._averages_now:
+            self.stepped.agree()
+            self.reducer.finish()
+        self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
+
+    def close(self) -> None:
+        """Take the hooks out of the parameters."""
+        self.reducer.close()
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds this rank has waited for others while averaging so far."""
+        return self.reducer.waited_seconds + self.stepped.waited_seconds
+
+    @property
+    def _averages_now(self):
+        return self._door.may_call_backward_again or self._door.clock.optimizer_steps_next
+
+    def _arm(self):
+        self.stepped.agree()
+        if self._averages_now:
+            self.reducer.prepare(self._share)
+
+    def _follow(self, parameters):
+        self.reducer.follow(parameters)
+        self._weights.follow(parameters)
+
+    def _average_what_is_left(self):
+        """Before an optimizer step, average again if user code changed or added gradients."""
+        if not self._door.may_replace_gradients:
+            return
+        self.stepped.agree()
+        is_averaged = all(map(self.reducer.has_averaged, self.stepped.named.values()))
+        replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.replaced_gradients()]
+        everyone = self._collective.all_gather_object((is_averaged, replaced))
+        if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
+            self.reducer.finish()
+
+    def _guard(self, config):
+        """What is done around each ``optimizer.step``."""
+        steps, door = self.optimizer_steps, self._door
+        steps.skips = self.precision.skips_step
+        steps.before.append(lambda: self.stepped.require_averaged(self.reducer))
+        steps.before.append(lambda: self._on_phase("optimizer"))
+        steps.after += [self._weights.reset, self.precision.end_step]
+        FirstStep(door, steps)
+        self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
+        steps.after.append(lambda: self._on_phase("data"))
+        steps.watch(door.optimizer)

@@ -1,0 +1,110 @@
+"""What is averaged is what is stepped: the parameters of the optimizer, the same on all ranks."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.poll import Poll
+from mindnlp_dp_plugin.ddp.replicas import make_equal, require_same_structure
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
+from mindnlp_dp_plugin.trainers.port import Door
+
+HINT = Message("Give the optimizer the same parameters on every rank, at the same step.")
+NUM_NAMED = 4
+
+
+class SteppedParameters:
+    """Asks all ranks before each optimizer step whether an optimizer has new parameters, and lets them join.
+
+    The question travels during forward, with those of ``Door.votes``, so it costs no wait.
+
+    Args:
+        door: The loop.
+        collective: The ranks that train together.
+
+    Attributes:
+        named: The parameters that are stepped and averaged, by name.
+        follow: Is called with them when they have changed.
+        waited_seconds: Seconds this rank has waited for answers so far.
+    """
+
+    def __init__(self, door: Door, collective: Collective):
+        self._door = door
+        self._collective = collective
+        self._poll = None
+        self.follow: Callable[[list], None] = lambda parameters: None
+        self.waited_seconds = 0.0
+        self.named: dict[str, Any] = self._common()
+
+    def ask(self) -> None:
+        """Ask all ranks. All must call it, before the first forward of an optimizer step."""
+        has_changed = {id(parameter) for parameter in stepped_parameters(self._door.optimizer)} != self._known()
+        self._poll = Poll([has_changed, *self._door.votes()], self._collective)
+        if has_changed and self._hear() == self._collective.world_size:
+            self._follow_optimizer()
+
+    def agree(self) -> None:
+        """Hear the answers, if any are due; new parameters join. All ranks must call it, before backward begins."""
+        began = time.perf_counter()
+        has_changed = self._poll is not None and self._hear()
+        self.waited_seconds += time.perf_counter() - began
+        self._poll = None
+        if has_changed:
+            self._follow_optimizer()
+
+    def require_averaged(self, reducer: GradientReducer) -> None:
+        """Raise if the optimizer is about to step on a gradient that was not averaged.
+
+        Raises:
+            DataParallelError: Naming the parameters.
+        """
+        stepped = stepped_parameters(self._door.optimizer)
+        missing = {id(parameter) for parameter in stepped if not reducer.has_averaged(parameter)}
+        if len(missing) == len(stepped):
+            raise DataParallelError(
+                "optimizer.step() with gradients that were not averaged over the ranks: replicas would drift apart. "
+                "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+            )
+        if missing:
+            named = named_parameters(self._door.model, self._door.optimizer)
+            raise DataParallelError(
+                "optimizer.step() with parameters whose gradients were not averaged over the ranks: replicas would "
+                "drift apart. They are {names}. Give the optimizer new parameters in on_step_end, on_step_begin or "
+                "on_epoch_begin.",
+                names=_listed(name for name in named if id(named[name]) in missing),
+            )
+
+    def _known(self):
+        return {id(parameter) for parameter in self.named.values()}
+
+    def _hear(self) -> int:
+        """The number of ranks with new parameters."""
+        num_changed, *votes = self._poll.count()
+        self._door.count(votes)
+        return num_changed
+
+    def _follow_optimizer(self):
+        self._poll = None
+        known = self._known()
+        self.named = self._common()
+        new = [(name, parameter) for name, parameter in self.named.items() if id(parameter) not in known]
+        make_equal(new, self._collective)
+        self.follow(list(self.named.values()))
+
+    def _common(self):
+        """The parameters the optimizer steps, by name; the same on all ranks, or an error."""
+        found = named_parameters(self._door.model, self._door.optimizer)
+        verdict = tr("Optimizers of ranks differ after step {step}", step=self._door.num_steps)
+        require_same_structure(found.items(), self._collective, verdict, HINT)
+        self._door.forget_parameters()
+        return found
+
+
+def _listed(names):
+    names = list(names)
+    shown, num_more = ", ".join(names[:NUM_NAMED]), len(names) - NUM_NAMED
+    return tr("{names} and {num} more", names=shown, num=num_more) if num_more > 0 else shown

@@ -1,0 +1,72 @@
+"""MindNLP's Trainer as the core sees it: the ``Door`` of ``trainers/port.py``."""
+
+from mindnlp.engine.trainer.base import Trainer
+from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from mindnlp_dp_plugin.step import Clock
+from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
+from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
+
+
+class TrainerDoor:
+    """A Trainer that is about to train.
+
+    Args:
+        trainer: The Trainer.
+        clock: Where its loop stands.
+        nominal_accumulation: See ``Door``.
+        preemption: Signals that ask for the end of training; ranks vote on them.
+    """
+
+    def __init__(self, trainer: Trainer, clock: Clock, nominal_accumulation: int, preemption: Preemption):
+        self._trainer = trainer
+        self.clock = clock
+        self.name = type(trainer).__name__
+        self.seed = trainer.args.seed
+        self.accumulation = trainer.args.gradient_accumulation_steps
+        self.nominal_accumulation = nominal_accumulation
+        self.dtype = dtype_of_training(trainer.args)
+        self.may_call_backward_again = _overrides(trainer, "training_step")
+        self.may_replace_gradients = self.may_call_backward_again or _overrides(
+            trainer, "update_gradient_by_distributed_type"
+        )
+        self.votes, self.count = preemption.votes, preemption.count
+
+    @property
+    def model(self):
+        """The Trainer's."""
+        return self._trainer.model
+
+    @property
+    def optimizer(self):
+        """The Trainer's; a callback may replace it."""
+        return self._trainer.optimizer
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps, as the Trainer counts them."""
+        return self._trainer.state.global_step
+
+    @property
+    def predicts_next_token(self) -> bool:
+        """Whether the model shifts its labels."""
+        return predicts_next_token(self.model)
+
+    def forget_parameters(self) -> None:
+        """The Trainer rebuilds its function of gradients when it has none."""
+        self._trainer.grad_fn = None
+
+    def leave_out(self) -> None:
+        """As at the end of the Trainer's backward, also of an overriding subclass's."""
+        self._trainer.update_gradient_by_distributed_type(self.model)
+
+
+def predicts_next_token(model) -> bool:
+    """Whether MindNLP's model, or the one that an adapter is put on, is a causal language model."""
+    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
+    return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+
+def _overrides(trainer, name):
+    """Whether a subclass or the script replaced a method."""
+    return getattr(getattr(trainer, name), "__func__", None) is not getattr(Trainer, name)

@@ -1,0 +1,76 @@
+"""What the core asks of whoever runs a training loop, and what it tells him: a door implements ``Door``.
+
+``step/`` and the rooms below it know a loop by these names only. ``step.Step`` says when they are used. A door calls,
+for each batch that its loop takes::
+
+    with step.micro_step():
+        loss = step.training_step(batch, forward_and_backward)
+
+where ``forward_and_backward`` computes the loss through ``step.forward`` and calls ``step.finish`` behind backward.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Where the loop stands between two optimizer steps; the same on all ranks.
+
+    Attributes:
+        micro_steps: Micro-steps done since training first began.
+        begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
+        optimizer_steps_next: Whether the optimizer steps after the current micro-step.
+    """
+
+    micro_steps: int
+    begins_optimizer_step: bool
+    optimizer_steps_next: bool
+
+    def end_micro_step(self) -> None:
+        """The current micro-step is done."""
+
+
+class Door(Protocol):
+    """A training loop, as the core sees it.
+
+    Attributes:
+        name: What users call the loop, in messages.
+        model: What is trained; it has ``named_parameters``, ``named_buffers`` and ``state_dict``.
+        optimizer: Has ``param_groups`` and ``step``; the loop may replace it between two micro-steps.
+        clock: Where the loop stands.
+        num_steps: Optimizer steps made so far, counted by the loop.
+        seed: What dropout's streams are drawn from, with the rank and the micro-step.
+        accumulation: Micro-steps of an optimizer step.
+        nominal_accumulation: Micro-steps whose gradients a step sums; another number than ``accumulation`` if training
+            was begun with another split of the same global batch.
+        dtype: What forward is to compute in; None for the model's own.
+        predicts_next_token: Whether the loss leaves out the first label of each row, as causal language models do.
+        may_call_backward_again: Whether user code between ``micro_step`` and ``training_step`` may read gradients, and
+            call backward more than once. They are then averaged after each.
+        may_replace_gradients: Whether user code may attach other gradients after ``finish``.
+    """
+
+    name: str
+    model: Any
+    optimizer: Any
+    clock: Clock
+    num_steps: int
+    seed: int
+    accumulation: int
+    nominal_accumulation: int
+    dtype: Any
+    predicts_next_token: bool
+    may_call_backward_again: bool
+    may_replace_gradients: bool
+
+    def votes(self) -> list[bool]:
+        """This rank's answers to yes-or-no questions; as many on all ranks. Asked once for each optimizer step."""
+
+    def count(self, votes: Sequence[int]) -> None:
+        """How many ranks said yes to each question, before backward begins."""
+
+    def forget_parameters(self) -> None:
+        """The optimizer steps other parameters from now on: drop what was built from the old ones."""
+
+    def leave_out(self) -> None:
+        """The batch counts nothing: end the micro-step without a forward, as after a backward, by ``step.finish``."""
