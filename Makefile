@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
+# Two processes: while the tests of one wait for ranks, those of the other compute. Each file in one, in order.
+PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm faults restarts zero soak families hosts slurm matrix bench install lint clean
 
@@ -21,13 +23,13 @@ test: install   ## ruff, import-linter and every test that takes minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: install   ## the tests that start no ranks
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not slow and not ranks"
+	$(PYTEST) -m "not slow and not ranks"
 
 test-slow: install   ## the tests that `make test` leaves out
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py

@@ -29,7 +29,7 @@ from tests.harness import REPOSITORY
 PYTHONS = ("3.10", "3.11", "3.12")
 MINDSPORES = ("2.7.0", "2.8.0", "2.9.0", "2.10.0")
 WHAT = {what: [f"tests/distributed/test_{what}.py"] for what in ("oracle", "evaluation", "resume", "families")}
-WHAT["without ranks"] = ["-m", "not slow and not ranks"]
+WHAT["without ranks"] = ["--numprocesses", "2", "--dist", "loadfile", "-m", "not slow and not ranks"]
 NO_WHEEL = ("3.12", "2.7.0")  # 2.7.2 is the first for Python 3.12
 PAGES = [REPOSITORY / "docs" / name for name in ("versions.md", "versions.zh.md")]
 SUMMARY = re.compile(r"(?:\d+ failed, )?\d+ passed")

@@ -11,6 +11,7 @@ import psutil
 
 REPOSITORY = Path(__file__).parent.parent
 PROGRAMS = Path(__file__).parent / "programs"
+TIMEOUT_S = 900  # nothing takes a tenth of it, unless the machine is slow or does other work
 
 
 def start(command, environ, cwd=None) -> subprocess.Popen:
@@ -29,7 +30,7 @@ def finish(process, timeout) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def run(command, timeout=300, env=None, cwd=None) -> subprocess.CompletedProcess:
+def run(command, timeout=TIMEOUT_S, env=None, cwd=None) -> subprocess.CompletedProcess:
     """Run a command to its end; ``env`` is added to this process's environment."""
     return finish(start(command, {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}, cwd), timeout)
 
@@ -53,7 +54,7 @@ def decorated_functions(program):
     return [function.name for function in functions if function.decorator_list]
 
 
-def run_ranks(program, *arguments, ranks, backend, log_dir, timeout=300, env=None, options=()):
+def run_ranks(program, *arguments, ranks, backend, log_dir, timeout=TIMEOUT_S, env=None, options=()):
     """Run a program of ``tests/programs`` (or a path) under ``mindnlp-dp run`` and return the finished launcher."""
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", ranks, "--backend", backend, *options]
     return run([*command, "--log-dir", log_dir, PROGRAMS / program, *arguments], timeout, env, cwd=log_dir.parent)

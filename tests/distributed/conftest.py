@@ -1,5 +1,9 @@
+import fcntl
 import functools
+import hashlib
 import json
+import os
+import shutil
 
 import pytest
 
@@ -10,14 +14,24 @@ from tests.harness import run_ranks_successfully
 def output_of(tmp_path_factory):
     """Runs a program of ``tests/programs`` on ranks, once for each way, and returns the folder it has written to.
 
-    The program's first argument is that folder.
+    The program's first argument is that folder. Processes of pytest-xdist share what each of them has run.
     """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
 
     @functools.cache
-    def run(program, *arguments, ranks=1, backend="auto", timeout=300):
-        output = tmp_path_factory.mktemp(f"{program.removesuffix('.py')}_{ranks}_{backend}")
-        job = dict(ranks=ranks, backend=backend, log_dir=output / "logs", timeout=timeout)
-        run_ranks_successfully(program, output, *arguments, **job)
+    def run(program, *arguments, ranks=1, backend="auto", timeout=900):
+        way = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
+        output = folder / f"{program.removesuffix('.py')}_{ranks}_{backend}_{way}"
+        with (folder / f"{output.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / f"{output.name}.done").exists():
+                shutil.rmtree(output, ignore_errors=True)  # what a failed job has left
+                output.mkdir()
+                job = dict(ranks=ranks, backend=backend, log_dir=output / "logs", timeout=timeout)
+                run_ranks_successfully(program, output, *arguments, **job)
+                (folder / f"{output.name}.done").touch()
         return output
 
     return run
