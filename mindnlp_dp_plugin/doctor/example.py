@@ -5,10 +5,10 @@ from tempfile import TemporaryDirectory
 import mindspore
 import numpy as np
 from mindnlp import transformers
-from mindnlp.engine import Trainer, TrainingArguments
 
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.doctor.memory import NUM_STEPS
+from mindnlp_dp_plugin.trainers.mindnlp.public import Trainer, TrainingArguments
 
 
 class ExampleTrainer(Trainer):
