@@ -19,7 +19,7 @@ from mindnlp_dp_plugin.ddp.parts import Share
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 
-MAX_UNDER_WAY = 4  # buckets that hold memory while a rank keeps its part alone
+MAX_HELD = 4  # buckets that hold memory while a rank keeps its part alone
 
 
 class GradientReducer:
@@ -294,7 +294,7 @@ class GradientReducer:
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
             self._running = self._buckets[self._next].start()
             self._next += 1
-            while self.keeps_part and self._num_taken < self._next - MAX_UNDER_WAY:
+            while self.keeps_part and self._num_taken < self._next - MAX_HELD:
                 self._take_next()
 
     def _expected_order(self):

@@ -38,7 +38,7 @@ class Slice:
         self.tensor.grad = gradient if attached is None else self.of(attached)
 
 
-class Bucket:
+class SlicedBucket:
     """Parameters of one dtype that follow each other, and the part of their elements that this rank steps.
 
     Args:

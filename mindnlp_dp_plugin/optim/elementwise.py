@@ -74,6 +74,7 @@ def like(optimizer, group: dict, parameters: list):
         group: One of its parameter groups, whose options count.
         parameters: What the new one steps.
     """
+    # Not through the constructor, whose arguments a subclass may have changed; and a copy would hold all states twice.
     trial = object.__new__(type(optimizer))
     vars(trial).update({name: value for name, value in vars(optimizer).items() if name != "step"})
     trial.param_groups = [{**group, "lr": RATE, "params": parameters}]

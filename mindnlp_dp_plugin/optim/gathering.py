@@ -17,7 +17,7 @@ class Cut(NamedTuple):
     dtype: str
 
 
-class Later:
+class LazyTensor:
     """Stands for a whole tensor of states. Each is gathered once, in the order in which they are in ``state_dict``.
 
     Args:

@@ -20,9 +20,9 @@ from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.optim.cut_buckets import Bucket, Slice
+from mindnlp_dp_plugin.optim.cut_buckets import Slice, SlicedBucket
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
-from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, Later
+from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
 _sharded = WeakKeyDictionary()
@@ -65,7 +65,7 @@ def send_states(optimizer) -> None:
 
 @contextmanager
 def states_later(optimizer) -> Iterator[None]:
-    """Within the block ``state_dict`` has a ``Later`` in place of each tensor that is shared out. On all ranks."""
+    """Within the block ``state_dict`` has a ``LazyTensor`` in place of each tensor that is shared out. On all ranks."""
     if optimizer not in _sharded:
         yield
         return
@@ -88,7 +88,7 @@ class ShardedStates:
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default.
 
     Attributes:
-        are_later: Whether ``state_dict`` has a ``Later`` in place of each tensor.
+        are_later: Whether ``state_dict`` has a ``LazyTensor`` in place of each tensor.
     """
 
     def __init__(self, optimizer, collective: Collective, bucket_cap_mb: float | None = None):
@@ -118,7 +118,7 @@ class ShardedStates:
             self._states = defaultdict(dict, {**before, **self._cut(optimizer.state)})
         optimizer.state = defaultdict(dict)
 
-    def buckets(self, order: list) -> list[Bucket]:
+    def buckets(self, order: list) -> list[SlicedBucket]:
         """How the parameters are laid out and cut; the same list until that changes. All ranks must call it.
 
         Args:
@@ -176,11 +176,11 @@ class ShardedStates:
             return
         for state in self._later().values():
             for value in state.values():
-                if type(value) is Later:
+                if type(value) is LazyTensor:
                     value.gather()
 
     def _later(self):
-        """As ``gather``, with a ``Later`` in place of each tensor that is shared out. All ranks must call it."""
+        """As ``gather``, with a ``LazyTensor`` in place of each tensor that is shared out. All ranks must call it."""
         described = self._described()
         places = {id(p): number for number, bucket in enumerate(self._buckets) for p in bucket.parameters}
 
@@ -192,7 +192,7 @@ class ShardedStates:
             for index, state in states.items():
                 parameter = bucket.parameters[index]
                 later[parameter] = {
-                    name: Later(gathering, parameter, name) if type(value) is Cut else value
+                    name: LazyTensor(gathering, parameter, name) if type(value) is Cut else value
                     for name, value in state.items()
                 }
         return self._in_order(later)
@@ -249,7 +249,7 @@ class ShardedStates:
     def _lay_out(self, order):
         """Join and cut the parameters in this order, and take what states there are along, bucket by bucket."""
         plan = plan_buckets(order, range(len(order)), self._cap_mb)
-        buckets = [Bucket([order[index] for index in ids], self._collective) for ids in plan]
+        buckets = [SlicedBucket([order[index] for index in ids], self._collective) for ids in plan]
         slice_of = {id(own.parameter): own for bucket in buckets for own in bucket.slices}
         states = defaultdict(dict)
         for bucket, (own_states, described) in zip(self._buckets, self._described()):

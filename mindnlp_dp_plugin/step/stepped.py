@@ -6,8 +6,8 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp import GradientReducer
-from mindnlp_dp_plugin.ddp.poll import Poll
 from mindnlp_dp_plugin.ddp.replicas import make_equal, require_same_structure
+from mindnlp_dp_plugin.ddp.vote import Vote
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
@@ -35,7 +35,7 @@ class SteppedParameters:
     def __init__(self, door: Door, collective: Collective):
         self._door = door
         self._collective = collective
-        self._poll = None
+        self._vote = None
         self.follow: Callable[[list], None] = lambda parameters: None
         self.waited_seconds = 0.0
         self.named: dict[str, Any] = self._common()
@@ -43,16 +43,16 @@ class SteppedParameters:
     def ask(self) -> None:
         """Ask all ranks. All must call it, before the first forward of an optimizer step."""
         has_changed = {id(parameter) for parameter in stepped_parameters(self._door.optimizer)} != self._known()
-        self._poll = Poll([has_changed, *self._door.votes()], self._collective)
+        self._vote = Vote([has_changed, *self._door.votes()], self._collective)
         if has_changed and self._hear() == self._collective.world_size:
             self._follow_optimizer()
 
     def agree(self) -> None:
         """Hear the answers, if any are due; new parameters join. All ranks must call it, before backward begins."""
         began = time.perf_counter()
-        has_changed = self._poll is not None and self._hear()
+        has_changed = self._vote is not None and self._hear()
         self.waited_seconds += time.perf_counter() - began
-        self._poll = None
+        self._vote = None
         if has_changed:
             self._follow_optimizer()
 
@@ -83,12 +83,12 @@ class SteppedParameters:
 
     def _hear(self) -> int:
         """The number of ranks with new parameters."""
-        num_changed, *votes = self._poll.count()
+        num_changed, *votes = self._vote.count()
         self._door.count(votes)
         return num_changed
 
     def _follow_optimizer(self):
-        self._poll = None
+        self._vote = None
         known = self._known()
         self.named = self._common()
         new = [(name, parameter) for name, parameter in self.named.items() if id(parameter) not in known]

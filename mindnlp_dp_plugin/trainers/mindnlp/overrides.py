@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
 
-import mindspore
 from mindnlp.peft import PeftModel
 
 from mindnlp_dp_plugin.checkpoint import store
@@ -107,19 +106,20 @@ def num_examples(stock, self, dataset):
 
 
 def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kwargs):
-    """Log the loss of the whole batch instead of this rank's; stop with a checkpoint if a signal has asked for it."""
+    """After a step and after an epoch: log, evaluate and save by the loss of all ranks.
+
+    The order matters. The loss comes first, as the log, the evaluation and the checkpoint read it. If a signal has asked
+    for the end, the checkpoint comes before an evaluation, for which there may be no time. A snapshot comes last, as a
+    checkpoint of this step makes it needless.
+    """
     session = self.data_parallel_session
-    session.losses.follow(tr_loss)
-    if session.progress.repeated_micro_steps():
-        mindspore.ops.assign(tr_loss, mindspore.tensor(0.0, tr_loss.dtype))
-        if not session.resumption.end_is_due:  # it was evaluated, too
-            return None
-    session.progress.pending_loss = tr_loss
+    if session.repeats_an_end_of_epoch(tr_loss):
+        return None
     if self.control.should_log or self.control.should_training_stop:
         session.progress.sum_losses()
         session.meter.gather_waits()
     if session.preemption.agreed:
-        if self.control.should_evaluate:  # there may be no time for it
+        if self.control.should_evaluate:
             self._save_checkpoint(model)
         self.control.should_save = True
     result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
@@ -128,7 +128,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
     session.snapshots.take_if_due(model)
-    session.pace.begin_step()
+    session.stragglers.begin_step()
     return result
 
 

@@ -11,7 +11,7 @@ from mindnlp.engine.trainer import base
 
 from mindnlp_dp_plugin.checkpoint import archive, store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
-from mindnlp_dp_plugin.optim.gathering import Later
+from mindnlp_dp_plugin.optim.gathering import LazyTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
@@ -69,6 +69,6 @@ def write_checkpoint(
 
 def _save(state, file):
     def reduce(obj):
-        return obj.gather().__reduce_ex__(archive.PROTOCOL) if type(obj) is Later else NotImplemented
+        return obj.gather().__reduce_ex__(archive.PROTOCOL) if type(obj) is LazyTensor else NotImplemented
 
     archive.write(state, file, reduce)

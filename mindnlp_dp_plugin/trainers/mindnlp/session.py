@@ -2,6 +2,8 @@
 
 import functools
 
+import mindspore
+
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -10,8 +12,8 @@ from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
-from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
 from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
+from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
 from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
@@ -40,7 +42,7 @@ class TrainingSession:
         progress: Counts where training stands, from ``begin`` on.
         step: The data-parallel step, from ``begin`` on.
         losses: Keeps those that are not finite out of the log, from ``begin`` on.
-        pace: Compares what ranks take for their own work, from ``begin`` on.
+        stragglers: Compares what ranks take for their own work, from ``begin`` on.
         meter: Measures time and waiting, from ``begin`` on.
     """
 
@@ -91,11 +93,11 @@ class TrainingSession:
             replacements.replace(model, "num_parameters", functools.cache(model.num_parameters))
 
     def _observe(self, tracers):
-        self.pace = Pace(self._collective, self.step)
-        self.meter = Meter(self._collective, self.step, self.pace)
+        self.stragglers = StragglerMonitor(self._collective, self.step)
+        self.meter = Meter(self._collective, self.step, self.stragglers)
         for tracker in self._trackers():
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self.pace, *tracers]
+        self._callbacks = [self.progress, self.meter, self.stragglers, *tracers]
         if self.resumption:
             self._callbacks.append(EndOfEpoch(self.resumption, self._replacements))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
@@ -110,6 +112,19 @@ class TrainingSession:
     def compute_loss(self, stock, *args, **kwargs):
         """The Trainer's forward."""
         return self.step.forward(functools.partial(stock, *args, **kwargs))
+
+    def repeats_an_end_of_epoch(self, sum_of_losses) -> bool:
+        """Take the Trainer's sum of losses. True at the end of an epoch whose log and evaluation the checkpoint holds.
+
+        The losses of micro-steps that are repeated there count once.
+        """
+        self.losses.follow(sum_of_losses)
+        if self.progress.repeated_micro_steps():
+            mindspore.ops.assign(sum_of_losses, mindspore.tensor(0.0, sum_of_losses.dtype))
+            if not self.resumption.end_is_due:
+                return True
+        self.progress.pending_loss = sum_of_losses
+        return False
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""

@@ -1,4 +1,5 @@
 """Measure training: throughput, trackers such as TensorBoard, traces."""
 
-# Importing MindNLP's Trainer hooks it, which imports modules of this folder; so it comes before they begin.
+# Importing MindNLP's Trainer hooks it, which imports modules of this folder. Were one of them the first to import it (as
+# when a script begins with dp.TensorBoardCallback), the hook would find that module half imported.
 import mindnlp.engine  # noqa: F401

@@ -10,7 +10,7 @@ from mindnlp.engine.callbacks import TrainerCallback
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.step import Step
-from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
+from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
 
 MEGABYTE = 2**20
 
@@ -64,18 +64,18 @@ class Meter(Stopwatch):
     Args:
         collective: The ranks that train together.
         step: Averages this rank's gradients.
-        pace: Compares what ranks take for their own work.
+        stragglers: Compares what ranks take for their own work.
 
     Attributes:
-        pace: The same.
+        stragglers: The same.
         waited_seconds: For each rank, the seconds it has waited for all-reduces, when
             ``gather_waits`` was last called.
     """
 
-    def __init__(self, collective: Collective, step: Step, pace: Pace):
+    def __init__(self, collective: Collective, step: Step, stragglers: StragglerMonitor):
         self._collective = collective
         self._step = step
-        self.pace = pace
+        self.stragglers = stragglers
         self.waited_seconds = [0.0] * collective.world_size
 
     def gather_waits(self) -> None:
@@ -117,7 +117,7 @@ class Meter(Stopwatch):
                 peaks=", ".join(f"{peak / MEGABYTE:.0f}" for peak in memory),
             ),
         ]
-        return "\n  ".join(lines) + self.pace.summary()
+        return "\n  ".join(lines) + self.stragglers.summary()
 
 
 def peak_memory() -> int:

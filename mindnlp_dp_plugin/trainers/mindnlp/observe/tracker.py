@@ -95,7 +95,7 @@ class Tracker(Stopwatch):
         slowest = None
         if self._meter is not None:
             wait = sum(self._meter.waited_seconds) / len(self._meter.waited_seconds)
-            slowest = self._meter.pace.slowest
+            slowest = self._meter.stragglers.slowest
         rows = train_dataset.get_batch_size() * args.gradient_accumulation_steps * args.world_size * num_steps
         values = {
             "train/samples_per_second": rows / (seconds - self._logged_seconds),

@@ -8,7 +8,7 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 
 
-class Poll:
+class Vote:
     """Counts the ranks that answer yes. All ranks must create it, in the same order of collectives.
 
     Args:

@@ -18,7 +18,7 @@ WINDOW = 50  # optimizer steps between comparisons
 SLOW = 1.2  # times what the median rank takes
 
 
-class Pace(TrainerCallback):
+class StragglerMonitor(TrainerCallback):
     """Compares, every ``WINDOW`` optimizer steps, what ranks take for their own work.
 
     That is data, forward, backward and the optimizer. Waiting for others, logging, evaluations and saves do not count.
