@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mindnlp.engine import Trainer, TrainingArguments
 
-from mindnlp_dp_plugin.trainers.mindnlp.observe.pace import Pace
+from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
 from tests.programs.tiny import tiny_dataset, tiny_model
 
 OUTPUT, NUM_STEPS = Path(sys.argv[1]), int(sys.argv[2])
@@ -32,7 +32,10 @@ def timed(stock):
     return method
 
 
-Pace.begin_step, Pace.on_step_end = timed(Pace.begin_step), timed(Pace.on_step_end)
+StragglerMonitor.begin_step, StragglerMonitor.on_step_end = (
+    timed(StragglerMonitor.begin_step),
+    timed(StragglerMonitor.on_step_end),
+)
 arguments = TrainingArguments(
     str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_strategy="no", logging_steps=100, disable_tqdm=True
 )

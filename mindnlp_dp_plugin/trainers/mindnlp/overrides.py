@@ -108,9 +108,9 @@ def num_examples(stock, self, dataset):
 def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kwargs):
     """After a step and after an epoch: log, evaluate and save by the loss of all ranks.
 
-    The order matters. The loss comes first, as the log, the evaluation and the checkpoint read it. If a signal has asked
-    for the end, the checkpoint comes before an evaluation, for which there may be no time. A snapshot comes last, as a
-    checkpoint of this step makes it needless.
+    The order matters. The loss comes first, as the log, the evaluation and the checkpoint read it. If a signal has
+    asked for the end, the checkpoint comes before an evaluation, for which there may be no time. A snapshot comes last,
+    as a checkpoint of this step makes it needless.
     """
     session = self.data_parallel_session
     if session.repeats_an_end_of_epoch(tr_loss):

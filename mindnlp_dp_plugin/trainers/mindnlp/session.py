@@ -87,10 +87,7 @@ class TrainingSession:
         show_loss_scaling(trainer, self.step.precision, replacements)
         replacements.stand_in(trainer, self.micro_step, "training_step")
         replacements.stand_in(trainer, self.compute_loss)
-        # To estimate floating point operations, MindNLP counts the parameters in each step by a walk over all modules.
-        model = getattr(getattr(trainer.model, "floating_point_ops", None), "__self__", None)
-        if hasattr(model, "num_parameters"):
-            replacements.replace(model, "num_parameters", functools.cache(model.num_parameters))
+        count_parameters_once(trainer.model, replacements)
 
     def _observe(self, tracers):
         self.stragglers = StragglerMonitor(self._collective, self.step)
@@ -161,3 +158,10 @@ class TrainingSession:
     def _trackers(self):
         callbacks = self._trainer.callback_handler.callbacks
         return [callback for callback in callbacks if isinstance(callback, Tracker)]
+
+
+def count_parameters_once(model, replacements: Replacements) -> None:
+    """To estimate floating point operations, MindNLP counts the parameters in each step by a walk over all modules."""
+    counts = getattr(getattr(model, "floating_point_ops", None), "__self__", None)
+    if hasattr(counts, "num_parameters"):
+        replacements.replace(counts, "num_parameters", functools.cache(counts.num_parameters))
