@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.language import LANGUAGES, Message
 from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 
-ENVIRONMENT_PREFIX = "MINDNLP_DP_"
 BACKENDS = ("auto", *ENGINES)
 COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
@@ -227,7 +227,7 @@ class DataParallelConfig:
             )
         values = {}
         for option in fields(cls):
-            variable = ENVIRONMENT_PREFIX + option.name.upper()
+            variable = of_setting(option.name)
             if text := environ.get(variable):
                 kind = option.metadata["kind"]
                 try:

@@ -19,18 +19,17 @@ from mindnlp_dp_plugin.config import (
     AVERAGES,
     BACKENDS,
     COMM_DTYPES,
-    ENVIRONMENT_PREFIX,
     SWITCH_WORDS,
     DataParallelConfig,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_node
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE, of_setting
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]
-SETTINGS = {ENVIRONMENT_PREFIX + name.upper(): name for name in FIELDS}
+SETTINGS = {of_setting(name): name for name in FIELDS}
 
 TEXTS = [
     "", " ", "0", "1", "2", "3", "4", "7", "-1", "-0", "+2", " 2 ", "2.0", "1e3", "1e400", "-1e-9", "nan", "inf",

@@ -8,6 +8,7 @@ import click
 from mindnlp_dp_plugin.command_line import option
 from mindnlp_dp_plugin.config import BACKENDS
 from mindnlp_dp_plugin.job.hardware import num_devices
+from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import default_log_dir
 
@@ -51,7 +52,7 @@ backend = option(
     "--backend",
     type=click.Choice(BACKENDS),
     default="auto",
-    envvar="MINDNLP_DP_BACKEND",
+    envvar=of_setting("backend"),
     show_default=True,
     help="The kind of engine; auto: hccl on Ascend; on CPU mpi if installed, otherwise mccl.",
 )

@@ -59,6 +59,7 @@ class Collective(ABC):
         local_rank: This process's rank among those on the same node.
         local_world_size: Number of ranks on this node; None if the launcher does not say.
         uses_numpy: Whether ``all_reduce`` and ``all_gather`` take NumPy arrays (True) or MindSpore tensors (False).
+        forms_cluster: Whether its ranks form MindSpore's cluster, which then knows rank and world size, too.
         bucket_cap_mb: The bucket size that suits the engine, in MB.
         can_reduce_scatter: Whether ``reduce_scatter`` sends each rank its part alone.
     """
@@ -68,6 +69,7 @@ class Collective(ABC):
     local_rank: int
     local_world_size: int | None
     uses_numpy: bool
+    forms_cluster: bool = True
     bucket_cap_mb: float
     can_reduce_scatter: bool = False
 

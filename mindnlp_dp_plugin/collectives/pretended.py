@@ -1,6 +1,6 @@
 """A rank whose peers are not there, so that one process can show what a rank needs."""
 
-from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.collectives.engines import engines_for
 from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.job.hardware import has_ascend
 
@@ -17,7 +17,8 @@ class PretendedRank(SingleProcess):
     def __init__(self, world_size: int):
         self.world_size = self.local_world_size = world_size
         self.uses_numpy = not has_ascend()
-        self.bucket_cap_mb = ENGINES["mpi" if self.uses_numpy else "hccl"].bucket_cap_mb
+        engine = engines_for("CPU" if self.uses_numpy else "Ascend")[0]
+        self.forms_cluster, self.bucket_cap_mb = engine.forms_cluster, engine.bucket_cap_mb
 
     def all_gather(self, part):
         import mindspore  # not above: a rank is pinned before MindSpore and NumPy are loaded

@@ -62,7 +62,7 @@ def _join_others(rank_info, backend, timeout):
     _watchdog.start()
     engine = _choose(rank_info.launcher, backend)
     status.enter(0, JOINING)
-    if not engine.needs_mpirun:
+    if engine.forms_cluster:
         set_backend_times(engine.device, timeout)
     collective = _load(engine)()
     status.leave()
@@ -74,9 +74,8 @@ def _join_others(rank_info, backend, timeout):
             announced=rank_info.world_size,
             joined=collective.world_size,
         )
-    group = Watched(collective, status, _watchdog)
+    group = Watched(collective, engine, status, _watchdog)
     group.local_rank, group.local_world_size = rank_info.local_rank, rank_info.local_world_size
-    group.bucket_cap_mb = engine.bucket_cap_mb
     return group
 
 
@@ -86,9 +85,9 @@ def _choose(launcher, backend) -> Engine:
     device, by_mpirun = mindspore.get_context("device_target"), launcher == "mpirun"
     if backend == "auto":
         fitting = engines_for(device)
-        return next((engine for engine in fitting if engine.needs_mpirun == by_mpirun), fitting[0])
+        return next((engine for engine in fitting if engine.forms_cluster != by_mpirun), fitting[0])
     engine = ENGINES[backend]
-    if engine.needs_mpirun and not by_mpirun:
+    if not (engine.forms_cluster or by_mpirun):
         raise DataParallelError(
             "backend={backend!r} needs mpirun, but this process was started by {launcher}.",
             backend=backend,
@@ -102,8 +101,10 @@ def _choose(launcher, backend) -> Engine:
             device=engine.device,
             actual=device,
         )
-    if by_mpirun and device == "CPU" and not engine.needs_mpirun:
-        raise DataParallelError("backend='mccl' cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.")
+    if by_mpirun and device == "CPU" and engine.forms_cluster:
+        raise DataParallelError(
+            "backend={backend!r} cannot be started by mpirun: use msrun or mindnlp-dp run, or 'mpi'.", backend=backend
+        )
     return engine
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives.engines import Engine
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
@@ -32,18 +33,21 @@ class Watched(Collective):
     """An engine that records in this rank's status which collective it waits for.
 
     Args:
-        engine: The engine that runs the collectives.
+        collective: What the engine does.
+        engine: Its row.
         status: This rank's status.
         watchdog: Asked for an explanation if the engine fails.
     """
 
-    def __init__(self, engine: Collective, status: RankStatus, watchdog: "Watchdog"):
-        self._engine = engine
+    def __init__(self, collective: Collective, engine: Engine, status: RankStatus, watchdog: "Watchdog"):
+        self._engine = collective
+        self._starting_waits = engine.starting_waits
         self._status = status
         self._watchdog = watchdog
         self._number = 0
-        self.rank, self.world_size = engine.rank, engine.world_size
-        self.uses_numpy, self.can_reduce_scatter = engine.uses_numpy, engine.can_reduce_scatter
+        self.rank, self.world_size = collective.rank, collective.world_size
+        self.uses_numpy, self.can_reduce_scatter = collective.uses_numpy, collective.can_reduce_scatter
+        self.forms_cluster, self.bucket_cap_mb = engine.forms_cluster, engine.bucket_cap_mb
 
     def all_reduce(self, buffer):
         return self._started("all_reduce", self._engine.all_reduce, buffer)
@@ -76,8 +80,7 @@ class Watched(Collective):
     def _started(self, name, start, buffer, *more):
         self._number += 1
         noted = (self._number, name, buffer.size)
-        # MPI starts without waiting. MindSpore's operators on CPU run when called, so there the start itself may wait.
-        work = start(buffer, *more) if self.uses_numpy else self._wait(noted, start, buffer, *more)
+        work = self._wait(noted, start, buffer, *more) if self._starting_waits else start(buffer, *more)
         return WatchedWork(work, self._wait, noted)
 
     def _wait(self, noted, call, *arguments):

@@ -7,18 +7,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
 
 LIMIT_S = 60
 GRACE_S = 10
-NAMES = {
-    "mpi": Message("all-reduce over mpi"),
-    "mccl": Message("all-reduce over mccl"),
-    "hccl": Message("all-reduce over hccl"),
-}
 PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 
@@ -31,7 +27,7 @@ def to_try() -> list[str]:
 
 def name_of(backend: str) -> str:
     """The name of an engine's check."""
-    return NAMES[backend]
+    return ENGINES[backend].check
 
 
 def all_reduce(backend: str) -> Finding:

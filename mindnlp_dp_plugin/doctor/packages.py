@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch.mpi import find_mpirun
 from mindnlp_dp_plugin.trainers import mindnlp as trainer
 
 PLUGIN = "mindnlp-dp-plugin"
@@ -140,7 +141,7 @@ def mpi() -> Finding:
             tr("{error} Ranks meet over MCCL, several times slower.", error=error),
             f"pip install '{PLUGIN}[mpi]'",
         )
-    return ok("mpi", f"mpi4py {installed('mpi4py')}, {backends.find_mpirun()}")
+    return ok("mpi", f"mpi4py {installed('mpi4py')}, {find_mpirun()}")
 
 
 def imports() -> Finding:

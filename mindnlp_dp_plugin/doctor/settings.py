@@ -3,12 +3,11 @@
 import os
 from dataclasses import fields
 
-from mindnlp_dp_plugin.config import ENVIRONMENT_PREFIX, DataParallelConfig
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect
-from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
-from mindnlp_dp_plugin.job.variables import COMMAND_LINE
+from mindnlp_dp_plugin.job.variables import COMMAND_LINE, PREFIX, SECRET, of_setting
 from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
@@ -20,8 +19,8 @@ def plugin_settings() -> Finding:
         config = DataParallelConfig.from_env()
     except DataParallelError as error:
         return failure("settings", str(error), tr("export a valid value, or unset the variable"))
-    known = {ENVIRONMENT_PREFIX + field.name.upper() for field in fields(DataParallelConfig)}
-    found = {name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)}
+    known = {of_setting(field.name) for field in fields(DataParallelConfig)}
+    found = {name for name in os.environ if name.startswith(PREFIX)}
     unknown = sorted(found - known - {COMMAND_LINE, LANGUAGE, SECRET})
     if unknown:
         found = tr("{unknown}: not settings of the plugin", unknown=", ".join(unknown))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.variables import SECRET
 
-VARIABLE = "MINDNLP_DP_SECRET"
 MIN_LENGTH = 16
 TAG_BYTES = hashlib.sha256().digest_size
 
@@ -77,16 +77,16 @@ def unpack(message: bytes) -> Any:
     Raises:
         DataParallelError: The signature is not that of the job's secret; nothing was unpickled.
     """
-    size = TAG_BYTES if os.environ.get(VARIABLE) else 0
+    size = TAG_BYTES if os.environ.get(SECRET) else 0
     tag, content = message[:size], message[size:]
     if not hmac.compare_digest(tag, _tag(content)):
         raise DataParallelError(
             "an object of another rank is not signed with this job's {variable}: give all nodes the same secret.",
-            variable=VARIABLE,
+            variable=SECRET,
         )
     return pickle.loads(content)
 
 
 def _tag(content):
-    secret = os.environ.get(VARIABLE)
+    secret = os.environ.get(SECRET)
     return hmac.new(secret.encode(), content, hashlib.sha256).digest() if secret else b""

@@ -15,8 +15,10 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_node
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import NodeInfo
-from mindnlp_dp_plugin.job.secret import VARIABLE, read_secret, require_length
+from mindnlp_dp_plugin.job.secret import read_secret, require_length
+from mindnlp_dp_plugin.job.variables import SECRET
 from mindnlp_dp_plugin.launch import ports
+from mindnlp_dp_plugin.launch.options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Seats:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A script on ``num_nodes`` nodes with ``nproc`` ranks each.
+class Job(RunOptions):
+    """A script on ``num_nodes`` nodes with ``nproc`` ranks each, and the options it was given.
 
     Attributes:
         command: ``[-m] script args...``
@@ -53,14 +55,8 @@ class Job:
         node_rank: The rank of this node among them.
         master_addr: IP address of node 0.
         master_port: Port of the scheduler there; with several nodes the launchers talk at the one above.
-        trace: Whether a trace of a few steps is left in the log directory.
-        shows_all: Whether the output of all ranks of this node is shown, not of rank 0 alone.
         secret: What launchers of several nodes prove to know, and sign with what ranks send; None if they do not.
-        bind_address: Where node 0 listens, if that is not at its own address.
-        grace: Seconds for the ranks to end by themselves after a signal that asks for it; None for those of ``grace``.
-        resume: Whether each training goes on from the newest checkpoint in its folder, whichever job wrote it.
         seats: The nodes of a job that goes on without some of them; None if it needs all.
-        max_restarts: How often all ranks start again after one has failed, unless training got further meanwhile.
         name: What tells it from all other jobs.
         restart: How often its ranks have been started again.
         scratch_dir: The private folder for what the ranks show and share, in memory; it goes with the job. None in a
@@ -75,14 +71,8 @@ class Job:
     node_rank: int = 0
     master_addr: str = ports.LOOPBACK
     master_port: int = 0
-    trace: bool = False
-    shows_all: bool = False
     secret: str | None = None
-    bind_address: str | None = None
-    grace: float | None = None
-    resume: bool = False
     seats: Seats | None = None
-    max_restarts: int = 0
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     restart: int = 0
     scratch_dir: Path | None = None
@@ -222,8 +212,8 @@ def require_secret(node: NodeInfo, address: str, secret_file: str | None, insecu
     """
     if secret_file:
         return read_secret(secret_file)
-    if secret := os.environ.get(VARIABLE):
-        return require_length(secret, VARIABLE)
+    if secret := os.environ.get(SECRET):
+        return require_length(secret, SECRET)
     if node.num_nodes > 1 and node.system == "none" and not (insecure or ipaddress.ip_address(address).is_loopback):
         raise DataParallelError(
             "--nnodes {num_nodes} without a secret trusts everybody who can reach port {control_port} of {address}: "
@@ -232,7 +222,7 @@ def require_secret(node: NodeInfo, address: str, secret_file: str | None, insecu
             num_nodes=node.num_nodes,
             control_port=ports.control_port(node.master_port),
             address=address,
-            variable=VARIABLE,
+            variable=SECRET,
         )
     return None
 

@@ -15,19 +15,28 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.rank_status import noted_saves
-from mindnlp_dp_plugin.job.secret import VARIABLE as SECRET
-from mindnlp_dp_plugin.job.variables import DEFERRED, GOES_ON, JOB, LOG_DIR, RESTART, STATUS_DIR, WORLD_SIZES
+from mindnlp_dp_plugin.job.variables import (
+    DEFERRED,
+    GOES_ON,
+    JOB,
+    LOG_DIR,
+    RESTART,
+    SECRET,
+    STATUS_DIR,
+    WORLD_SIZES,
+    of_setting,
+)
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
+from mindnlp_dp_plugin.launch.backends import starter
 from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
-from mindnlp_dp_plugin.launch.monitor import Ending, Monitor
+from mindnlp_dp_plugin.launch.monitor import Monitor
 from mindnlp_dp_plugin.launch.processes import ProcessTree
 from mindnlp_dp_plugin.launch.rendezvous.meeting import rendezvous
-from mindnlp_dp_plugin.launch.restarts import Restarts, is_gone
-from mindnlp_dp_plugin.launch.result import Result
-from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory, scratch_dir
+from mindnlp_dp_plugin.launch.restarts import Restarts
+from mindnlp_dp_plugin.launch.result import Ending
+from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
 from mindnlp_dp_plugin.launch.terminal import say, tell, tell_note
 
@@ -41,15 +50,14 @@ def plan(job: Job) -> list[Process]:
         log = rank_log(job.log_dir, 0)
         processes = [Process("rank 0", 0, worker_argv(job.command), {}, log)]
     else:
-        starter = mpi if ENGINES[job.backend].needs_mpirun else mindspore_cluster
-        processes = starter.processes(job)
+        processes = starter(ENGINES[job.backend]).processes(job)
     # MindSpore's warnings (cluster set-up, deprecations) would bury the progress bar; its errors are shown.
     log_level = os.environ.get("GLOG_v", "3")  # noqa: SIM112
     common = {
         "GLOG_v": log_level,
         JOB: job.name,
         RESTART: str(job.restart),
-        "MINDNLP_DP_BACKEND": job.backend,
+        of_setting("backend"): job.backend,
         "MASTER_ADDR": job.master_addr,
         "MASTER_PORT": str(job.master_port),
         # Sets and dictionaries of texts come in the same order on all ranks.
@@ -65,9 +73,9 @@ def plan(job: Job) -> list[Process]:
     if job.seats:
         common[WORLD_SIZES] = ",".join(map(str, job.world_sizes))
     if job.resume:
-        common["MINDNLP_DP_RESUME"] = "1"
+        common[of_setting("resume")] = "1"
     if job.trace:
-        common["MINDNLP_DP_TRACE"] = str(job.log_dir.absolute() / "trace.json")
+        common[of_setting("trace")] = str(job.log_dir.absolute() / "trace.json")
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 
@@ -113,7 +121,7 @@ def launch(job: Job) -> int:
             say(ending.words)
             delay = backoff(job.backend, restarts.used)
             job = job.again()
-            is_elastic = job.seats and is_gone(ending.failure)
+            is_elastic = job.seats and ending.failure.is_of_a_node
             if is_elastic and job.node_rank == 0:
                 job = replace(job, seats=job.seats.without(ending.failure.node_rank))
             start = Message("the nodes that are left go on") if is_elastic else restarts
@@ -123,30 +131,22 @@ def launch(job: Job) -> int:
                 break
             job, ending = run_once(job, signals, homes, guard, restarts)
         if job.node_rank == 0:
-            result = result_of(job, ending, homes, time.monotonic() - began)
-            result.write(job.first_log_dir)
-            if ending.exit_code and (newest := result.last_checkpoint):
+            newest = newest_checkpoint(homes, job.name)
+            ending.write(
+                job.first_log_dir,
+                restarts=job.restart,
+                last_checkpoint=newest,
+                seconds=round(time.monotonic() - began, 3),
+                job=job.name,
+                command=job.command,
+            )
+            if ending.exit_code and newest:
                 hint = tr("the newest whole checkpoint is {checkpoint}: --resume goes on from it", checkpoint=newest)
                 ending = replace(ending, words=f"{ending.words}mindnlp-dp: {hint}\n")
         say(ending.words)
     if ending.was_stopped and signals.stop == signal.SIGINT:
         raise Interrupted
     return ending.exit_code
-
-
-def result_of(job: Job, ending: Ending, homes: set[Path], seconds: float) -> Result:
-    """The contents of ``result.json`` for a job that has ended."""
-    failure = ending.failure
-    return Result(
-        status="succeeded" if ending.exit_code == 0 else "stopped" if ending.was_stopped else "failed",
-        exit_code=ending.exit_code,
-        first_failure=failure and failure.as_result(),
-        restarts=job.restart,
-        last_checkpoint=newest_checkpoint(homes, job.name),
-        seconds=round(seconds, 3),
-        job=job.name,
-        command=job.command,
-    )
 
 
 def newest_checkpoint(homes: set[Path], job: str) -> str | None:
@@ -176,13 +176,6 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restart
         tree = ProcessTree()
         try:
             job = replace(job, scratch_dir=scratch)
-            if job.nproc > 1 and ENGINES[job.backend].needs_mpirun and not is_in_memory(scratch):
-                tell_note(
-                    tr(
-                        "/dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more slowly: "
-                        "start the container with --shm-size=2g or --ipc=host"
-                    )
-                )
             ending = Monitor(job, plan(job), signals, member).until_the_end()
         finally:
             tree.end(signals)
@@ -203,7 +196,7 @@ def save_snapshot(job: Job, ending: Ending) -> str:
         ending: How it ended. The first node writes for all; if that is gone, the others do.
     """
     failure = ending.failure
-    first_is_gone = failure and failure.node_rank == 0 and is_gone(failure)
+    first_is_gone = failure and failure.node_rank == 0 and failure.is_of_a_node
     try:
         made = make_checkpoint(job.scratch_dir, leads=job.node_rank == 0 or bool(first_is_gone))
     except Exception as error:  # nothing in cleaning up may change how the job ended

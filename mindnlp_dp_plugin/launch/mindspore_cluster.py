@@ -11,6 +11,10 @@ from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 TOPOLOGY_TIMEOUT_S = 600  # msrun's own
 
 
+def missing() -> None:
+    """MindSpore itself has all that is needed."""
+
+
 def processes(job: Job) -> list[Process]:
     """The workers of this node, and on node 0 the scheduler that lets them find each other."""
     cluster = cluster_variables(job.world_size, job.master_addr, job.master_port, TOPOLOGY_TIMEOUT_S)

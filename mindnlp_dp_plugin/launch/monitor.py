@@ -5,20 +5,21 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.error_record import ErrorRecord, rank_log, read_records
+from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord, read_records
 from mindnlp_dp_plugin.job.rank_status import Phase, read_status
 from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import grace, mpi
 from mindnlp_dp_plugin.launch.deadlines import Deadlines
-from mindnlp_dp_plugin.launch.failures import Death, exception_of, first_failure, headline, is_preemption, report
+from mindnlp_dp_plugin.launch.failures import death, first_failure, headline, report
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member, printable
+from mindnlp_dp_plugin.launch.rendezvous.agreement import Member
+from mindnlp_dp_plugin.launch.result import Ending
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import View, tell
 
@@ -31,23 +32,6 @@ LAST_LOOK_S = 0.3  # for whoever reads the output, after a stop signal
 READER_S = 2  # for whoever reads the output, after a failure; logs have it all
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How a job ended.
-
-    Attributes:
-        exit_code: The launcher's exit code.
-        words: The text for the user.
-        failure: The failure that ended it; None if it succeeded.
-        was_stopped: Whether a signal ended it, to a launcher or to its ranks.
-    """
-
-    exit_code: int
-    words: str
-    failure: Failure | None = None
-    was_stopped: bool = False
-
-
 class Monitor:
     """The running processes of a job."""
 
@@ -55,8 +39,8 @@ class Monitor:
         self._job = job
         self._signals = signals
         self._member = member
-        self._failure: Death | ErrorRecord | None = None
-        shown = [*job.local_ranks] if job.shows_all else [rank for rank in job.local_ranks if rank == 0]
+        self._failure: ErrorRecord | None = None
+        shown = [*job.local_ranks] if job.tee == "all" else [rank for rank in job.local_ranks if rank == 0]
         self._view = View(job.log_dir, shown)
         self._running = [(process, start(process)) for process in processes]
         self._words_of_mpirun = next((each.log.open("rb") for each in processes if each.name == "mpirun"), None)
@@ -116,7 +100,7 @@ class Monitor:
 
     def _look_for_failure(self, are_over: bool) -> None:
         if deaths := self._deaths():
-            return self._note(first_failure([self._named(death) for death in deaths], self._records()))
+            return self._note(first_failure(deaths, self._records()))
         now = time.monotonic()
         if now < self._next_deadline or are_over:
             return
@@ -126,15 +110,15 @@ class Monitor:
         if self._job.world_size > 1 and (missed := self._deadlines.missed(self._job.log_dir)):
             self._note(next(iter(self._records().values()), missed))
 
-    def _deaths(self) -> list[Death]:
+    def _deaths(self) -> list[ErrorRecord]:
         deaths = [
-            Death(process.name, process.rank, popen.returncode, process.log)
+            self._death(process, popen.returncode)
             for process, popen in self._running
             if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
         ]
         return deaths or self._unnoticed_deaths()
 
-    def _unnoticed_deaths(self) -> list[Death]:
+    def _unnoticed_deaths(self) -> list[ErrorRecord]:
         """Ranks that failed unnoticed by mpirun, or left with status 0 before all had finished the script.
 
         Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then allocates memory without end.
@@ -150,7 +134,7 @@ class Monitor:
         self._lost = {rank: self._lost.get(rank) or (now, self._how_it_ended(rank)) for rank in lost}
         delay = 0 if is_over else NOTICE_S
         return [
-            Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))
+            death(f"rank {rank}", rank, returncode)
             for rank, (since, returncode) in self._lost.items()
             if now - since >= delay
         ]
@@ -213,73 +197,51 @@ class Monitor:
 
     def _stopped(self) -> Ending:
         exit_code, name = 128 + self._signals.stop, self._signals.stop.name
-        node = {"node": self._job.node_rank, "host": socket.gethostname()}
-        words = tr("stopped by {signal} on node {node} ({host})", signal=name, **node)
-        self._member.stop(Failure(self._job.node_rank, words, exit_code, Kind.STOPPED))
+        node, host = self._job.node_rank, socket.gethostname()
+        words = tr("stopped by {signal} on node {node} ({host})", signal=name, node=node, host=host)
+        how = {"cause": Cause.STOPPED, "node_rank": node, "words": words}
+        self._member.stop(ErrorRecord(None, host, time.time_ns(), exit_code, **how))
         self._view.show_all(self._view.sizes(), LAST_LOOK_S)
-        preempted = next(filter(is_preemption, self._records().values()), None)
+        preempted = next((each for each in self._records().values() if each.cause == Cause.STOPPED), None)
         how = preempted.message if preempted else tr("stopped by {signal}, all ranks were ended", signal=name)
         words = tr("{how}; logs: {logs}", how=how, logs=self._job.log_dir)
         return Ending(exit_code, f"mindnlp-dp: {words}\n", was_stopped=True)
 
-    def _note(self, failure: Death | ErrorRecord) -> None:
+    def _note(self, failure: ErrorRecord) -> None:
         """Record the first failure on this node, and report it to the other nodes."""
-        self._failure = failure
-        has_raised = isinstance(failure, ErrorRecord)
-        seconds_ago = (time.time_ns() - failure.time_ns) / 1e9 if has_raised else 0.0
-        kind = Kind.STOPPED if is_preemption(failure) else Kind.RAISED if has_raised else Kind.DIED
-        words = (
-            failure.message
-            if kind == Kind.STOPPED
-            else tr("{headline}; node {node} shows more", headline=headline(failure), node=self._job.node_rank)
-        )
-        self._member.report(
-            Failure(
-                self._job.node_rank,
-                words,
-                failure.exit_code,
-                kind,
-                seconds_ago,
-                rank=failure.rank,
-                node=socket.gethostname(),
-                exception=exception_of(failure),
-                message=printable(failure.message) if has_raised else None,
-                step=self._step(),
-            )
-        )
+        node = self._job.node_rank
+        if failure.cause == Cause.STOPPED:  # a rank has stopped in good order, because a signal asked for it
+            words = failure.message
+        else:
+            words = tr("{headline}; node {node} shows more", headline=headline(failure), node=node)
+        self._failure = replace(failure, node_rank=node, words=words, step=self._step())
+        self._member.report(self._failure)
 
-    def _failed(self, first: Failure) -> Ending:
+    def _failed(self, first: ErrorRecord) -> Ending:
         failure = self._failure
-        was_stopped = first.kind == Kind.STOPPED
+        was_stopped = first.cause == Cause.STOPPED
         if was_stopped:
             self._view.show_all(self._view.sizes(), LAST_LOOK_S)
         if was_stopped or failure is None or first.node_rank != self._job.node_rank:
             words = tr("{words}. All ranks here were ended; logs: {logs}", words=first.words, logs=self._job.log_dir)
             return Ending(first.exit_code, f"mindnlp-dp: {words}\n", first, was_stopped)
-        ends = self._view.sizes()
-        if isinstance(failure, ErrorRecord):
-            log = rank_log(self._job.log_dir, failure.rank)
-            if failure.rank in ends:
-                ends[failure.rank] = failure.log_bytes
-        else:
-            log = failure.log
-            ends = {}
+        ends = self._view.sizes() if failure.kind else {}
+        if failure.rank in ends:
+            ends[failure.rank] = failure.log_bytes
         self._view.show_all(ends, READER_S, unless=self._signals)
-        return Ending(failure.exit_code, report(failure, log), first)
+        return Ending(failure.exit_code, report(failure, failure.log(self._job.log_dir)), first)
 
     def _step(self) -> int | None:
         statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]
         return max((status.step for status in statuses if status), default=0) or None
 
-    def _named(self, death: Death) -> Death:
-        """The rank that mpirun reports, instead of mpirun."""
-        if death.name != "mpirun":
-            return death
+    def _death(self, process: Process, returncode: int) -> ErrorRecord:
+        """That of a process; of the rank that mpirun reports, instead of mpirun."""
+        if process.name != "mpirun":
+            return death(process.name, process.rank, returncode)
         blamed = mpi.first_to_end(end_of(self._words_of_mpirun).decode(errors="replace"))
-        rank, returncode = blamed or (self._first_to_fail(), death.returncode)
-        if rank is None:
-            return death
-        return Death(f"rank {rank}", rank, returncode, rank_log(self._job.log_dir, rank))
+        rank, returncode = blamed or (self._first_to_fail(), returncode)
+        return death(process.name if rank is None else f"rank {rank}", rank, returncode)
 
     def _first_to_fail(self) -> int | None:
         """The first rank that ended with an exception, though it could not write why."""

@@ -1,17 +1,33 @@
 """MPI: the mpirun command that starts the ranks, and how to read which rank it reports."""
 
+import importlib.util
 import os
 import re
+import shutil
 import signal
+import sys
 
-from mindnlp_dp_plugin.launch.backends import find_mpirun
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory
+from mindnlp_dp_plugin.launch.terminal import tell_note
 
 # Open MPI 4 and 5, which break these lines at about 80 characters.
 KILLED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exited\s+on\s+signal\s+(\d+)")
 EXITED = re.compile(r"Process name:\s+\[\S+?,(\d+)\]\s+Exit code:\s+(\d+)")
 LEFT = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exiting\s+improperly")
+
+
+def missing() -> str | None:
+    """What is not installed."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py"
+    return None if find_mpirun() else "mpirun"
+
+
+def find_mpirun() -> str | None:
+    """The ``mpirun`` of this Python's environment, otherwise the one on the PATH."""
+    return shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
 
 
 def processes(job: Job) -> list[Process]:
@@ -25,6 +41,12 @@ def processes(job: Job) -> list[Process]:
     transport, session = ["--mca", "btl", "self,sm"], []
     if job.scratch_dir and not is_in_memory(job.scratch_dir):  # it has no room
         transport = ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+        tell_note(
+            tr(
+                "/dev/shm has too little room, so ranks exchange gradients over TCP on loopback, more slowly: start "
+                "the container with --shm-size=2g or --ipc=host"
+            )
+        )
     elif job.scratch_dir:
         transport += ["--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
     if job.scratch_dir:

@@ -3,16 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, printable
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind
 
 SAME_IN_EACH_START = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
 USAGE = 2  # the status by which argparse, click and shells reject a command line
-
-
-def is_gone(failure: Failure) -> bool:
-    """Whether a node is gone, or does not answer."""
-    return failure.kind in (Kind.VANISHED, Kind.SILENT)
 
 
 @dataclass
@@ -30,7 +25,7 @@ class Restarts:
     furthest: int = 0
     _before: tuple | None = None
 
-    def why_not(self, failure: Failure, is_elastic: bool = False) -> str | None:
+    def why_not(self, failure: ErrorRecord, is_elastic: bool = False) -> str | None:
         """Why the job must not start again (empty: the budget is used up); None if it may, which uses one restart.
 
         Args:
@@ -40,12 +35,13 @@ class Restarts:
         step = failure.step or 0
         if step > self.furthest:
             self.furthest, self.used = step, 0
-        if is_elastic and is_gone(failure) and failure.node_rank != 0:
+        if is_elastic and failure.is_of_a_node and failure.node_rank != 0:
             return None
         if self.used == self.most:
             return ""
-        exception, self._before, before = failure.exception, (failure.exception, failure.message, step), self._before
-        if is_gone(failure):
+        exception, before = failure.kind, self._before
+        self._before = (exception, printable(failure.message), step)  # as other nodes know it
+        if failure.is_of_a_node:
             return tr("a node is gone")
         if exception in SAME_IN_EACH_START:
             return tr("a {exception} would come again", exception=exception)

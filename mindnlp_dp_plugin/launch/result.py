@@ -1,45 +1,51 @@
-"""``result.json``: how a job ended, for schedulers and scripts. Written once, atomically, at the end."""
+"""How a job ended: for the user, and in ``result.json`` for schedulers and scripts."""
 
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from mindnlp_dp_plugin.job.error_record import ErrorRecord
 
 FORMAT = 1
 NAME = "result.json"
 
 
 @dataclass(frozen=True)
-class Result:
+class Ending:
     """How a job ended.
 
     Attributes:
-        status: ``succeeded``, ``failed`` or ``stopped``.
         exit_code: The launcher's exit code.
-        first_failure: ``rank`` (None if it is none of the ranks), ``node``, ``exception`` (None for a process that was
-            killed), ``message`` and ``time`` (UTC, ISO 8601) of the first failure; None if there is none.
-        restarts: How often all ranks were started again.
-        last_checkpoint: The newest complete checkpoint that this job wrote; None if there is none.
-        seconds: From the start of the launcher to its end.
-        job: The job's unique name.
-        command: The script and its arguments.
+        words: The text for the user.
+        failure: The failure that ended it; None if it succeeded.
+        was_stopped: Whether a signal ended it, to a launcher or to its ranks.
     """
 
-    status: str
     exit_code: int
-    first_failure: dict | None
-    restarts: int
-    last_checkpoint: str | None
-    seconds: float
-    job: str
-    command: list[str]
+    words: str
+    failure: ErrorRecord | None = None
+    was_stopped: bool = False
 
-    def write(self, log_dir: Path) -> None:
-        """Write it to the log directory, if that still exists."""
+    def write(self, log_dir: Path, **further: Any) -> None:
+        """Write ``result.json`` to the log directory, atomically, if that still exists.
+
+        Args:
+            log_dir: The log directory.
+            further: What else it says: ``restarts``, ``last_checkpoint``, ``seconds``, ``job``, ``command``.
+        """
+        result = {
+            "format": FORMAT,
+            "status": "succeeded" if self.exit_code == 0 else "stopped" if self.was_stopped else "failed",
+            "exit_code": self.exit_code,
+            "first_failure": self.failure and self.failure.as_result(),
+            **further,
+        }
         path = log_dir / NAME
         unfinished = path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             unfinished.touch(0o600)
-            unfinished.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n", encoding="utf-8")
+            unfinished.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
             unfinished.replace(path)

@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
+from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
 from mindnlp_dp_plugin.trainers import mindnlp
 
 STOCK_SWITCH = "MULTI_NPU"
@@ -59,12 +60,13 @@ def install(config: DataParallelConfig | None = None) -> None:
     compat.bridge()
     group = collectives.join(rank_info, config.backend, config.timeout)
     if is_started_by_others:
-        _prepare_to_leave(in_cluster=not group.uses_numpy)
+        _prepare_to_leave(group.forms_cluster)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
         os.environ[JOINED] = str(os.getpid())
-        _let_mindspore_answer(group)
+    if not group.forms_cluster:
+        answer_from_group(group, _replacements)
     global _installation
     _installation = object()
     if is_tuned:
@@ -90,13 +92,6 @@ def _serve_as_scheduler():
 
     init()
     sys.exit(0)
-
-
-def _let_mindspore_answer(group):
-    if group.uses_numpy:
-        from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
-
-        answer_from_group(group, _replacements)
 
 
 @functools.cache

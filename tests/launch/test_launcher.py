@@ -224,7 +224,7 @@ stubborn = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 subprocess.Popen([sys.executable, '-c', stubborn], start_new_session=True)
 if rank == 0:
     saving = store.atomic_save('output')
-    (saving.__enter__() / 'half').write_text(os.environ['MINDNLP_DP_BOARD'])
+    (saving.__enter__() / 'half').write_text(os.environ['MINDNLP_DP_STATUS_DIR'])
 """
 
 
@@ -302,7 +302,7 @@ connections = [connection for process in siblings for connection in process.net_
 seen = {
     'listening': [c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN],
     'shared': [m.path for m in this.memory_maps() if m.path.startswith('/dev/shm/')],
-    'board': os.environ['MINDNLP_DP_BOARD'],
+    'board': os.environ['MINDNLP_DP_STATUS_DIR'],
 }
 open(os.path.join(os.environ['FOLDER'], f'seen_{rank}'), 'w').write(json.dumps(seen))
 for step in range(100000):

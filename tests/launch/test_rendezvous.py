@@ -5,27 +5,25 @@ import random
 import socket
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, printable
 from mindnlp_dp_plugin.job.secret import pack, unpack
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
-from mindnlp_dp_plugin.launch.rendezvous.caller import wait_for_welcome
+from mindnlp_dp_plugin.launch.rendezvous.agreement import Coordinator, Participant
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
-from mindnlp_dp_plugin.launch.rendezvous.deadline import Deadline
-from mindnlp_dp_plugin.launch.rendezvous.introduction import introduce
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, printable
-from mindnlp_dp_plugin.launch.rendezvous.participants import Coordinator, Participant
-from mindnlp_dp_plugin.launch.rendezvous.server import RendezvousServer
+from mindnlp_dp_plugin.launch.rendezvous.meeting import Deadline, RendezvousServer, introduce, wait_for_welcome
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
 
 NUM_STRANGERS = 10_000
 LINES_EACH = 10
-FAILURE = Failure(1, "rank 1 failed", 1, Kind.RAISED, rank=1, node="there", exception="ValueError").as_message()
+FAILURE = ErrorRecord(1, "there", time.time_ns(), 1, "ValueError", node_rank=1, words="rank 1 failed").as_message()
 VALUES = [
     None, True, 0, 1, -1, 99, 1e400, 10**30, "", "x", "\x1b[2J", "\ud800", [], [1], {}, {"a": 1}, FAILURE,
     {"--nproc": 2}, {"--nnodes": 2, "--nproc": 1, "--backend": "mccl"},
@@ -38,8 +36,11 @@ BYTES = [b"[" * 70_000, b'{"a":' * 1000, b"GET / HTTP/1.1\r\n", b"\xff\xfe", b""
 
 def test_what_nodes_compare_is_the_same_before_and_after_it_has_travelled():
     for text in ("two\nlines", "\x1b[2J" * 2000, "中文" * 3000):
-        failure = Failure(0, "", 1, Kind.RAISED, exception="ValueError", message=printable(text), step=3)
-        assert Failure.from_message(json.loads(json.dumps(failure.as_message()))).message == failure.message
+        failure = ErrorRecord(0, "here", time.time_ns(), 1, "ValueError", text, step=3)
+        told = ErrorRecord.from_message(json.loads(json.dumps(failure.as_message())))
+        again = Restarts(9)
+        assert again.why_not(failure) is None
+        assert again.why_not(told) == "the same ValueError came twice at step 3"
 
 
 def random_line(chance):
@@ -126,7 +127,8 @@ def test_what_comes_in_one_packet_with_the_welcome_is_heard():
         assert wait_for_welcome(connection, job, signals, Deadline(5)) == {}
         member = Participant(connection)
         member.exchange()
-        assert member.first_failure == Failure.from_message(FAILURE)
+        told = replace(ErrorRecord.from_message(FAILURE), time_ns=member.first_failure.time_ns)
+        assert member.first_failure == told
 
 
 def test_garbage_from_a_node_that_has_joined_loses_that_node_alone():

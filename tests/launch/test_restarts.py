@@ -2,16 +2,16 @@
 
 import pytest
 
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind
+from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord
 from mindnlp_dp_plugin.launch.restarts import Restarts
 
 
 def killed(step=None):
-    return Failure(0, "rank 0 failed", 137, Kind.DIED, rank=0, step=step)
+    return ErrorRecord(0, "here", 0, 137, message="killed by SIGKILL", cause=Cause.DIED, step=step)
 
 
 def raised(exception="ValueError", message="row 17 has no text", exit_code=1, step=None):
-    return Failure(0, "", exit_code, Kind.RAISED, rank=0, exception=exception, message=message, step=step)
+    return ErrorRecord(0, "here", 0, exit_code, exception, message, step=step)
 
 
 def test_the_budget_comes_back_when_training_gets_further_than_ever():
@@ -48,4 +48,4 @@ def test_before_training_nothing_is_known_to_come_again():
 
 
 def test_nodes_do_not_wait_for_one_that_is_gone():
-    assert Restarts(9).why_not(Failure(1, "node 1 has vanished", 1, Kind.VANISHED)) == "a node is gone"
+    assert Restarts(9).why_not(ErrorRecord(None, None, 0, 1, cause=Cause.VANISHED, node_rank=1)) == "a node is gone"

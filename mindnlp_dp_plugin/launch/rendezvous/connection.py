@@ -6,7 +6,7 @@ terminal or is suspended.
 
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -33,8 +33,7 @@ class Connection:
         self.lost: str | None = None
         self.address = address
         self._socket = connected
-        self._rest = b""
-        self._put_back: list[dict[str, Any]] = []
+        self._received = b""
         connected.setblocking(False)
         for option, value in {
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
@@ -51,40 +50,38 @@ class Connection:
         with suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> list[dict[str, Any]]:
-        """The messages received since the last call."""
-        put_back, self._put_back = self._put_back, []
-        return put_back + self._received()
+    def receive(self) -> Iterator[dict[str, Any]]:
+        """The messages that have come; those that are not taken come again with the next call."""
+        self._read()
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                message = None
+            if not isinstance(message, dict):
+                return self.drop()
+            yield message
+        if len(self._received) > MAX_LINE_BYTES:
+            self.drop()
 
-    def put_back(self, messages: Iterable[dict[str, Any]]) -> None:
-        """Let ``receive`` return them again: they are for whom the connection is handed to."""
-        self._put_back = list(messages)
-
-    def _received(self):
+    def _read(self):
         if self.lost:
-            return []
+            return
         try:
             received = self._socket.recv(MAX_LINE_BYTES)
         except BlockingIOError:
-            return []
+            return
         except OSError as error:
             self.lost = tr("{error} (link or machine down?)", error=error.strerror)
-            return []
+            return
         if not received:
             self.lost = tr("it closed the connection")
-        *lines, self._rest = (self._rest + received).split(b"\n")
-        try:
-            messages = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError):
-            messages = [None]
-        if len(self._rest) > MAX_LINE_BYTES or not all(isinstance(message, dict) for message in messages):
-            self.drop()
-            return []
-        return messages
+        self._received += received
 
     def drop(self) -> None:
         """Close a connection whose messages are invalid."""
-        self.lost = STRANGE
+        self.lost, self._received = STRANGE, b""
         self.close()
 
     def close(self) -> None:

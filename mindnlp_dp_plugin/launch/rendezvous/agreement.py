@@ -1,19 +1,48 @@
 """Agree with other nodes on how a job ends, so that a failure on one node ends it on all.
 
-Each launcher keeps one connection to node 0, made by the rendezvous. When a rank fails, node 0 asks all others whether
-one of theirs failed earlier, and reports the first failure to all; then all end.
+When a rank fails, node 0 asks all others whether one of theirs failed earlier, and reports the first failure to all;
+then all end.
 """
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
+from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.rendezvous.connection import VANISHED_S, Connection
-from mindnlp_dp_plugin.launch.rendezvous.member import Failure, Kind, Member
 
 SETTLE_S = 0.5  # for a rank of this node, if it was the first to fail, to be noticed
 ANSWER_S = 4
 PATIENCE_S = VANISHED_S + 1  # with node 0, which is seen to be gone sooner than that
+
+
+class Member(ABC):
+    """This node among those of a job. No method waits.
+
+    Attributes:
+        first_failure: The failure that ended the job, once all nodes agree on it.
+        all_done: Whether the ranks of all nodes are done.
+    """
+
+    first_failure: ErrorRecord | None = None
+    all_done: bool = False
+
+    @abstractmethod
+    def exchange(self) -> None:
+        """Read messages of other nodes, and answer. Call it often, until the end."""
+
+    @abstractmethod
+    def report(self, failure: ErrorRecord) -> None:
+        """Report that the job failed on this node; the first of several calls counts."""
+
+    @abstractmethod
+    def stop(self, failure: ErrorRecord) -> None:
+        """Report that the user stops the job on this node."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Report that the ranks of this node are done."""
 
 
 class SingleNode(Member):
@@ -43,21 +72,21 @@ class Coordinator(Member):
     def __init__(self, connections: dict[int, Connection], names: dict[int, str]):
         self._connections = connections
         self._names = names
-        self._answers: dict[int, tuple[Failure | None, float]] = {}
+        self._answers: dict[int, ErrorRecord | None] = {}
         self._asked_at: float | None = None
         self._done: set[int] = set()
 
     def exchange(self):
         for node_rank, connection in self._connections.items():
             self._hear(node_rank, connection)
-        if self.first_failure is None and any(failure for failure, _ in self._answers.values()):
+        if self.first_failure is None and any(self._answers.values()):
             self._settle()
         if not self.all_done and self._done == {0, *self._connections}:
             self.all_done = True
             self._tell_all(done=True)
 
     def report(self, failure):
-        self._note(0, failure)
+        self._answers.setdefault(0, failure)
 
     def stop(self, failure):
         self._tell_all(first=failure.as_message())
@@ -72,19 +101,17 @@ class Coordinator(Member):
             elif "failure" in message:
                 self._hear_failure(node_rank, connection, message["failure"])
         if connection.lost:
-            self._note(node_rank, self._vanished(node_rank, connection.lost))
+            name, why = self._names[node_rank], connection.lost
+            words = tr("node {node} ({name}) has vanished: {why}", node=node_rank, name=name, why=why)
+            self._answers.setdefault(node_rank, of_node(node_rank, Cause.VANISHED, words))
 
     def _hear_failure(self, node_rank, connection, told):
         try:
-            failure = told and replace(Failure.from_message(told), node_rank=node_rank)
+            failure = told and replace(ErrorRecord.from_message(told), node_rank=node_rank)
         except ValueError:
             connection.drop()
         else:
-            self._note(node_rank, failure)
-
-    def _note(self, node_rank, failure):
-        happened = time.monotonic() - (failure.seconds_ago if failure else 0)
-        self._answers.setdefault(node_rank, (failure, happened))
+            self._answers.setdefault(node_rank, failure)
 
     def _settle(self):
         """After a failure, wait for the others to report theirs."""
@@ -93,26 +120,18 @@ class Coordinator(Member):
             self._asked_at = now
             self._tell_all(question=True)
         if now - self._asked_at > SETTLE_S:
-            self._note(0, None)
+            self._answers.setdefault(0, None)
         if now - self._asked_at > ANSWER_S:
-            for node_rank in self._connections:
-                self._note(node_rank, self._silent(node_rank))
+            for node_rank, name in self._names.items():
+                known = {"node": node_rank, "name": name, "seconds": ANSWER_S}
+                words = tr("node {node} ({name}) does not answer for {seconds} s", **known)
+                self._answers.setdefault(node_rank, of_node(node_rank, Cause.SILENT, words))
         if len(self._answers) > len(self._connections):
-            known = [(failure, happened) for failure, happened in self._answers.values() if failure]
-            first = min(known, key=lambda each: (each[0].kind, each[1]))[0]
-            silent = [failure.words for failure, _ in known if failure.kind == Kind.SILENT and failure is not first]
+            known = [failure for failure in self._answers.values() if failure]
+            first = min(known, key=lambda failure: (failure.cause, failure.time_ns))
+            silent = [failure.words for failure in known if failure.cause == Cause.SILENT and failure is not first]
             self.first_failure = replace(first, words="; ".join([first.words, *silent]))
             self._tell_all(first=self.first_failure.as_message())
-
-    def _vanished(self, node_rank, why):
-        name = self._names[node_rank]
-        words = tr("node {node} ({name}) has vanished: {why}", node=node_rank, name=name, why=why)
-        return Failure(node_rank, words, 1, Kind.VANISHED)
-
-    def _silent(self, node_rank):
-        name = self._names[node_rank]
-        words = tr("node {node} ({name}) does not answer for {seconds} s", node=node_rank, name=name, seconds=ANSWER_S)
-        return Failure(node_rank, words, 1, Kind.SILENT)
 
     def _tell_all(self, **message):
         for connection in self._connections.values():
@@ -130,7 +149,7 @@ class Participant(Member):
         self._connection = connection
         self._answered_at: float | None = None
         self._asked_at: float | None = None
-        self._own: Failure | None = None
+        self._own: ErrorRecord | None = None
         self._is_done = False
 
     def exchange(self):
@@ -141,11 +160,14 @@ class Participant(Member):
         now = time.monotonic()
         if self._answered_at is None and self._asked_at and now - self._asked_at > SETTLE_S:
             self._answer(None)
+        known = {"address": self._connection.address, "why": self._connection.lost, "seconds": PATIENCE_S}
         if self._connection.lost:
-            known = (failure for failure in (self._own, self._vanished()) if failure)
-            self.first_failure = min(known, key=lambda failure: failure.kind)
+            words = tr("node 0 ({address}), as seen from here, has vanished: {why}", **known)
+            vanished = of_node(0, Cause.VANISHED, words)
+            self.first_failure = min(filter(None, (self._own, vanished)), key=lambda failure: failure.cause)
         elif self._answered_at and now - self._answered_at > PATIENCE_S:
-            self.first_failure = self._own or self._silent()
+            words = tr("node 0 ({address}), as seen from here, does not answer for {seconds:g} s", **known)
+            self.first_failure = self._own or of_node(0, Cause.SILENT, words)
 
     def report(self, failure):
         if self._answered_at is None:
@@ -163,7 +185,7 @@ class Participant(Member):
     def _hear(self, message):
         if "first" in message:
             try:
-                self.first_failure = Failure.from_message(message["first"])
+                self.first_failure = ErrorRecord.from_message(message["first"])
             except ValueError:
                 self._connection.drop()
         self.all_done |= message.get("done") is True
@@ -174,16 +196,7 @@ class Participant(Member):
         self._answered_at = time.monotonic()
         self._connection.send(failure=failure and failure.as_message())
 
-    def _vanished(self):
-        address, why = self._connection.address, self._connection.lost
-        words = tr("node 0 ({address}), as seen from here, has vanished: {why}", address=address, why=why)
-        return Failure(0, words, 1, Kind.VANISHED)
 
-    def _silent(self):
-        seconds, address = PATIENCE_S, self._connection.address
-        words = tr(
-            "node 0 ({address}), as seen from here, does not answer for {seconds:g} s",
-            address=address,
-            seconds=seconds,
-        )
-        return Failure(0, words, 1, Kind.SILENT)
+def of_node(node_rank: int, cause: Cause, words: str) -> ErrorRecord:
+    """The failure of a whole node."""
+    return ErrorRecord(None, None, time.time_ns(), 1, cause=cause, node_rank=node_rank, words=words)

@@ -1,0 +1,49 @@
+"""Options of ``mindnlp-dp run`` that a job takes as they were given. Each is declared here, and nowhere else."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from mindnlp_dp_plugin.job.network import resolve
+
+
+def _option(default: Any, name: str, **settings: Any) -> Any:
+    return field(default=default, metadata={"name": name, "settings": settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a job was asked for: the help of each option says what its field means; it is made by ``cli/run.py``."""
+
+    bind_address: str | None = _option(
+        None,
+        "--bind-address",
+        callback=lambda ctx, param, value: value and resolve(value, 0, "--bind-address"),
+        help="Where node 0 listens, if its address for the others is not one of its own.",
+    )
+    tee: str = _option("0", "--tee", type=click.Choice(["0", "all"]), show_default=True, help="The ranks to show.")
+    max_restarts: int = _option(
+        0,
+        "--max-restarts",
+        type=click.IntRange(min=0),
+        show_default=True,
+        help="How often all ranks may start again from the newest checkpoint of this job; training that got further "
+        "renews the count.",
+    )
+    resume: bool = _option(
+        False,
+        "--resume",
+        is_flag=True,
+        help="Go on from the newest whole checkpoint in each output_dir, if there is one: for jobs that are requeued.",
+    )
+    grace: float | None = _option(
+        None,
+        "--grace",
+        type=click.FloatRange(min=0),
+        help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. "
+        "Default: 30; on Slurm, after SIGUSR1 or SIGUSR2, what is left of the job's time.",
+    )
+    trace: bool = _option(
+        False, "--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory."
+    )
