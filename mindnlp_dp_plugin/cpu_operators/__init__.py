@@ -1,4 +1,4 @@
-"""Faster CPU operators for MindNLP's models, with the same mathematics; one operator per file.
+"""Faster CPU operators for MindNLP's models, with the same mathematics; one operator per file. The extra ``[cpu]``.
 
 Matrix products go through NumPy's BLAS library, in pieces whose cut changes no bit (``blas``). Elementwise and
 last-axis operators take MindSpore many passes over memory; here most are loops compiled by numba, which make one
@@ -22,6 +22,9 @@ def route(replacements: Replacements, when_imported: Callable[[str, Callable], N
     Args:
         replacements: Restores MindNLP's operators.
         when_imported: Calls a function with the module of a name as soon as that is imported, which may be now.
+
+    Raises:
+        ModuleNotFoundError: If numba or threadpoolctl is missing; nothing is replaced then.
     """
     if mindspore.get_context("device_target") == "CPU":
         from mindnlp_dp_plugin.cpu_operators import routes  # brings numba, which devices do without

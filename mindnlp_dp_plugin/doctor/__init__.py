@@ -19,6 +19,7 @@ CHEAP = [
     packages.versions,
     packages.mindformers,
     packages.mpi,
+    packages.cpu_operators,
     settings.plugin_settings,
     settings.multi_npu,
     settings.variables_of_a_job,

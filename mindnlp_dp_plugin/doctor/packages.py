@@ -32,6 +32,8 @@ WHY = {
     "setuptools": Message("later ones drop pkg_resources, which MindNLP's dependencies import"),
     "mindspore": Message("those are the versions MindNLP 0.4.1 is bridged to"),
 }
+CPU_OPERATORS = Message("CPU operators")
+CPU_EXTRA = {"extra": "cpu"}
 IMPORTS = Message("imports")
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
@@ -72,7 +74,7 @@ def versions() -> Finding:
             f"pip install '{PLUGIN}[mpi]'",
         )
     needed = [requirement for requirement in needed if requirement.marker is None]
-    misfits = [requirement for requirement in needed if not _is_met(requirement)]
+    misfits = _misfits(needed)
     if not misfits:
         return ok("packages", ", ".join(f"{each.name} {installed(each.name)}" for each in needed))
     found = "; ".join(_describe(requirement) for requirement in misfits)
@@ -85,6 +87,10 @@ def installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _misfits(needed):
+    return [requirement for requirement in needed if not _is_met(requirement)]
 
 
 def _is_met(requirement) -> bool:
@@ -142,6 +148,22 @@ def mpi() -> Finding:
             f"pip install '{PLUGIN}[mpi]'",
         )
     return ok("mpi", f"mpi4py {installed('mpi4py')}, {find_mpirun()}")
+
+
+def cpu_operators() -> Finding:
+    """Whether the extra with faster operators for models on the CPU is installed."""
+    if has_ascend():
+        return ok(CPU_OPERATORS, tr("not needed on Ascend"))
+    needed = [Requirement(line) for line in requires(PLUGIN) or []] if installed(PLUGIN) else []
+    needed = [requirement for requirement in needed if requirement.marker and requirement.marker.evaluate(CPU_EXTRA)]
+    if misfits := _misfits(needed):
+        found = "; ".join(_describe(requirement) for requirement in misfits)
+        return warning(
+            CPU_OPERATORS,
+            tr("{found}: models compute with MindNLP's operators, which are slower", found=found),
+            f"pip install '{PLUGIN}[cpu]'",
+        )
+    return ok(CPU_OPERATORS, ", ".join(f"{each.name} {installed(each.name)}" for each in needed))
 
 
 def imports() -> Finding:

@@ -1,6 +1,7 @@
 """Install the plugin in this process, and uninstall it."""
 
 import functools
+import logging
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
 from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
@@ -19,6 +21,9 @@ from mindnlp_dp_plugin.trainers import mindnlp
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
+CPU_EXTRA = ("numba", "threadpoolctl")
+
+logger = logging.getLogger(__name__)
 
 _replacements = Replacements()
 _installation = None  # one object from install() to uninstall(): hooks scheduled for another do nothing
@@ -73,7 +78,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
     _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
     if config.cpu_operators:
-        _route_operators()
+        _route_operators(tells=rank_info.rank == 0 and not is_child_of_rank)
 
 
 def uninstall() -> None:
@@ -101,13 +106,30 @@ def _prepare_to_leave(in_cluster):
     leaving.end_at_once_if_failed()  # registered last, so it comes first
 
 
-def _route_operators():
+def _route_operators(tells):
     def hook(_):
         from mindnlp_dp_plugin import cpu_operators
 
-        cpu_operators.route(_replacements, _when_imported)
+        try:
+            cpu_operators.route(_replacements, _when_imported)
+        except ModuleNotFoundError as error:
+            if error.name not in CPU_EXTRA:
+                raise
+            if tells:
+                _tell_of_missing(error.name)
 
     _when_imported("mindnlp.core.nn", hook)
+
+
+@functools.cache
+def _tell_of_missing(name):
+    logger.warning(
+        tr(
+            "{name} is not installed: on this CPU models compute with MindNLP's operators, which are slower. "
+            "pip install 'mindnlp-dp-plugin[cpu]' brings faster ones.",
+            name=name,
+        )
+    )
 
 
 def _when_imported(name, hook):

@@ -53,6 +53,17 @@ def test_a_python_and_a_package_that_are_not_there(clinic):
     assert diagnosis.way_out("packages") == "pip install 'no-such-package>=1'"
 
 
+def test_without_the_extra_for_a_cpu(clinic):
+    of_extra = 'Requires-Dist: no-such-compiler>=1; extra == "cpu"\nRequires-Dist: numpy; extra == "cpu"\n'
+    clinic.install("mindnlp-dp-plugin", "9.9", f"Requires-Python: >=3.10\n{of_extra}")
+    clinic.environ.update(NO_ENGINES)
+    diagnosis = clinic.diagnose()
+    assert diagnosis.failures() == ["settings"] and diagnosis.level("CPU operators") == "warning"
+    found = "no-such-compiler is not installed: models compute with MindNLP's operators, which are slower"
+    assert diagnosis.found("CPU operators") == found
+    assert diagnosis.way_out("CPU operators") == "pip install 'mindnlp-dp-plugin[cpu]'"
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
