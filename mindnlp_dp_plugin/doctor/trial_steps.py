@@ -5,7 +5,7 @@
 
 The answer is JSON behind ``ANSWER``. The script, or the example of MODEL, runs as a rank of ``mindnlp-dp run`` does,
 until it calls ``Trainer.train()``. That goes through a few batches as always, but the optimizer's steps are left out,
-and with the last the process ends. Nothing is trained, and nothing is written to ``output_dir``.
+and after the last the script ends. Nothing is trained, and nothing is written to ``output_dir``.
 """
 
 import ctypes
@@ -17,90 +17,112 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import wrapt
+
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.collectives.pretended import PretendedRank
 from mindnlp_dp_plugin.collectives.single import SingleProcess
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.memory import ANSWER, NUM_STEPS
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import worker
-from mindnlp_dp_plugin.trainers import mindnlp as trainer
+from mindnlp_dp_plugin.trainers import mindnlp
 
 WRITES_NOTHING = {"resume": False, "trace": None, "snapshot_every": 0, "async_save": False}
 PEAK = "5"  # what clear_refs resets, proc(5)
 
 
-class EndOfTrial(BaseException):
-    """Enough steps were left out."""
+class EnoughSteps(BaseException):
+    """The optimizer would have stepped ``NUM_STEPS`` times."""
 
 
-class Trial:
-    """One call of ``train()`` in which the optimizer's steps are counted only.
+class EndOfScript(BaseException):
+    """The trial is over.
+
+    Args:
+        found: What it took, for ``memory.Trial``.
+    """
+
+    def __init__(self, found: dict):
+        self.found = found
+
+
+def try_instead_of_training(stage: int) -> None:
+    """Let each Trainer that is made from now on end the script when it is told to train, after a trial of the stage."""
+
+    def __init__(stock, trainer, *args, **kwargs):
+        stock(trainer, *args, **kwargs)
+        trainer.train = lambda *args, **kwargs: end_with_trial(trainer, stage)
+
+    wrapt.register_post_import_hook(lambda module: Replacements().stand_in(module.Trainer, __init__), mindnlp.MODULE)
+
+
+def end_with_trial(trainer, stage: int) -> None:
+    """Train for a few steps that the optimizer does not make.
 
     Args:
         trainer: The Trainer.
-        own_stage: The ``zero_stage`` that its script has set.
+        stage: The stage of ZeRO.
+
+    Raises:
+        EndOfScript: With what it took.
+        DataParallelError: If training ends without a step.
     """
+    from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import peak_memory
 
-    def __init__(self, trainer, own_stage: int):
-        self._trainer = trainer
-        self._found = {"model": type(trainer.model).__name__, "own_stage": own_stage}
-        self._num_steps = 0
-
-    def run(self, train) -> dict:
-        """What ``train`` of this Trainer took, for ``memory.Trial``."""
-        from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import peak_memory
-
-        args = self._trainer.args
-        self._trainer.callback_handler.callbacks = []
-        Replacements().stand_in(self._trainer, self.create_optimizer_and_scheduler)
-        if args.group_by_length:
-            self._group_alone(args)
-        process = resting_memory() - bytes_of(self._trainer.model)
-        with TemporaryDirectory() as args.output_dir, suppress(EndOfTrial):
-            args.save_on_each_node = False
-            train(self._trainer)
-        if self._num_steps == 0:
+    args, config = trainer.args, getattr(trainer, "data_parallel_config", DataParallelConfig())
+    trainer.data_parallel_config = replace(config, zero_stage=stage, **WRITES_NOTHING)
+    trainer.callback_handler.callbacks = []
+    found = {"model": type(trainer.model).__name__, "own_stage": config.zero_stage}
+    leave_steps_out(trainer, found)
+    if args.group_by_length:
+        group_alone(trainer)
+    process = resting_memory() - bytes_of(trainer.model)
+    with TemporaryDirectory() as args.output_dir, suppress(EnoughSteps):
+        args.save_on_each_node = False
+        type(trainer).train(trainer)
+        if trainer.state.global_step == 0:
             raise DataParallelError("train() ended before the optimizer's first step.")
-        return {
-            **self._found,
-            "process_bytes": process,
-            "step_bytes": peak_memory() - process - self._found["parameter_bytes"],
-        }
+    step = peak_memory() - process - found["parameter_bytes"]
+    raise EndOfScript({**found, "process_bytes": process, "step_bytes": step})
 
-    def _group_alone(self, args):
-        """Ranks measure a part of the rows each; peers that are not there cannot. The longest rows come first."""
-        from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 
-        rows = shard_by_length(self._trainer.get_train_dataset(), args, SingleProcess())
-        args.group_by_length = False
-        Replacements().replace(type(self._trainer), "get_train_dataset", lambda _: rows)
+def leave_steps_out(trainer, found: dict) -> None:
+    """Look at the optimizer when it is made, and count its steps instead of making them."""
+    from mindnlp_dp_plugin.optim.parameters import stepped_parameters
+    from mindnlp_dp_plugin.optim.state_size import bytes_of_states
 
-    def create_optimizer_and_scheduler(self, stock, *args, **kwargs):
-        """Look at the optimizer, and let it not step."""
-        from mindnlp_dp_plugin.optim.parameters import stepped_parameters
-        from mindnlp_dp_plugin.optim.state_size import bytes_of_states
-
+    def create_optimizer_and_scheduler(stock, *args, **kwargs):
         stock(*args, **kwargs)
-        optimizer = self._trainer.optimizer
-        parameters = stepped_parameters(optimizer)
-        self._found |= {
-            "optimizer": type(optimizer).__name__,
-            "trained": sum(parameter.size for parameter in parameters),
-            "largest": max(parameter.size for parameter in parameters),
-            "parameter_bytes": bytes_of(self._trainer.model),
-            "gradient_bytes": sum(parameter.nbytes for parameter in parameters),
-            "state_bytes": bytes_of_states(optimizer),
-        }
+        parameters = stepped_parameters(trainer.optimizer)
+        found.update(
+            optimizer=type(trainer.optimizer).__name__,
+            trained=sum(parameter.size for parameter in parameters),
+            largest=max(parameter.size for parameter in parameters),
+            parameter_bytes=bytes_of(trainer.model),
+            gradient_bytes=sum(parameter.nbytes for parameter in parameters),
+            state_bytes=bytes_of_states(trainer.optimizer),
+        )
+        trainer.optimizer.step = functools.wraps(trainer.optimizer.step)(count)  # the scheduler has marked it
 
-        @functools.wraps(optimizer.step)  # the learning rate scheduler has marked it
-        def step(*args, **kwargs):
-            self._num_steps += 1
-            if self._num_steps == NUM_STEPS:
-                raise EndOfTrial
+    steps = iter(range(1, NUM_STEPS))
 
-        optimizer.step = step
+    def count(*args, **kwargs):
+        if next(steps, None) is None:
+            raise EnoughSteps
+
+    Replacements().stand_in(trainer, create_optimizer_and_scheduler)
+
+
+def group_alone(trainer) -> None:
+    """Ranks measure a part of the rows each; peers that are not there cannot. The longest rows come first."""
+    from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
+
+    rows = shard_by_length(trainer.get_train_dataset(), trainer.args, SingleProcess())
+    trainer.args.group_by_length = False
+    trainer.get_train_dataset = lambda: rows
 
 
 def bytes_of(model) -> int:
@@ -123,40 +145,21 @@ def resting_memory() -> int:
     return psutil.Process().memory_info().rss
 
 
-def try_train(stage: int) -> list[dict]:
-    """From now on, ``Trainer.train()`` is a trial of this ``zero_stage``; its answer gets into the list."""
-    stock_hook, answers = trainer.hook, []
-
-    def hook(trainer_base, group, config, replacements):
-        stock_hook(trainer_base, group, replace(config, zero_stage=stage, **WRITES_NOTHING), replacements)
-
-        def train(stock, self, *args, **kwargs):
-            answers.append(Trial(self, config.zero_stage).run(stock))
-            sys.exit()
-
-        replacements.stand_in(trainer_base.Trainer, train)
-
-    trainer.hook = hook
-    return answers
-
-
 def main(nproc: int, stage: int, what: str, *example: str) -> None:
     """Run the script, or the example of a model."""
     if nproc > 1:
         collectives.pretend(PretendedRank(nproc))
-    answers = try_train(stage)
+    try_instead_of_training(stage)
     worker.install(RankInfo(world_size=nproc, local_world_size=nproc))
     try:
         if example:
             train_example(what, *map(int, example))
         else:
             worker.run_script([what])
-    except SystemExit:
-        if not answers:
-            raise
-    if not answers:
+    except EndOfScript as end:
+        print(ANSWER + json.dumps(end.found))
+    else:
         raise DataParallelError("The script has ended without Trainer.train().")
-    print(ANSWER + json.dumps(answers[0]))
 
 
 def train_example(name: str, batch: int, length: int, fp16: int) -> None:
