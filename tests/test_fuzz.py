@@ -25,7 +25,7 @@ from mindnlp_dp_plugin.config import (
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_node
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE, of_setting
+from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE, of_setting
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]
@@ -150,7 +150,8 @@ def random_environment(chance, tables):
             elif choices is None:
                 choices = ["0", "1", "2", "3", "4"] if is_careful else TEXTS
             environ[name] = chance.choice(choices)
-    for name, choices in {"DEVICE_ID": "0125", LOCAL_WORLD_SIZE: "1248", "MS_SCHED_HOST": ["127.0.0.1", "h"]}.items():
+    often = {"DEVICE_ID": "0125", LOCAL_RANK: "012", LOCAL_WORLD_SIZE: "1248", "MS_SCHED_HOST": ["127.0.0.1", "h"]}
+    for name, choices in often.items():
         if chance.random() < 0.2:
             environ[name] = chance.choice([*choices, *TEXTS[:8]])
     return {**environ, "MASTER_ADDR": "master", "MASTER_PORT": "29500"}
@@ -188,7 +189,8 @@ def identity_said_by(environ, tables):
         local_size = size if environ.get("MS_SCHED_HOST", "").startswith("127.") else None
         if LOCAL_WORLD_SIZE in environ:
             local_size = number(LOCAL_WORLD_SIZE) or 0
-        return checked(rank, size, number("DEVICE_ID") if "DEVICE_ID" in environ else rank, local_size, "msrun")
+        local_rank = next((number(name) for name in (LOCAL_RANK, "DEVICE_ID") if name in environ), rank)
+        return checked(rank, size, local_rank, local_size, "msrun")
     if "OMPI_COMM_WORLD_SIZE" in environ:
         return of_mpi(*LAUNCHERS["open_mpi"])
     if "PMI_SIZE" in environ:

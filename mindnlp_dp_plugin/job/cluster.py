@@ -2,8 +2,9 @@
 
 import sys
 
+from mindnlp_dp_plugin.job.hardware import visible_devices
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE
 
 SCHEDULER = [sys.executable, "-c", "from mindspore.communication import init; init()"]
 
@@ -37,8 +38,16 @@ def worker_variables(rank_info: RankInfo) -> dict[str, str]:
         "MS_ROLE": "MS_WORKER",
         "MS_NODE_ID": str(rank_info.rank),
         "RANK_ID": str(rank_info.rank),
-        "DEVICE_ID": str(rank_info.local_rank),
+        "DEVICE_ID": str(_device(rank_info)),
+        LOCAL_RANK: str(rank_info.local_rank),
     }
     if rank_info.local_world_size is not None:
         own[LOCAL_WORLD_SIZE] = str(rank_info.local_world_size)
     return own
+
+
+def _device(rank_info):
+    """The number of a rank's card among those it sees; Ray and some schedulers show each rank its own card alone."""
+    visible = visible_devices()
+    sees_its_own = visible is not None and len(visible) == 1
+    return 0 if sees_its_own else rank_info.local_rank

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
+VISIBLE_DEVICES = "ASCEND_RT_VISIBLE_DEVICES"
 SHARED_MEMORY = Path("/dev/shm")
 SEGMENT_BYTES = 16 * 2**20  # what each rank of Open MPI 5 wants for messages to its neighbours
 SPARE_BYTES = 8 * 2**20
@@ -19,8 +20,15 @@ def has_ascend() -> bool:
 
 
 def num_devices() -> int:
-    """Number of ranks that use this machine fully: one per Ascend card, otherwise one per core."""
-    return len(_cards()) or usable_cores()
+    """Number of ranks that use this machine fully: one per Ascend card that may be used, otherwise one per core."""
+    cards, visible = len(_cards()), visible_devices()
+    return (cards if visible is None else min(cards, len(visible))) or usable_cores()
+
+
+def visible_devices() -> list[str] | None:
+    """The cards that ``ASCEND_RT_VISIBLE_DEVICES`` leaves to this process, which numbers them from 0; None for all."""
+    value = os.environ.get(VISIBLE_DEVICES)
+    return None if not value else [device.strip() for device in value.split(",")]
 
 
 def allowed_cores() -> list[int]:

@@ -3,8 +3,10 @@
 msrun notices a killed rank only after 27 s and does not name it, so the processes are started and watched here.
 """
 
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
 from mindnlp_dp_plugin.job.error_record import rank_log
+from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, visible_devices
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 
@@ -16,7 +18,21 @@ def missing() -> None:
 
 
 def processes(job: Job) -> list[Process]:
-    """The workers of this node, and on node 0 the scheduler that lets them find each other."""
+    """The workers of this node, and on node 0 the scheduler that lets them find each other.
+
+    Raises:
+        DataParallelError: If fewer cards are visible than there are to be ranks.
+    """
+    visible = visible_devices()
+    if job.backend == "hccl" and visible is not None and job.nproc > len(visible):
+        raise DataParallelError(
+            "--nproc {ranks} needs as many Ascend cards, but {variable}={cards} shows {count}: list more there, unset "
+            "it, or give --nproc {count}.",
+            ranks=job.nproc,
+            variable=VISIBLE_DEVICES,
+            cards=",".join(visible),
+            count=len(visible),
+        )
     cluster = cluster_variables(job.world_size, job.master_addr, job.master_port, TOPOLOGY_TIMEOUT_S)
     workers = [_worker(job, cluster, local_rank) for local_rank in range(job.nproc)]
     return [_scheduler(job, cluster), *workers] if job.node_rank == 0 else workers

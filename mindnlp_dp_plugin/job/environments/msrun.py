@@ -3,7 +3,7 @@
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number, number_below
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.variables import LOCAL_WORLD_SIZE
+from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE
 from mindnlp_dp_plugin.language import Message
 
 HINT = Message("start with msrun or mindnlp-dp run, which set it, or unset MS_ROLE to train alone")
@@ -15,7 +15,7 @@ class Msrun(Environment):
 
     variables = (
         *("MS_ROLE", "MS_WORKER_NUM", "MS_SERVER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_NODE_ID"),
-        *("MS_LOCAL_WORKER", "MS_NODE_RANK", LOCAL_WORLD_SIZE),
+        *("MS_LOCAL_WORKER", "MS_NODE_RANK", LOCAL_RANK, LOCAL_WORLD_SIZE),
     )
 
     def is_present(self, environ):
@@ -35,10 +35,15 @@ class Msrun(Environment):
         return RankInfo(
             rank=rank,
             world_size=world_size,
-            local_rank=number(environ, "DEVICE_ID", HINT) if "DEVICE_ID" in environ else rank,
+            local_rank=_local_rank(environ, rank),
             local_world_size=_local_world_size(environ, world_size),
             launcher="msrun",
         )
+
+
+def _local_rank(environ, rank):
+    name = next((name for name in (LOCAL_RANK, "DEVICE_ID") if name in environ), None)
+    return rank if name is None else number(environ, name, HINT)
 
 
 def _local_world_size(environ, world_size):
