@@ -7,7 +7,7 @@ imported, in a child process, and only if that works do two ranks start and sum 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mindnlp_dp_plugin.doctor import ascend, engines, leftovers, machine, network, packages, script, settings
+from mindnlp_dp_plugin.doctor import ascend, engines, hccl, leftovers, machine, network, packages, script, settings
 from mindnlp_dp_plugin.doctor.finding import Finding, Level, warning
 from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.language import tr
@@ -32,7 +32,16 @@ CHEAP = [
     network.ports,
     leftovers.stale_ranks,
 ]
-ON_ASCEND = [ascend.devices, ascend.cann, ascend.driver, ascend.hccl_settings]
+ON_ASCEND = [
+    ascend.devices,
+    ascend.visible_cards,
+    ascend.cann,
+    ascend.driver,
+    hccl.settings,
+    hccl.rank_table,
+    hccl.network,
+    hccl.links,
+]
 
 
 def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterator[Finding]:

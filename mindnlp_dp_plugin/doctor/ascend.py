@@ -1,18 +1,19 @@
-"""Ascend cards, CANN, the driver, and HCCL's settings.
+"""Ascend cards, CANN and the driver.
 
 None of this was ever run on an NPU. The parsers are tested with text of the form that Huawei's documentation and public
-logs show; the ranges of HCCL's variables are those of CANN's list of environment variables (CANN 8.0 to 8.5).
+logs show.
 """
 
-import json
+import ast
 import os
 import re
-import socket
 import subprocess
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, visible_devices
 from mindnlp_dp_plugin.language import Message, tr
 
 NPU_SMI_LIMIT_S = 30
@@ -23,9 +24,9 @@ SET_ENV = Message("source set_env.sh of CANN (usually /usr/local/Ascend/ascend-t
 CARD = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*(OK|Warning|Alarm|Critical|UNKNOWN)\s*\|", re.MULTILINE)
 PROCESS = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S*)\s*\|\s*\d+\s*\|", re.MULTILINE)
 
-# Smallest and largest value, and the default.
-TIMEOUTS_S = {"HCCL_CONNECT_TIMEOUT": (120, 7200, 120), "HCCL_EXEC_TIMEOUT": (0, 2147483647, 1836)}
-BASE_PORT, DEFAULT_BASE_PORT, NUM_BASE_PORTS = "HCCL_IF_BASE_PORT", 60000, 16
+# MindSpore's own list of the CANN versions that it goes with, in a file that can be read without importing it.
+CANN_VERSIONS_FILE = "mindspore/run_check/_check_version.py"
+CANN_VERSIONS = re.compile(r"class AscendEnvChecker.*?self\.version = (\[[^\]]*\])", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,23 @@ def parse_version(text: str) -> str | None:
     return match[1] if match else None
 
 
+def cards_here() -> Cards:
+    """The cards of this machine; none if ``npu-smi`` does not say."""
+    try:
+        return parse_npu_smi(_npu_smi().stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return Cards([], {})
+
+
+def _npu_smi():
+    return subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
+
+
 def devices() -> Finding:
     """Which cards there are, their health, and which processes hold them."""
     hint = tr("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
     try:
-        ended = subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
+        ended = _npu_smi()
     except (OSError, subprocess.TimeoutExpired) as error:
         return warning("devices", tr("npu-smi info cannot be run: {error}", error=error), hint)
     cards = parse_npu_smi(ended.stdout)
@@ -83,19 +96,65 @@ def devices() -> Finding:
     return ok("devices", found)
 
 
+def visible_cards() -> Finding:
+    """Whether ``ASCEND_RT_VISIBLE_DEVICES`` names cards that are there."""
+    visible, num_cards = visible_devices(), len(cards_here().health)
+    if visible is None:
+        return ok(VISIBLE_DEVICES, tr("not set: all cards are used"))
+    known = {"variable": VISIBLE_DEVICES, "cards": ",".join(visible), "count": num_cards}
+    if len({*visible}) < len(visible) or not all(card.isdecimal() for card in visible):
+        found = tr("{variable}={cards} is not a list of different card numbers", **known)
+    elif num_cards and any(int(card) >= num_cards for card in visible):
+        found = tr("{variable}={cards}, but the {count} cards here have numbers from 0", **known)
+    else:
+        found = tr("cards {cards}; MindSpore numbers them anew, from 0, and so does DEVICE_ID", **known)
+        return ok(VISIBLE_DEVICES, found)
+    return failure(VISIBLE_DEVICES, found, tr("export {variable}=<numbers of npu-smi info>, or unset it", **known))
+
+
 def cann() -> Finding:
-    """Whether CANN is installed, and its version."""
+    """Whether CANN is installed, its version, and whether the installed MindSpore goes with it."""
     home = os.environ.get("ASCEND_HOME_PATH") or os.environ.get("ASCEND_TOOLKIT_HOME")
     if not home:
         return failure("CANN", tr("{name} is not set", name="ASCEND_HOME_PATH"), tr(SET_ENV))
     for path in [Path(home, "version.cfg"), *Path(home).glob("*/ascend_toolkit_install.info")]:
         if path.exists() and (version := parse_version(path.read_text())):
-            return ok("CANN", tr("{version} in {home}", version=version, home=home))
+            return _beside_mindspore(version, home)
     return warning(
         "CANN",
         tr("no version found in {home}", home=home),
         tr("make sure that it is CANN's folder; {set_env}", set_env=SET_ENV),
     )
+
+
+def _beside_mindspore(version, home) -> Finding:
+    """What MindSpore compares with its list when it is imported is the version of CANN's compiler."""
+    compiler, fitting = Path(home, "compiler", "version.info"), fitting_cann_versions()
+    found = parse_version(compiler.read_text()) if compiler.exists() else None
+    if not (found and fitting) or ".".join(found.split(".")[:2]) in fitting:
+        return ok("CANN", tr("{version} in {home}", version=version, home=home))
+    return warning(
+        "CANN",
+        tr(
+            "{version} in {home}, whose compiler is {compiler}; MindSpore {mindspore} is made for {fitting}",
+            version=version,
+            home=home,
+            compiler=found,
+            mindspore=distribution("mindspore").version,
+            fitting=", ".join(fitting),
+        ),
+        tr("install one of these, or the MindSpore whose release notes name your CANN"),
+    )
+
+
+def fitting_cann_versions() -> list[str]:
+    """The versions of CANN's compiler that the installed MindSpore names; empty if it names none."""
+    try:
+        text = Path(distribution("mindspore").locate_file(CANN_VERSIONS_FILE)).read_text(encoding="utf-8")
+    except (PackageNotFoundError, OSError):
+        return []
+    match = CANN_VERSIONS.search(text)
+    return ast.literal_eval(match[1]) if match else []
 
 
 def driver() -> Finding:
@@ -106,73 +165,6 @@ def driver() -> Finding:
             "driver", found, tr("install the driver; in a container, mount this file, as some of CANN reads it")
         )
     return ok("driver", parse_version(DRIVER_VERSION.read_text()) or tr("of an unknown version"))
-
-
-def hccl_settings() -> Finding:
-    """HCCL's time-outs, ports and rank table."""
-    try:
-        timeouts = {name: _number(name, *limits) for name, limits in TIMEOUTS_S.items()}
-        port = _number(BASE_PORT, 1024, 65520, DEFAULT_BASE_PORT)
-        _require_rank_table()
-    except ValueError as error:
-        return failure("HCCL", str(error), tr("export a valid value, or unset the variable"))
-    taken = [each for each in range(port, port + NUM_BASE_PORTS) if not _is_free(each)]
-    if taken:
-        hint = tr("export {variable}=<the first of {count} free ports>", variable=BASE_PORT, count=NUM_BASE_PORTS)
-        return warning(
-            "HCCL",
-            tr(
-                "ports {taken} are taken, HCCL wants {port} to {last}",
-                taken=taken,
-                port=port,
-                last=port + NUM_BASE_PORTS - 1,
-            ),
-            hint,
-        )
-    shown = ", ".join(tr("{name} {seconds} s", name=name, seconds=seconds) for name, seconds in timeouts.items())
-    return ok(
-        "HCCL",
-        tr("{shown}, ports from {port}; raise the time-outs if ranks come late (up to 7200)", shown=shown, port=port),
-    )
-
-
-def _number(name, smallest, largest, default) -> int:
-    text = os.environ.get(name)
-    if not text:
-        return default
-    if not text.isdecimal() or not smallest <= int(text) <= largest:
-        raise ValueError(
-            tr(
-                "{name}={text!r} is not a whole number from {smallest} to {largest}",
-                name=name,
-                text=text,
-                smallest=smallest,
-                largest=largest,
-            )
-        )
-    return int(text)
-
-
-def _require_rank_table() -> None:
-    path = os.environ.get("RANK_TABLE_FILE")
-    if not path:
-        return
-    try:
-        json.loads(Path(path).read_text())["server_list"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            tr("RANK_TABLE_FILE={path!r} cannot be read as a rank table ({error})", path=path, error=error)
-        ) from None
-
-
-def _is_free(port) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 def _named(holders) -> str:

@@ -38,6 +38,11 @@ def too_few_rows():
     tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=15, batch_size=8, drop_remainder=True)).train()
 
 
+def graph_mode():
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    tiny_trainer(OUTPUT).train()
+
+
 def raises_on_rank_1():
     class Raise(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
+from mindnlp_dp_plugin.trainers.mindnlp.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
 
 
@@ -53,6 +54,7 @@ def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **
 
 def _inner_training_loop(stock, self, *args, **kwargs):
     """Nothing but the order of the rows changes, and that only if it was asked for."""
+    require_pynative()
     replacements = Replacements()
 
     def _load_optimizer_and_scheduler(stock, checkpoint):

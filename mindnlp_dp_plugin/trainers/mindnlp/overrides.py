@@ -20,6 +20,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
+from mindnlp_dp_plugin.trainers.mindnlp.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
@@ -61,7 +62,8 @@ def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
 
 
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
-    """Train with this rank's share of the data, and end together."""
+    """Train with this rank's part of the data, and end together."""
+    require_pynative()
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
     session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
