@@ -70,17 +70,17 @@ def _npu_smi():
 
 def devices() -> Finding:
     """Which cards there are, their health, and which processes hold them."""
-    hint = tr("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
+    way_out = tr("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
     try:
         ended = _npu_smi()
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warning("devices", tr("npu-smi info cannot be run: {error}", error=error), hint)
+        return warning("devices", tr("npu-smi info cannot be run: {error}", error=error), way_out)
     cards = parse_npu_smi(ended.stdout)
     if ended.returncode or not cards.health:
         return failure(
             "devices",
             tr("npu-smi info shows no card: {output}", output=(ended.stdout + ended.stderr).strip()[:200]),
-            hint,
+            way_out,
         )
     found = ", ".join(f"{number}: {name} {health}" for number, (name, health) in enumerate(cards.health))
     if any(health != "OK" for _, health in cards.health):
@@ -91,8 +91,8 @@ def devices() -> Finding:
             for card, holders in cards.holders.items()
         )
         pids = " ".join(str(pid) for holders in cards.holders.values() for pid, _ in holders)
-        hint = tr("wait for them, or kill {pids} if they are left over, and give the driver ten seconds", pids=pids)
-        return warning("devices", tr("held: {held}", held=held), hint)
+        way_out = tr("wait for them, or kill {pids} if they are left over, and give the driver ten seconds", pids=pids)
+        return warning("devices", tr("held: {held}", held=held), way_out)
     return ok("devices", found)
 
 

@@ -20,21 +20,19 @@ class Finding:
         check: The check's name.
         level: How serious it is.
         found: What was found, in one line.
-        hint: A suggested fix; empty if there is no problem.
+        way_out: A suggested fix; empty if there is no problem.
         measured: Measured numbers, by name.
     """
 
     check: str
     level: Level
     found: str
-    hint: str = ""
+    way_out: str = ""
     measured: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         """The finding in a form JSON can hold."""
-        fields = {**asdict(self), "level": self.level.value}
-        fields["way_out"] = fields.pop("hint")
-        return fields
+        return {**asdict(self), "level": self.level.value}
 
 
 def ok(check: str, found: str, **measured) -> Finding:
@@ -42,11 +40,11 @@ def ok(check: str, found: str, **measured) -> Finding:
     return Finding(check, Level.OK, found, measured=measured)
 
 
-def warning(check: str, found: str, hint: str) -> Finding:
+def warning(check: str, found: str, way_out: str) -> Finding:
     """Training runs, but slower, or not with every launcher."""
-    return Finding(check, Level.WARNING, found, hint)
+    return Finding(check, Level.WARNING, found, way_out)
 
 
-def failure(check: str, found: str, hint: str) -> Finding:
+def failure(check: str, found: str, way_out: str) -> Finding:
     """Training would fail."""
-    return Finding(check, Level.FAILURE, found, hint)
+    return Finding(check, Level.FAILURE, found, way_out)

@@ -84,14 +84,14 @@ def rank_table() -> Finding:
             "rank table",
             tr("{path}: version {version}, {count} cards", path=path, version=table["version"], count=len(cards)),
         )
-    hint = tr(
+    way_out = tr(
         "have it made anew for these cards (version {a2} for Atlas A2 and older, {a3} with super_device_id for A3), or "
         "unset {variable}: mindnlp-dp run needs none",
         a2=VERSION_OF_A2,
         a3=VERSION_OF_A3,
         variable=RANK_TABLE,
     )
-    return failure("rank table", f"{RANK_TABLE}={path}: {trouble}", hint)
+    return failure("rank table", f"{RANK_TABLE}={path}: {trouble}", way_out)
 
 
 def _trouble_of_table(table, cards) -> str | None:
@@ -122,7 +122,7 @@ def network() -> Finding:
     }
     address, interface = os.environ.get(ADDRESS), os.environ.get(INTERFACE)
     shown = ", ".join(f"{name} {addresses[0]}" for name, addresses in interfaces.items() if addresses)
-    hint = tr(
+    way_out = tr(
         "export {variable}=<one of: {interfaces}>, or unset it",
         variable=ADDRESS if address else INTERFACE,
         interfaces=shown,
@@ -130,13 +130,13 @@ def network() -> Finding:
     if address:
         if not any(_is_same_address(address, each) for addresses in interfaces.values() for each in addresses):
             return failure(
-                "network", tr("{variable}={value} is no address of this node", variable=ADDRESS, value=address), hint
+                "network", tr("{variable}={value} is no address of this node", variable=ADDRESS, value=address), way_out
             )
         return ok("network", f"{ADDRESS}={address}")
     if interface:
         if not [name for name in interfaces if _matches(interface, name)]:
             found = tr("{variable}={value} fits no interface of this node", variable=INTERFACE, value=interface)
-            return failure("network", found, hint)
+            return failure("network", found, way_out)
         return ok("network", f"{INTERFACE}={interface}")
     found = tr(
         "HCCL takes the first interface by name that is neither lo nor docker; here are {interfaces}", interfaces=shown
@@ -162,17 +162,17 @@ def links() -> Finding:
             tr("run the doctor as root, with the driver's tools; on one node links do not matter"),
         )
     if sick:
-        hint = tr(
+        way_out = tr(
             "have the cable, the switch and hccn_tool -i <card> -ip -g looked at; on one node links do not matter"
         )
         return warning(
-            "links", tr("{cards}: ranks on several nodes cannot connect (EI0006)", cards="; ".join(sick)), hint
+            "links", tr("{cards}: ranks on several nodes cannot connect (EI0006)", cards="; ".join(sick)), way_out
         )
     if len({*tls.values()}) > 1:
         shown = ", ".join(f"{card}: {switch}" for card, switch in tls.items())
-        hint = tr("switch it alike on all cards of all nodes: hccn_tool -i <card> -tls -s enable 0")
+        way_out = tr("switch it alike on all cards of all nodes: hccn_tool -i <card> -tls -s enable 0")
         return warning(
-            "links", tr("TLS is not switched alike ({cards}): cards do not connect (EI0006)", cards=shown), hint
+            "links", tr("TLS is not switched alike ({cards}): cards do not connect (EI0006)", cards=shown), way_out
         )
     return ok("links", tr("{count} cards up and healthy", count=len(tls)))
 

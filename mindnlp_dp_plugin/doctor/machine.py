@@ -37,8 +37,10 @@ def cores() -> Finding:
     else:
         found = tr("{allowed} of {all} allowed, quota of {quota:g}", allowed=allowed, all=os.cpu_count(), quota=quota)
     if usable < NUM_RANKS:
-        hint = tr("start with more (taskset -c, docker --cpus), or train in one process: two will not be faster")
-        return warning("cores", tr("{found}: {ranks} ranks would share one core", found=found, ranks=NUM_RANKS), hint)
+        way_out = tr("start with more (taskset -c, docker --cpus), or train in one process: two will not be faster")
+        return warning(
+            "cores", tr("{found}: {ranks} ranks would share one core", found=found, ranks=NUM_RANKS), way_out
+        )
     return ok(
         "cores",
         tr("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", found=found, cores=allowed // NUM_RANKS),
@@ -53,7 +55,7 @@ def memory() -> Finding:
         available = min(available, limit)
     by_container = tr("{gb:.1f} GB available, limited by the container", gb=available / GB)
     found = by_container if limit == available else tr("{gb:.1f} GB available", gb=available / GB)
-    hint = tr("end other processes, or give the container more (docker --memory)")
+    way_out = tr("end other processes, or give the container more (docker --memory)")
     if available < NUM_RANKS * RANK_BYTES:
         return failure(
             "memory",
@@ -63,25 +65,27 @@ def memory() -> Finding:
                 ranks=NUM_RANKS,
                 mb=RANK_BYTES // MB,
             ),
-            hint,
+            way_out,
         )
     if available < NUM_RANKS * TRAINING_BYTES:
         return warning(
-            "memory", tr("{found}; BERT-base takes about {gb} GB per rank", found=found, gb=TRAINING_BYTES // GB), hint
+            "memory",
+            tr("{found}; BERT-base takes about {gb} GB per rank", found=found, gb=TRAINING_BYTES // GB),
+            way_out,
         )
     return ok("memory", found, available_bytes=available)
 
 
 def shared_memory() -> Finding:
     """Room in /dev/shm. Too little does not end training: mindnlp-dp run then lets Open MPI send over TCP."""
-    hint = tr("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
+    way_out = tr("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
     if not os.access(SHARED_MEMORY, os.W_OK):
         found = tr(
             "{folder} cannot be written: mindnlp-dp run lets Open MPI send over TCP, data sets with "
             "python_multiprocessing fail",
             folder=SHARED_MEMORY,
         )
-        return warning("shared memory", found, hint)
+        return warning("shared memory", found, way_out)
     usage = shutil.disk_usage(SHARED_MEMORY)
     found = tr(
         "{free:.0f} of {total:.0f} MB free in {folder}",
@@ -96,18 +100,20 @@ def shared_memory() -> Finding:
             found=found,
             ranks=NUM_RANKS,
         )
-        return warning("shared memory", found, hint)
+        return warning("shared memory", found, way_out)
     return ok("shared memory", found, free_bytes=usage.free)
 
 
 def open_files() -> Finding:
     """Files and sockets a process may open."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    hint = f"ulimit -n {NUM_FILES_USUAL}"
+    way_out = f"ulimit -n {NUM_FILES_USUAL}"
     if limit < NUM_FILES_NEEDED:
-        return failure("open files", tr("{limit} per process; mpirun does not start with that few", limit=limit), hint)
+        return failure(
+            "open files", tr("{limit} per process; mpirun does not start with that few", limit=limit), way_out
+        )
     if limit < NUM_FILES_USUAL:
-        return warning("open files", tr("{limit} per process, few for data sets of many files", limit=limit), hint)
+        return warning("open files", tr("{limit} per process, few for data sets of many files", limit=limit), way_out)
     return ok("open files", tr("{limit} per process", limit=limit))
 
 
@@ -125,19 +131,19 @@ def temporary_folder() -> Finding:
     return _disk(TEMPORARY_FOLDER, folder, tr("export TMPDIR=<a folder with room that you may write to>"))
 
 
-def _disk(check, folder, hint) -> Finding:
+def _disk(check, folder, way_out) -> Finding:
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(4096))
             probe.flush()
     except OSError as error:
-        return failure(check, tr("{folder} cannot be written: {error}", folder=folder, error=error.strerror), hint)
+        return failure(check, tr("{folder} cannot be written: {error}", folder=folder, error=error.strerror), way_out)
     free = shutil.disk_usage(folder).free
     found = tr("{gb:.1f} GB free in {folder}", gb=free / GB, folder=folder)
     if free < DISK_BYTES_NEEDED:
-        return failure(check, tr("only {mb} MB free in {folder}", mb=free // MB, folder=folder), hint)
+        return failure(check, tr("only {mb} MB free in {folder}", mb=free // MB, folder=folder), way_out)
     if free < DISK_BYTES_USUAL:
         return warning(
-            check, tr("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", found=found), hint
+            check, tr("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", found=found), way_out
         )
     return ok(check, found)

@@ -153,10 +153,11 @@ def show(what: str, nproc: int, example: Example | None, stage: int | None) -> N
     trials, obstacle = _try_stages(what, nproc, example, stage)
     table, on_cpu = Table(box=ASCII2, title=_title(what, nproc, example, trials[0][1])), not has_ascend()
     table.add_column(tr("GB on each rank"))
-    for of, trial in trials:
-        is_set = example is None and of == trial.own_stage
-        table.add_column(tr("zero_stage={stage}, as set", stage=of) if is_set else f"zero_stage={of}", justify="right")
-    columns = [needs(trial, nproc, of) for of, trial in trials]
+    for stage, trial in trials:
+        is_set = example is None and stage == trial.own_stage
+        title = tr("zero_stage={stage}, as set", stage=stage) if is_set else f"zero_stage={stage}"
+        table.add_column(title, justify="right")
+    columns = [needs(trial, nproc, stage) for stage, trial in trials]
     for name in columns[0]:
         table.add_row(tr(name), *(_gigabytes(column[name]) for column in columns))
     table.add_section()
@@ -173,7 +174,9 @@ def show(what: str, nproc: int, example: Example | None, stage: int | None) -> N
     ]
     if on_cpu:
         table.add_section()
-        table.add_row(tr("process on this CPU"), *(_gigabytes(peak_on_cpu(trial, nproc, of)) for of, trial in trials))
+        table.add_row(
+            tr("process on this CPU"), *(_gigabytes(peak_on_cpu(trial, nproc, stage)) for stage, trial in trials)
+        )
         beside = _gigabytes(trials[0][1].process_bytes)
         notes.append(
             tr(

@@ -183,8 +183,8 @@ def imports() -> Finding:
         return failure(IMPORTS, _last_words(ended), tr("fix this error; a fresh virtual environment is often quickest"))
     device = ended.stdout.partition(ANSWER)[2].split()[0]
     if has_ascend() and device != "Ascend":
-        hint = tr("install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting")
-        return warning(IMPORTS, tr("there are Ascend cards, but MindSpore runs on {device}", device=device), hint)
+        way_out = tr("install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting")
+        return warning(IMPORTS, tr("there are Ascend cards, but MindSpore runs on {device}", device=device), way_out)
     return ok(
         IMPORTS,
         tr("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device=device),

@@ -36,9 +36,9 @@ def show(findings: list[Finding]) -> None:
     for column in (tr("check"), "", tr("found, and a hint")):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        hint = f"\n-> {finding.hint}" if finding.hint else ""
+        way_out = f"\n-> {finding.way_out}" if finding.way_out else ""
         level = Text(tr(LEVELS[finding.level]), style=STYLE[finding.level])
-        table.add_row(Text(tr(finding.check)), level, Text(finding.found + hint))
+        table.add_row(Text(tr(finding.check)), level, Text(finding.found + way_out))
     console.print(table)
     console.print(_summary(findings), highlight=False)
 

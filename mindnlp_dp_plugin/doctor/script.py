@@ -27,23 +27,23 @@ def read_script(path: Path) -> Finding:
             tr("fix it; python -m py_compile shows where"),
         )
     if found := _foreign_mode(tree):
-        hint = tr("delete that call: each rank holds the whole model, and the plugin averages the gradients")
+        way_out = tr("delete that call: each rank holds the whole model, and the plugin averages the gradients")
         level = failure if has_ascend() else warning  # measured: MindSpore 2.10 on CPU ignores it
         return level(
             "script",
             tr("{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", path=path, found=found),
-            hint,
+            way_out,
         )
     if found := _unseeded_draw(tree):
-        hint = tr("seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)")
+        way_out = tr("seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)")
         return warning(
             "script",
             tr("{path}, {found}: masks, splits and orders differ between the ranks", path=path, found=found),
-            hint,
+            way_out,
         )
     if found := _late_plugin(tree):
-        hint = tr("make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there")
-        return warning("script", f"{path}, {found}", hint)
+        way_out = tr("make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there")
+        return warning("script", f"{path}, {found}", way_out)
     return ok("script", tr("{path}: nothing found that differs between ranks", path=path))
 
 

@@ -255,4 +255,4 @@ def test_a_rank_table_of_another_version(tmp_path, monkeypatch, version, more, w
     (tmp_path / "table.json").write_text(json.dumps({"version": version, "server_list": [{"device": cards}]}))
     monkeypatch.setenv("RANK_TABLE_FILE", str(tmp_path / "table.json"))
     finding = rank_table()
-    assert finding.level == "failure" and words in finding.found and "mindnlp-dp run needs none" in finding.hint
+    assert finding.level == "failure" and words in finding.found and "mindnlp-dp run needs none" in finding.way_out

@@ -21,7 +21,7 @@ def test_trouble_is_named_with_its_line(tmp_path, text, words):
     script = tmp_path / "train.py"
     script.write_text(text)
     finding = read_script(script)
-    assert finding.level != "ok" and words in finding.found and finding.hint
+    assert finding.level != "ok" and words in finding.found and finding.way_out
 
 
 @pytest.mark.parametrize(
