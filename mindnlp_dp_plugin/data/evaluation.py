@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.data.sharded import ShardedByBatch, ShardedByRow, Sharded
 
 def shard_for_evaluation(
     dataset: ds.Dataset | ShardedDataset, num_replicas: int, rank: int, seed: int = 0
-) -> "EvaluationShare":
+) -> "EvaluationShard":
     """This rank's batches of a pipeline. Call it with the same pipeline and seed on all ranks.
 
     Ranks take whole batches in turn: rank ``r`` of ``N`` reads batches ``r``, ``r + N``, ``r + 2N``, ... of those one
@@ -51,7 +51,7 @@ def _rows_of_batches(num_rows, batch_size, num_replicas, rank, drop_last):
     return NumberedRows([row for start in starts for row in range(start, min(start + batch_size, num_kept))])
 
 
-class EvaluationShare(ShardedDataset):
+class EvaluationShard(ShardedDataset):
     """A rank's batches of an evaluation pipeline."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class EvaluationShare(ShardedDataset):
         """
 
 
-class _InTurn(EvaluationShare):
+class _InTurn(EvaluationShard):
     def in_order(self, batches_of_ranks):
         nothing = object()
         turns = zip_longest(*batches_of_ranks, fillvalue=nothing)
@@ -86,7 +86,7 @@ class _EachNthBatch(_InTurn, ShardedByBatch):
         return islice(batches, self._rank, None, self._num_replicas)
 
 
-class _SharedByUser(EvaluationShare):
+class _SharedByUser(EvaluationShard):
     """The user's shards: it is unknown which rows they hold, so they are joined rank after rank."""
 
     def _read(self, options):

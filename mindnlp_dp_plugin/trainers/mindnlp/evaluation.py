@@ -8,7 +8,7 @@ from mindnlp.core.autograd import no_grad
 from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.data.evaluation import EvaluationShare, shard_for_evaluation
+from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
@@ -72,7 +72,7 @@ def evaluate_together(
     return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))
 
 
-def _score(trainer, share: EvaluationShare, prediction_loss_only, ignore_keys, in_float32) -> list[ScoredBatch]:
+def _score(trainer, share: EvaluationShard, prediction_loss_only, ignore_keys, in_float32) -> list[ScoredBatch]:
     """Score this rank's batches; the results are on the host."""
     args, model = trainer.args, trainer.model
     model.set_train(False)
