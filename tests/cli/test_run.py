@@ -8,6 +8,7 @@ import pytest
 
 from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.version import __version__
+from tests.harness import TIMEOUT_S
 
 
 def refused(runner, *args):
@@ -139,7 +140,7 @@ def test_unknown_options_and_commands(runner, script):
 
 def mindnlp_dp(runner, *words):
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", *words]
-    return subprocess.run(command, env=runner.environ, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=runner.environ, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def test_without_a_command_it_shows_help_and_it_tells_its_version(runner):

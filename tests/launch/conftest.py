@@ -18,9 +18,11 @@ import pytest
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
 from tests.harness import REPOSITORY, finish, start
+from tests.launch.pieces import PROMPTLY_S
 
 BARE = Path(__file__).parent / "bare"
 MARKER = "MINDNLP_DP_TEST_MARKER"
+TIMEOUT_S = 500  # scripts here sleep ten minutes: who waits for them is noticed
 RANK = "rank = int(os.environ.get('RANK_ID') or os.environ.get('OMPI_COMM_WORLD_RANK') or 0)\n"
 
 
@@ -68,28 +70,33 @@ class Runner:
         """Starts a run without waiting for it."""
         return start(self.command(*args), self.environ, self.folder)
 
-    def finish(self, popen: subprocess.Popen, timeout: float = 60) -> Outcome:
+    def finish(self, popen: subprocess.Popen, timeout: float = TIMEOUT_S) -> Outcome:
         """Waits for a run to end."""
         started = time.monotonic()
         ended = finish(popen, timeout)
         return Outcome(ended.returncode, ended.stdout, ended.stderr, time.monotonic() - started, self.log_dir)
 
-    def run(self, *args: str, timeout: float = 60) -> Outcome:
+    def run(self, *args: str, timeout: float = TIMEOUT_S) -> Outcome:
         """A run from start to end."""
         return self.finish(self.start(*args), timeout)
 
-    def wait_for(self, name: str, seconds: float = 40) -> None:
+    def wait_for(self, name: str, seconds: float = TIMEOUT_S) -> None:
         """Waits until a script has made a file in the log directory."""
         deadline = time.monotonic() + seconds
         while not (self.log_dir / name).exists():
             assert time.monotonic() < deadline, f"{name} never came"
             time.sleep(0.02)
 
+    def forget(self, pattern: str) -> None:
+        """Removes what an earlier run has left in the log directory."""
+        for path in self.log_dir.glob(pattern):
+            path.unlink()
+
     def left_behind(self) -> list[psutil.Process]:
         """Living processes of this runner."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
-    def require_nothing_left(self, seconds: float = 5) -> None:
+    def require_nothing_left(self, seconds: float = PROMPTLY_S) -> None:
         """Fails if processes of this runner live on; a guard needs a moment to end what a killed launcher has left."""
         deadline = time.monotonic() + seconds
         while left := self.left_behind():

@@ -5,11 +5,13 @@ import signal
 import socket
 import time
 
+import psutil
 import pytest
 
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
 from tests.harness import PROGRAMS, REPOSITORY
-from tests.launch.test_launcher import FAILED, READY, SLEEP
+from tests.launch.conftest import TIMEOUT_S
+from tests.launch.pieces import FAILED, PROMPTLY_S, READY, SLEEP, once_all_are_ready, until_exists
 
 
 class Nodes:
@@ -25,7 +27,7 @@ class Nodes:
         return self._runner.start("--nproc", str(nproc), "--backend", "mccl", *meeting, *place, *script)
 
     def finish(self, launchers):
-        return [self._runner.finish(launcher, timeout=120) for launcher in launchers]
+        return [self._runner.finish(launcher) for launcher in launchers]
 
 
 @pytest.fixture
@@ -35,11 +37,10 @@ def nodes(runner):
 
 def test_a_rank_killed_on_one_node_ends_all_and_what_follows_elsewhere_does_not_hide_it(runner, nodes):
     kill = f"if rank == 1:\n    print('last words', flush=True)\n    {FAILED}    os.kill(os.getpid(), 9)\n"
-    follow = "while not os.path.exists(os.path.join(os.environ['FOLDER'], 'failed_at')): time.sleep(0.01)\n"
-    ready = "while len([n for n in os.listdir(os.environ['FOLDER']) if 'ready' in n]) < 3: time.sleep(0.01)\n"
+    follow, ready = until_exists("failed_at"), until_exists("ready_0", "ready_1", "ready_2")
     script = runner.script(READY + ready + kill + follow + "raise ConnectionError('peer is gone')")
     outcomes = nodes.finish([nodes.start(node_rank, script, num_nodes=3) for node_rank in range(3)])
-    assert time.time() - outcomes[0].failed_at() < 15
+    assert time.time() - outcomes[0].failed_at() < PROMPTLY_S
     assert [outcome.returncode for outcome in outcomes] == [137, 137, 137]
     killed = f"mindnlp-dp: rank 1 on {socket.gethostname()} failed first: killed by SIGKILL (signal 9)"
     lines = [outcome.stderr.splitlines() for outcome in outcomes]
@@ -71,7 +72,7 @@ def test_after_a_failure_all_nodes_start_again_together(runner, nodes):
 
 
 def test_an_exception_on_node_0_is_shown_there_and_named_elsewhere(runner, nodes):
-    script = runner.script(f"time.sleep(0.5)\nif rank == 0: raise ValueError('no such label')\n{SLEEP}")
+    script = runner.script(once_all_are_ready(0, "raise ValueError('no such label')"))
     first, second = nodes.finish([nodes.start(node_rank, script) for node_rank in range(2)])
     assert (first.returncode, second.returncode) == (1, 1)
     assert "ValueError: no such label" in first.stderr.splitlines()
@@ -141,7 +142,7 @@ def test_a_node_that_never_comes_is_named_after_the_timeout(runner, nodes):
 def test_nodes_meet_over_ipv6_and_where_node_0_is_told_to_listen(runner, nodes, address, own):
     place = ("--master-addr", address)
     first = nodes.start(0, *place, *(("--bind-address", own) if own else ()), runner.script("print('trained')"))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + TIMEOUT_S
     while True:  # it listens where no node looks for it
         try:
             socket.create_connection(("127.0.0.9" if own else address, control_port(nodes.port))).close()
@@ -178,8 +179,9 @@ def test_with_and_without_a_shared_disk_hosts_train_together_and_resume_what_all
 
 
 def test_a_suspended_launcher_is_not_blamed_for_anothers_failure(runner, nodes):
-    failing = "while not os.path.exists(os.path.join(os.environ['FOLDER'], 'go')): time.sleep(0.02)\n"
-    script = runner.script(f"{READY}if rank == 0:\n    {failing}    raise ValueError('no such label')\n{SLEEP}")
+    script = runner.script(
+        f"{READY}if rank == 0:\n    {until_exists('go')}    raise ValueError('no such label')\n{SLEEP}"
+    )
     first, second = (nodes.start(node_rank, script) for node_rank in range(2))
     for rank in range(2):
         runner.wait_for(f"ready_{rank}")
@@ -241,7 +243,9 @@ def test_a_job_goes_on_without_a_node_and_takes_it_back_at_the_next_restart(runn
     for rank in range(2):
         runner.wait_for(f"start_1_rank_{rank}_of_2")
     launchers[1] = nodes.start(1, *arguments, num_nodes="2:3")
-    time.sleep(1)  # it waits for the next start
+    while not psutil.Process(launchers[1].pid).children():
+        time.sleep(0.02)
+    time.sleep(1)  # it has begun, and waits for the next start
     (runner.log_dir / "fail").touch()
     outcomes = nodes.finish(launchers)
     assert [outcome.returncode for outcome in outcomes] == [0, 0, 0], outcomes
@@ -261,6 +265,7 @@ def test_a_job_ends_if_node_0_vanishes_after_a_rank_elsewhere_has_failed(runner,
         runner.wait_for(f"ready_{rank}")
     first.send_signal(signal.SIGSTOP)
     (runner.log_dir / "fail").touch()
+    runner.wait_for("rank_1.error.json")
     time.sleep(2)  # the failure is reported, and not answered
     first.kill()
     runner.finish(first)

@@ -11,7 +11,8 @@ import pytest
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.launch.ports import free_port
-from tests.harness import REPOSITORY, kill_tree
+from tests.harness import REPOSITORY, TIMEOUT_S, kill_tree
+from tests.launch.pieces import PROMPTLY_S
 
 SCRIPT = """
 import mindnlp_dp_plugin as dp
@@ -19,11 +20,13 @@ import os, psutil, signal, sys, time
 
 cores = len(os.sched_getaffinity(0))
 print(dp.all_gather_object((dp.get_rank(), dp.get_world_size(), dp.get_local_rank())), cores, flush=True)
+first = dp.all_gather_object(os.getpid())[0]
 if sys.argv[1] == "is killed" and dp.get_rank() == 0:
     print(*(child.pid for child in psutil.Process().children()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "is killed":
-    time.sleep(1)  # else rank 0 might hear of this failure first
+    while psutil.Process(first).status() != psutil.STATUS_ZOMBIE:  # else rank 0 might hear of this failure first
+        time.sleep(0.01)
     sys.exit(7)
 """
 
@@ -56,7 +59,7 @@ def said(stdout):
 
 
 def test_they_join_over_mccl_each_on_its_cores_and_leave_nothing_behind(ranks):
-    ended = [(*process.communicate(timeout=120), process.returncode) for process in ranks("ends")]
+    ended = [(*process.communicate(timeout=TIMEOUT_S), process.returncode) for process in ranks("ends")]
     cores = len(os.sched_getaffinity(0))
     share = cores // 2 if cores == os.cpu_count() and cores > 1 else cores
     for stdout, stderr, returncode in ended:
@@ -65,10 +68,10 @@ def test_they_join_over_mccl_each_on_its_cores_and_leave_nothing_behind(ranks):
 
 def test_the_scheduler_does_not_outlive_rank_0_and_a_rank_that_fails_ends_at_once(ranks):
     first, second = ranks("is killed")
-    stdout, _ = first.communicate(timeout=120)
+    assert second.wait(TIMEOUT_S) == 7
+    stdout, _ = first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == -signal.SIGKILL
-    assert second.wait(timeout=60) == 7
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PROMPTLY_S
     scheduler = said(stdout)[1]
     while psutil.pid_exists(int(scheduler)) and psutil.Process(int(scheduler)).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
