@@ -1,6 +1,7 @@
 """Loops compiled by numba: their arithmetic, and where their machine code is kept."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,12 +116,23 @@ def kept(folder):
     return sorted(path for path in folder.rglob("*_exact*") if path.suffix == ".nbc")
 
 
-def test_machine_code_is_kept_and_found(tmp_path):
-    env = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first = computed(env)
-    (found,) = kept(tmp_path)
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory):
+    """A folder of machine code, and what was computed by the process that compiled it."""
+    folder = tmp_path_factory.mktemp("compiled") / "once"
+    return folder, computed({"NUMBA_CACHE_DIR": str(folder)})
+
+
+@pytest.fixture
+def cache(tmp_path, compiled_once):
+    """A copy of that folder."""
+    return shutil.copytree(compiled_once[0], tmp_path / "cache")
+
+
+def test_machine_code_is_kept_and_found(cache, compiled_once):
+    (found,) = kept(cache)
     before = found.stat()
-    assert computed(env) == first
+    assert computed({"NUMBA_CACHE_DIR": str(cache)}) == compiled_once[1]
     assert (found.stat().st_ino, found.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
@@ -134,13 +146,11 @@ def test_processes_that_compile_at_the_same_time_agree(tmp_path):
 
 
 @pytest.mark.parametrize("suffix, num_bytes", [(".nbi", 100), (".nbc", 0)])
-def test_damaged_files_are_made_anew(tmp_path, suffix, num_bytes):
-    env = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first = computed(env)
-    (found,) = (path for path in tmp_path.rglob("*_exact*") if path.suffix == suffix)
+def test_damaged_files_are_made_anew(cache, compiled_once, suffix, num_bytes):
+    (found,) = (path for path in cache.rglob("*_exact*") if path.suffix == suffix)
     damaged = found.read_bytes()[:num_bytes]
     found.write_bytes(damaged)
-    assert computed(env) == first
+    assert computed({"NUMBA_CACHE_DIR": str(cache)}) == compiled_once[1]
     assert found.read_bytes() != damaged
 
 
@@ -152,8 +162,8 @@ def test_machine_code_of_other_arithmetic_is_not_taken(tmp_path):
     assert computed(env, first=change) != computed(env)
 
 
-def test_a_full_disk_is_no_failure(tmp_path):
-    assert computed({"NUMBA_CACHE_DIR": str(tmp_path)}, WITHOUT_DISK) == computed({"NUMBA_CACHE_DIR": str(tmp_path)})
+def test_a_full_disk_is_no_failure(tmp_path, compiled_once):
+    assert computed({"NUMBA_CACHE_DIR": str(tmp_path)}, WITHOUT_DISK) == compiled_once[1]
 
 
 def test_nowhere_to_write_is_no_failure():

@@ -104,27 +104,29 @@ thread = threading.Thread(target=sys.exit, args=[2])
 thread.start()
 thread.join()
 dp.barrier()
+print(dp.get_world_size(), "ranks")
 """
 
 
-def test_a_sys_exit_that_is_caught_fails_no_job_under_plain_mpirun(tmp_path):
-    script = tmp_path / "script.py"
+@pytest.fixture(scope="module")
+def under_plain_mpirun(tmp_path_factory):
+    """What was shown by a script whose arguments are called as the plugin's own programs."""
+    folder = tmp_path_factory.mktemp("mpirun")
+    script = folder / "script.py"
     script.write_text(CAUGHT)
     mpirun = Path(sys.executable).with_name("mpirun")
     options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
-    finished = run([mpirun, *options, sys.executable, script], env={}, cwd=tmp_path)
-    assert finished.returncode == 0 and finished.stdout.count("caught 2 2\n") == 2, finished
-    assert "Traceback" not in finished.stderr
+    places = ["out/mindnlp-dp", "mindnlp_dp_plugin.cli", "elsewhere"]
+    return run([mpirun, *options, sys.executable, "-X", "dev", script, *places], env={}, cwd=folder)
 
 
-@pytest.mark.parametrize("place", ["out/mindnlp-dp", "mindnlp_dp_plugin.cli", "elsewhere"])
-def test_ranks_join_whatever_the_scripts_arguments_are_called(tmp_path, place):
-    script = tmp_path / "script.py"
-    script.write_text("import mindnlp_dp_plugin as dp\nprint(dp.get_world_size(), 'ranks')\n")
-    mpirun = Path(sys.executable).with_name("mpirun")
-    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
-    finished = run([mpirun, *options, sys.executable, "-X", "dev", script, place], env={}, cwd=tmp_path)
-    assert finished.stdout.count("2 ranks") == 2, finished
+def test_a_sys_exit_that_is_caught_fails_no_job_under_plain_mpirun(under_plain_mpirun):
+    assert under_plain_mpirun.returncode == 0 and under_plain_mpirun.stdout.count("caught 2 2\n") == 2
+    assert "Traceback" not in under_plain_mpirun.stderr
+
+
+def test_ranks_join_whatever_the_scripts_arguments_are_called(under_plain_mpirun):
+    assert under_plain_mpirun.stdout.count("2 ranks\n") == 2, under_plain_mpirun
 
 
 def test_with_one_import_under_plain_mpirun(local_files, trained_before, tmp_path):

@@ -16,8 +16,8 @@ MISTAKES = {
 }
 
 
-def fails(program, output, mistake, backend, env=None, ranks=2):
-    finished = run_ranks(program, output, mistake, ranks=ranks, backend=backend, log_dir=output / "logs", env=env)
+def fails(program, output, *mistakes, backend="mpi", env=None):
+    finished = run_ranks(program, output, *mistakes, ranks=2, backend=backend, log_dir=output / "logs", env=env)
     assert finished.returncode != 0
     assert "NOBODY NOTICED" not in finished.stdout
     left = [p.pid for p in psutil.process_iter(["cmdline"]) if str(output) in " ".join(p.info["cmdline"] or [])]
@@ -25,17 +25,30 @@ def fails(program, output, mistake, backend, env=None, ranks=2):
     return finished.stderr
 
 
-@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_message_names_what_differs(tmp_path, mistake, backend):
-    words = fails("mistakes.py", tmp_path, mistake, backend)
-    line = next(line for line in words.splitlines() if MISTAKES[mistake] in line)
+@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
+def made_one_after_another(request, tmp_path_factory):
+    """The folder where each rank has noted what it was told, and what the job showed, which the last mistake ended."""
+    output = tmp_path_factory.mktemp("mistakes")
+    return output, fails("mistakes.py", output, *MISTAKES, backend=request.param)
+
+
+@pytest.mark.parametrize("mistake", [*MISTAKES][:-1])
+def test_the_message_names_what_differs(made_one_after_another, mistake):
+    output, _ = made_one_after_another
+    told, *others = [(output / f"{mistake}.rank{rank}.txt").read_text() for rank in range(2)]
+    assert MISTAKES[mistake] in told and "\n" not in told
+    assert others == [told]
+
+
+def test_the_message_of_one_that_ends_the_job_comes_first(made_one_after_another):
+    _, words = made_one_after_another
+    line = next(line for line in words.splitlines() if [*MISTAKES.values()][-1] in line)
     assert "Traceback" not in words[: words.index(line)], "the line comes first"
 
 
 @pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
 def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
-    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", backend)
+    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", backend=backend)
     assert "rank 1" in words.splitlines()[0]
     assert words.index("Traceback") < words.index("LookupError: the user's own mistake")
     assert words.count("Traceback") == 1
@@ -58,5 +71,5 @@ def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
     ],
 )
 def test_a_wrong_setting_is_named_before_anything_starts(tmp_path, variable, value, named):
-    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", "mpi", env={variable: value})
+    words = fails("mistakes.py", tmp_path, "raises_on_rank_1", env={variable: value})
     assert named in words and "Traceback" not in words

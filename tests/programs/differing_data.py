@@ -1,6 +1,7 @@
 """Data that each rank makes in its own way, as scripts do without knowing: python differing_data.py OUTPUT.
 
-Each function is a mistake. Rank 0 leaves OUTPUT/<function>.txt with the error it ends in.
+Each function is a mistake. Rank 0 leaves OUTPUT/<function>.txt with the error it ends in. Then ranks train on rows that
+may differ.
 """
 
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
+from tests.programs import random_rows
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
@@ -90,3 +92,4 @@ if __name__ == "__main__":
         except dp.DataParallelError as error:
             if dp.is_main_process():
                 (OUTPUT / f"{mistake.__name__}.txt").write_text(str(error))
+    random_rows.train(OUTPUT)

@@ -1,6 +1,6 @@
-"""Mistakes users make on ranks. Each is to end the job with one clear line.
+"""Mistakes users make on ranks: python mistakes.py OUTPUT MISTAKE...
 
-python mistakes.py OUTPUT MISTAKE
+The last is to end the job. Each rank leaves what it is told of one before in OUTPUT/<mistake>.rank<r>.txt.
 """
 
 import sys
@@ -78,10 +78,19 @@ def planted_in_training():
                 plant(model)
 
     dp.install(dp.DataParallelConfig(check_replicas_every=2))
-    # At a rate of 0 the optimizer leaves the weights alone: what differs is what was planted.
-    tiny_trainer(OUTPUT, callbacks=[Plant()], max_steps=9, learning_rate=0.0).train()
+    try:
+        # At a rate of 0 the optimizer leaves the weights alone: what differs is what was planted.
+        tiny_trainer(OUTPUT, callbacks=[Plant()], max_steps=9, learning_rate=0.0).train()
+    finally:
+        dp.install()
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[2]]()
+    *noted, last = sys.argv[2:]
+    for mistake in noted:
+        try:
+            globals()[mistake]()
+        except dp.DataParallelError as error:
+            (OUTPUT / f"{mistake}.rank{RANK}.txt").write_text(str(error))
+    globals()[last]()
     print("NOBODY NOTICED")

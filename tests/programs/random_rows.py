@@ -1,6 +1,5 @@
-"""Train on rows that are random by design, on each rank by a generator of its own: python random_rows.py OUTPUT."""
+"""Rows that are random by design, on each rank by a generator of its own."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 import mindnlp_dp_plugin as dp
 from tests.programs.tiny import tiny_rows, tiny_trainer
 
-OUTPUT, RANK = Path(sys.argv[1]), dp.get_rank()
+RANK = dp.get_rank()
 
 
 def masked(share):
@@ -23,11 +22,12 @@ def rarely_reversed():
     return lambda ids: ids[::-1].copy() if chance.random() < 0.05 else ids
 
 
-if __name__ == "__main__":
+def train(output: Path) -> None:
+    """Leave a file for each way in which rows are random."""
     for number, operation in enumerate([masked(0.15), masked(0.01), rarely_reversed()]):
         for dataset in (tiny_rows(64, shuffle=True), tiny_rows(64).filter(lambda ids, labels: True)):
             augmented = dataset.map(operation, ["input_ids"]).batch(8)
-            trainer = tiny_trainer(OUTPUT, dataset=augmented, max_steps=2)
+            trainer = tiny_trainer(output, dataset=augmented, max_steps=2)
             trainer.train()
             trainer.evaluate(augmented)
-        (OUTPUT / f"trained_{number}.rank{RANK}").touch()
+        (output / f"trained_{number}.rank{RANK}").touch()
