@@ -7,7 +7,7 @@ DATA ?= ../shared/data
 # Two processes: while the tests of one wait for ranks, those of the other compute. Each file in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm faults restarts zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -33,6 +33,9 @@ test-slow: install   ## the tests that `make test` leaves out
 
 faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
+
+planted: install   ## faults planted in twelve modules, each in a copy: the tests notice
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/planted_faults.py
 
 restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after each step, torchrun beside, 100 while saving; an hour, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py snapshots
