@@ -1,0 +1,24 @@
+"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is."""
+
+import re
+
+from tests.harness import REPOSITORY
+
+PACKAGE, TESTS = REPOSITORY / "mindnlp_dp_plugin", REPOSITORY / "tests"
+TITLE = "| code | without ranks | with ranks |"
+
+
+def rows():
+    """Paths of code and of tests, of each row."""
+    _, _, table = (REPOSITORY / "CONTRIBUTING.md").read_text().partition(TITLE)
+    for line in table.strip().partition("\n\n")[0].splitlines()[1:]:
+        code, *tests = (re.findall("`([^`]+)`", cell) for cell in line.strip("|").split("|"))
+        yield [PACKAGE / name for name in code], [TESTS / name for of_kind in tests for name in of_kind]
+
+
+def test_every_module_has_its_tests():
+    of_code = [code for code, tests in rows() if tests]
+    named = [path for code, tests in rows() for path in (*code, *tests)]
+    assert not [str(path) for path in named if not path.exists()]
+    guarded = {path for code in of_code for path in code}
+    assert not [str(module) for module in PACKAGE.rglob("*.py") if guarded.isdisjoint({module, *module.parents})]
