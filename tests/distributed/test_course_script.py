@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes import generate_reviews, save_small_roberta
 from tests.harness import PROGRAMS, run
+from tests.ports import free_port
 
 NUM_ROWS, BATCH_SIZE, NUM_EPOCHS = 20, 4, 3
 # The course's shell exports this; stock MindNLP trains N times alone without it.

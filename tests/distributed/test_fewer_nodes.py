@@ -10,9 +10,9 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import WORLD_SIZES
-from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation, same_global_batch
 from tests.harness import PROGRAMS, REPOSITORY, finish, run_ranks_successfully, start
+from tests.ports import free_port
 
 ROUNDING = 2e-6  # of parameters, after 6 further steps
 

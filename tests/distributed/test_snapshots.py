@@ -10,8 +10,8 @@ import time
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.launch.ports import free_port
 from tests.harness import PROGRAMS, REPOSITORY, finish, run, run_ranks, start
+from tests.ports import free_port
 
 MAX_STEPS = 12  # 9 batches of each rank, 2 in a step: epochs end within steps, too
 BACKENDS = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]

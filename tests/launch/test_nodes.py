@@ -8,10 +8,11 @@ import time
 import psutil
 import pytest
 
-from mindnlp_dp_plugin.launch.ports import control_port, free_port
+from mindnlp_dp_plugin.launch.ports import control_port
 from tests.harness import PROGRAMS, REPOSITORY
 from tests.launch.conftest import TIMEOUT_S
 from tests.launch.pieces import FAILED, PROMPTLY_S, READY, SLEEP, once_all_are_ready, until_exists
+from tests.ports import free_port
 
 
 class Nodes:

@@ -14,12 +14,13 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, printable
 from mindnlp_dp_plugin.job.secret import pack, unpack
 from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.ports import control_port, free_port
+from mindnlp_dp_plugin.launch.ports import control_port
 from mindnlp_dp_plugin.launch.rendezvous.agreement import Coordinator, Participant
 from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.meeting import Deadline, RendezvousServer, introduce, wait_for_welcome
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
+from tests.ports import free_port
 
 NUM_STRANGERS = 10_000
 LINES_EACH = 10

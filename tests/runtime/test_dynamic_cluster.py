@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
-from mindnlp_dp_plugin.launch.ports import free_port
 from tests.harness import REPOSITORY, TIMEOUT_S, kill_tree
 from tests.launch.pieces import PROMPTLY_S
+from tests.ports import free_port
 
 SCRIPT = """
 import mindnlp_dp_plugin as dp
