@@ -124,11 +124,13 @@ class Collective(ABC):
         """
 
     @abstractmethod
-    def all_gather_object(self, value: Any) -> list:
+    def all_gather_object(self, value: Any, purpose: str | None = None) -> list:
         """The ``value`` of every rank, in the order of ranks. All ranks must call it, in the same order.
 
         Args:
             value: Any object that can be pickled; keep it small, as it passes through host memory.
+            purpose: What it is for, in English, the same on all ranks. ``Watched`` sends it along and ends the job
+                where two differ; an engine need not look at it.
         """
 
     @abstractmethod

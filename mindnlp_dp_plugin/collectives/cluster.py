@@ -69,7 +69,7 @@ class MindSporeCollective(Collective):
         if message is not tensor:
             tensor.assign_value(message.astype(tensor.dtype))
 
-    def all_gather_object(self, value):
+    def all_gather_object(self, value, purpose=None):
         # As bytes: MindSpore 2.7.0 unpickles only numbers, strings and their containers.
         gathered = [None] * self.world_size
         distributed.all_gather_object(gathered, pack(value))

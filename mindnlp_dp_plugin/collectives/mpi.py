@@ -47,7 +47,7 @@ class MpiCollective(Collective):
             received = message.view(values.dtype).reshape(values.shape)
             tensor.assign_value(mindspore.Tensor(received, dtype=tensor.dtype))
 
-    def all_gather_object(self, value):
+    def all_gather_object(self, value, purpose=None):
         return self._comm.allgather(value)
 
     def barrier(self):

@@ -26,5 +26,5 @@ class PretendedRank(SingleProcess):
 
         return (np.concatenate if self.uses_numpy else mindspore.ops.cat)([part] * self.world_size)
 
-    def all_gather_object(self, value):
+    def all_gather_object(self, value, purpose=None):
         return [value] * self.world_size

@@ -4,7 +4,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 
 
 def require_same(what: str, value: Any, collective: Collective, hint: str, shown: str | None = None) -> None:
@@ -20,7 +20,7 @@ def require_same(what: str, value: Any, collective: Collective, hint: str, shown
     Raises:
         DataParallelError: If the values differ; the message shows each rank's.
     """
-    everyone = collective.all_gather_object((value, shown))
+    everyone = collective.all_gather_object((value, shown), Message("values that must be the same"))
     if any(other != everyone[0][0] for other, _ in everyone):
         described = tr("; ").join(
             tr("rank {rank} has {value}", rank=rank, value=value if shown is None else shown)

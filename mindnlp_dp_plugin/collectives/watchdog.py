@@ -17,7 +17,16 @@ from mindnlp_dp_plugin.collectives.engines import Engine
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.rank_status import CLAIM, ENDING, Phase, RankStatus, Status, describe_ranks, read_status
+from mindnlp_dp_plugin.job.rank_status import (
+    CLAIM,
+    ENDING,
+    Phase,
+    RankStatus,
+    Status,
+    describe_collective,
+    describe_ranks,
+    read_status,
+)
 from mindnlp_dp_plugin.job.variables import LOG_DIR, STATUS_DIR
 from mindnlp_dp_plugin.language import Message, tr
 
@@ -25,7 +34,8 @@ POLL_S = 0.25
 CLAIMANT_TIMEOUT_S = 5
 HINT = Message(
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
-    "for trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."
+    "for callbacks that set control.should_* on some ranks only, for an exception that one rank has caught, for "
+    "trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."
 )
 
 
@@ -63,9 +73,19 @@ class Watched(Collective):
         self._number += 1
         self._wait((self._number, "broadcast", tensor.size), self._engine.broadcast, tensor, src)
 
-    def all_gather_object(self, value):
+    def all_gather_object(self, value, purpose=None):
+        # The purpose travels along: two exchanges that are each the n-th of their rank would match by chance.
         self._number += 1
-        return self._wait((self._number, "all_gather_object"), self._engine.all_gather_object, value)
+        noted = (self._number, "all_gather_object", 0, str(purpose or ""))
+        return self._wait(noted, self._exchange, value, noted)
+
+    def _exchange(self, value, noted):
+        *rest, purpose = noted
+        everyone = self._engine.all_gather_object((purpose, value))
+        for rank, (theirs, _) in enumerate(everyone):
+            if theirs != purpose:
+                self._watchdog.end_job(noted, rank, (*rest, theirs))
+        return [value for _, value in everyone]
 
     def barrier(self):
         self._number += 1
@@ -168,19 +188,22 @@ class Watchdog(threading.Thread):
         if found := self._disagreement(self._status.read()):
             self._give_up(found)
 
+    def end_job(self, mine: tuple, other: int, theirs: tuple) -> None:
+        """End the job: a peer is in another collective.
+
+        Args:
+            mine: This rank's, as ``RankStatus.enter`` was told of it.
+            other: The peer.
+            theirs: The peer's.
+        """
+        self._give_up(_apart(self._rank, describe_collective(*mine), other, describe_collective(*theirs)))
+
     def _disagreement(self, mine: Status) -> str | None:
         for rank, theirs in self._statuses().items():
             if not theirs.name:  # not joined yet
                 continue
-            is_elsewhere = (theirs.name, theirs.num_elements) != (mine.name, mine.num_elements)
-            if theirs.number == mine.number and is_elsewhere:
-                return tr(
-                    "rank {rank} is in {collective}, but rank {other} in {other_collective}",
-                    rank=self._rank,
-                    collective=mine.collective,
-                    other=rank,
-                    other_collective=theirs.collective,
-                )
+            if theirs.number == mine.number and theirs.collective != mine.collective:
+                return _apart(self._rank, mine.collective, rank, theirs.collective)
             if theirs.number < mine.number and theirs.phase == Phase.DONE:
                 return tr(
                     "rank {rank} is in {collective}, but rank {other} has come to its end",
@@ -214,3 +237,13 @@ class Watchdog(threading.Thread):
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))
         finally:  # even if the disk or standard error fails
             os._exit(1)
+
+
+def _apart(rank, collective, other, other_collective):
+    return tr(
+        "rank {rank} is in {collective}, but rank {other} in {other_collective}",
+        rank=rank,
+        collective=collective,
+        other=other,
+        other_collective=other_collective,
+    )

@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, is_on_cpu, sc
 from mindnlp_dp_plugin.ddp.parts import Share
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 
 MAX_HELD = 4  # buckets that hold memory while a rank keeps its part alone
 
@@ -146,7 +147,7 @@ class GradientReducer:
             for parameter in self._parameters:
                 parameter.grad = None
         if self.order is None:
-            self._follow_order(self._collective.all_gather_object(self._seen)[0])
+            self._follow_order(self._collective.all_gather_object(self._seen, Message("the order of gradients"))[0])
         self._reset()
         self._ask_share = None
 
@@ -207,8 +208,10 @@ class GradientReducer:
     def _norm_of_buckets(self):
         squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
         if is_on_cpu():
-            everyone = self._collective.all_gather_object(squares) if self.keeps_part else [squares]
-            return mindspore.tensor(math.fsum(itertools.chain(*everyone)) ** 0.5)
+            if self.keeps_part:
+                of_ranks = self._collective.all_gather_object(squares, Message("the norm of gradients"))
+                squares = itertools.chain(*of_ranks)
+            return mindspore.tensor(math.fsum(squares) ** 0.5)
         total = sum(squares, mindspore.ops.zeros(1, mindspore.float32))
         if self.keeps_part:
             self._collective.all_reduce(total).wait()

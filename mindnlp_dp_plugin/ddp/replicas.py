@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 
 logger = logging.getLogger(__name__)
+DIGESTS = Message("digests of parameters")
 
 DIFFERENT_MODELS, SAME_MODEL = Message("Ranks hold different models"), Message("Build the same model on every rank.")
 NUM_NAMED = 4
@@ -169,7 +170,7 @@ def require_same_structure(tensors: Named, collective: Collective, verdict: str,
         DataParallelError: If they differ; the message names the first tensor that does.
     """
     mine = [(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in tensors]
-    everyone = collective.all_gather_object(mine)
+    everyone = collective.all_gather_object(mine, Message("shapes of parameters"))
     for rank, theirs in enumerate(everyone):
         if theirs == everyone[0]:
             continue
@@ -209,9 +210,9 @@ def _compare(state, collective, verdict):
 def _first_difference(state, collective):
     """The name of the first tensor that is not the same on all ranks, and on which it is not rank 0's."""
     digests = [digest(tensor) for _, tensor in state]
-    if len(set(collective.all_gather_object(xxhash.xxh3_64_intdigest(np.array(digests, np.uint64))))) == 1:
+    if len(set(collective.all_gather_object(xxhash.xxh3_64_intdigest(np.array(digests, np.uint64)), DIGESTS))) == 1:
         return None
-    everyone = collective.all_gather_object(digests)
+    everyone = collective.all_gather_object(digests, DIGESTS)
     for (name, _), of_ranks in zip(state, zip(*everyone)):
         odd = [rank for rank, digest in enumerate(of_ranks) if digest != of_ranks[0]]
         if odd:

@@ -30,7 +30,7 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
         The same structure of NumPy arrays. Shorter rows are padded on the right with -100. None if no rank has rows.
     """
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))
-    return join(collectives.current().all_gather_object(mine))
+    return join(collectives.current().all_gather_object(mine, "dp.gather_for_metrics"))
 
 
 def join(parts: list[tuple | None]) -> Any:

@@ -43,7 +43,7 @@ def all_gather_object(value: Any) -> list:
     Args:
         value: Any object that can be pickled.
     """
-    return collectives.current().all_gather_object(value)
+    return collectives.current().all_gather_object(value, "dp.all_gather_object")
 
 
 def broadcast_object(value: Any, src: int = 0) -> Any:
@@ -54,7 +54,7 @@ def broadcast_object(value: Any, src: int = 0) -> Any:
         src: The rank whose value all ranks get.
     """
     group = collectives.current()
-    return group.all_gather_object(value if group.rank == src else None)[src]
+    return group.all_gather_object(value if group.rank == src else None, "dp.broadcast_object")[src]
 
 
 @contextmanager

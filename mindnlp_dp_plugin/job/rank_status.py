@@ -26,6 +26,7 @@ CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
 THREAD = "thread "
 MAX_NAME = 31
+MAX_PURPOSE = 63
 
 
 class Phase(IntEnum):
@@ -46,7 +47,8 @@ class _Record(ctypes.Structure):
         ("timeout", ctypes.c_double),
         ("num_elements", ctypes.c_int64),
         ("step", ctypes.c_int64),
-        ("name", ctypes.c_char * 32),
+        ("name", ctypes.c_char * (MAX_NAME + 1)),
+        ("purpose", ctypes.c_char * (MAX_PURPOSE + 1)),
     )
 
 
@@ -63,6 +65,7 @@ class Status:
         num_elements: Number of elements in the collective, if that must be the same on all ranks.
         step: The optimizer step that it has begun; 0 before the first.
         name: The collective's name.
+        purpose: What an exchange of objects is for.
     """
 
     pid: int
@@ -73,21 +76,14 @@ class Status:
     num_elements: int
     step: int
     name: str
+    purpose: str
 
     @property
     def collective(self) -> str:
         """A description of the collective."""
-        name = tr(self.name)
         if not self.number:
-            return name
-        if not self.num_elements:
-            return tr("{name} (number {number})", name=name, number=self.number)
-        return tr(
-            "{name} of {elements} elements (number {number})",
-            name=name,
-            elements=self.num_elements,
-            number=self.number,
-        )
+            return tr(self.name)
+        return describe_collective(self.number, self.name, self.num_elements, self.purpose)
 
     @property
     def thread(self) -> str | None:
@@ -139,9 +135,10 @@ class RankStatus:
         """Set how many seconds this rank may wait."""
         self._record.timeout = timeout
 
-    def enter(self, number: int, name: str, num_elements: int = 0) -> None:
+    def enter(self, number: int, name: str, num_elements: int = 0, purpose: str = "") -> None:
         """Record that this rank waits in a collective."""
         record = self._record
+        record.purpose = purpose.encode()[:MAX_PURPOSE]
         record.number = number
         record.name = name.encode()
         record.num_elements = num_elements
@@ -176,6 +173,16 @@ class RankStatus:
         return _parse(self._record)
 
 
+def describe_collective(number: int, name: str, num_elements: int = 0, purpose: str = "") -> str:
+    """A collective in words, of which ``RankStatus.enter`` was told."""
+    known = {"name": tr(name), "number": number, "elements": num_elements, "purpose": tr(purpose)}
+    if purpose:
+        return tr("{name} (number {number}, for {purpose})", **known)
+    if num_elements:
+        return tr("{name} of {elements} elements (number {number})", **known)
+    return tr("{name} (number {number})", **known)
+
+
 def show_status(rank: int) -> RankStatus:
     """This process's status and, when asked, its stacks, where its launcher looks for them, if that is mindnlp-dp run.
 
@@ -203,12 +210,29 @@ def read_status(folder: Path, rank: int) -> Status | None:
     return _parse(_Record.from_buffer_copy(content)) if len(content) == ctypes.sizeof(_Record) else None
 
 
+def note_exception(rank: int, error: BaseException | None) -> None:
+    """Record what ended this rank's ``train()``: peers report it if the script catches it. None to forget it."""
+    if STATUS_DIR not in os.environ:
+        return
+    note = _exception_path(Path(os.environ[STATUS_DIR]), rank)
+    if error is None:
+        note.unlink(missing_ok=True)
+    else:
+        note.write_text(f"{type(error).__name__}: {error}", encoding="utf-8", errors="replace")
+
+
 def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     """A text with the collective and the stacks of each given rank of this node."""
     statuses = {rank: read_status(folder, rank) for rank in ranks}
     begun = {rank: status for rank, status in statuses.items() if status}
     stacks = ask_for_stacks(folder, {rank: status.pid for rank, status in begun.items()})
     lines = [f"  rank {rank}: {status or tr('has not started')}" for rank, status in statuses.items()]
+    for rank in begun:
+        if (note := _exception_path(folder, rank)).exists():
+            caught = note.read_text(encoding="utf-8")
+            lines.append(
+                "  " + tr("rank {rank}: its train() raised {error}, and the script went on", rank=rank, error=caught)
+            )
     for rank in begun:
         lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks[rank]}")
     return "\n".join(lines)
@@ -225,6 +249,10 @@ def noted_saves(folder: Path) -> set[Path]:
     """The folders recorded by ``note_save``."""
     saves = folder / SAVES
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
+
+
+def _exception_path(folder, rank):
+    return folder / f"rank_{rank}.exception"
 
 
 def _is_stopped(pid):
@@ -244,4 +272,5 @@ def _parse(record):
         num_elements=record.num_elements,
         step=record.step,
         name=record.name.decode(errors="replace"),
+        purpose=record.purpose.decode(errors="replace"),
     )

@@ -20,6 +20,7 @@ from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import Slice, SlicedBucket
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
 from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor
@@ -221,7 +222,7 @@ class ShardedStates:
             {own.index: _described(self._states.get(own.tensor, {}), own.tensor) for own in bucket.slices}
             for bucket in self._buckets
         ]
-        everyone = self._collective.all_gather_object(mine) if mine else []
+        everyone = self._collective.all_gather_object(mine, Message("states of the optimizer")) if mine else []
         return [
             (own, {index: dict(state) for of_rank in reversed(described) for index, state in of_rank.items()})
             for own, *described in zip(mine, *everyone)

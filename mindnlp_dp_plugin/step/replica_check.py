@@ -25,14 +25,19 @@ class ReplicaCheck:
         if every != 0:
             steps.after.append(self._end_step)
 
-    def __call__(self) -> None:
+    def __call__(self, anew: bool = False) -> None:
         """Raise if ranks hold different parameters, unless they were compared after this step, or never are to be.
 
         All ranks must call it.
 
+        Args:
+            anew: Whether to compare them again after the same step: something else than a step may have changed them.
+
         Raises:
             DataParallelError: Naming the first that differs.
         """
+        if anew:
+            self._checked_step = None
         self._check(self._door.num_steps)
 
     def _end_step(self):

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
@@ -193,7 +194,7 @@ class Step:
         self.stepped.agree()
         is_averaged = all(map(self.reducer.has_averaged, self.stepped.named.values()))
         replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.replaced_gradients()]
-        everyone = self._collective.all_gather_object((is_averaged, replaced))
+        everyone = self._collective.all_gather_object((is_averaged, replaced), Message("gradients that were replaced"))
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
             self.reducer.finish()
 

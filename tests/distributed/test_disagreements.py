@@ -30,10 +30,19 @@ def stacks(words):
     return {int(text[0]): text for text in of_ranks}
 
 
+# What exchanges of objects are for: each is the n-th of its rank, and they must not match by chance.
+PURPOSES = {
+    "evaluation_in_a_callback_of_rank_0": ("a sample of rows", "losses since the last log"),
+    "exchange_of_its_own_on_rank_0": ("dp.all_gather_object", "losses since the last log"),
+    "exception_that_rank_1_catches": ("losses since the last log", "dp.all_gather_object"),
+}
 # What each rank is in when they notice; what a rank at its end was in is its last barrier.
 DISAGREEMENTS = {
     "more_steps_on_rank_0": ("all_reduce of 4 elements", "all_gather_object"),
     "evaluation_on_rank_0": ("all_gather_object", "its last barrier"),
+    "evaluation_in_a_callback_of_rank_0": ("all_gather_object", "all_gather_object"),
+    "exchange_of_its_own_on_rank_0": ("all_gather_object", "all_gather_object"),
+    "exception_that_rank_1_catches": ("all_gather_object", "all_gather_object"),
     "early_break_on_rank_1": ("all_reduce of 4 elements", "all_gather_object"),
     "early_exit_of_rank_1": ("all_gather_object", "its last barrier"),
 }
@@ -44,6 +53,7 @@ DISAGREEMENTS = {
     [
         *((name, "mpi") for name in DISAGREEMENTS),
         pytest.param("early_break_on_rank_1", "mccl", marks=pytest.mark.slow),
+        ("exchange_of_its_own_on_rank_0", "mccl"),
     ],
 )
 def test_ranks_in_different_collectives_are_told_at_once(tmp_path, disagreement, backend):
@@ -52,7 +62,12 @@ def test_ranks_in_different_collectives_are_told_at_once(tmp_path, disagreement,
     for rank, collective in enumerate(DISAGREEMENTS[disagreement]):
         assert f"rank {rank} is in {collective} (number " in words or f"rank {rank} in {collective} (number " in words
         assert f"  rank {rank}: for " in words
+        for purpose in PURPOSES.get(disagreement, ())[rank : rank + 1]:
+            assert f", for {purpose})" in words
     assert "Look for ranks that take different numbers of steps" in words
+    assert "for callbacks that set control.should_* on some ranks only" in words
+    if disagreement == "exception_that_rank_1_catches":
+        assert "rank 1: its train() raised ArithmeticError: of one rank, and the script went on" in words
     in_script = [rank for rank, collective in enumerate(DISAGREEMENTS[disagreement]) if "last" not in collective]
     for rank in in_script:
         assert PROGRAM in stacks(words)[rank] and f" in {disagreement}" in stacks(words)[rank]

@@ -47,6 +47,38 @@ def evaluation_on_rank_0():
         trainer.evaluate()
 
 
+def evaluation_in_a_callback_of_rank_0():
+    class Evaluates(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == PARTS_AT_STEP and RANK == 0:
+                part()
+                trainer.evaluate()
+
+    trainer = tiny_trainer(OUTPUT, callbacks=[Evaluates()], logging_steps=PARTS_AT_STEP)
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
+    trainer.train()
+
+
+def exchange_of_its_own_on_rank_0():
+    class Exchanges(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == PARTS_AT_STEP and RANK == 0:
+                part()
+                print("NOBODY NOTICED", dp.all_gather_object(123.0))
+
+    tiny_trainer(OUTPUT, callbacks=[Exchanges()], logging_steps=PARTS_AT_STEP).train()
+
+
+def exception_that_rank_1_catches():
+    def fail(control):
+        raise ArithmeticError("of one rank")
+
+    try:
+        tiny_trainer(OUTPUT, callbacks=[OnRank1(fail)], logging_steps=PARTS_AT_STEP).train()
+    except ArithmeticError:
+        dp.all_gather_object("what now?")
+
+
 def early_break_on_rank_1():
     def stop(control):
         control.should_training_stop = True

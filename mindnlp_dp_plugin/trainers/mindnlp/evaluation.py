@@ -55,7 +55,7 @@ def evaluate_together(
         computing_as_in_training(trainer.args) as in_float32,
     ):
         mine = _score(trainer, share, prediction_loss_only, ignore_keys, in_float32)
-    batches = share.in_order(collective.all_gather_object(mine))
+    batches = share.in_order(collective.all_gather_object(mine, Message("batches of an evaluation")))
     predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
 
     metrics = {}
@@ -66,7 +66,8 @@ def evaluate_together(
     losses = [np.repeat(batch.loss, batch.num_rows) for batch in batches if batch.loss is not None]
     if losses:
         metrics[f"{metric_key_prefix}_loss"] = np.concatenate(losses).mean().item()
-    metrics = collective.all_gather_object(metrics)[0]  # compute_metrics may draw random numbers
+    # compute_metrics may draw random numbers.
+    metrics = collective.all_gather_object(metrics, Message("metrics of an evaluation"))[0]
     prefix = f"{metric_key_prefix}_"
     metrics = {name if name.startswith(prefix) else prefix + name: value for name, value in metrics.items()}
     return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))

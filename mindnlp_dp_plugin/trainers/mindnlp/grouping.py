@@ -5,7 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
 from mindnlp_dp_plugin.distributed.logging import get_logger
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 
 logger = get_logger(__name__)
 
@@ -26,7 +26,7 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
     rank, world_size = collective.rank, collective.world_size
     shows_progress = rank == 0 and not args.disable_tqdm
     mine = measure_lengths(dataset, world_size, rank, args.length_column_name, args.seed, shows_progress)
-    parts = collective.all_gather_object(mine)
+    parts = collective.all_gather_object(mine, Message("lengths of rows"))
     lengths = np.empty(sum(map(len, parts)), np.int64)
     for first, part in enumerate(parts):
         lengths[first::world_size] = part

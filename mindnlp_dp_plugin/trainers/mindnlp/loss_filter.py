@@ -1,24 +1,35 @@
-"""Keep losses that are nan or infinite out of the sum that is logged, without a wait of the host."""
+"""The losses that are logged: of all ranks, without those that are nan or infinite, and without a wait of the host."""
+
+import math
 
 import mindspore
 
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Replacements
+
+ON_DEVICE = 256  # losses that are not read yet
 
 
 class LossFilter:
     """Does on the device what ``logging_nan_inf_filter`` asks for; MindNLP's loop reads each loss to test it.
 
-    A loss that is not finite counts as the mean of those since the last log, as in MindNLP's loop.
+    A loss that is not finite counts as the mean of those since the last log, as in MindNLP's loop. That is meant of the
+    loss of all ranks: one that is not finite on any rank is not finite.
 
     Args:
-        trainer: The Trainer; its argument is False from a loss until what comes after the step is done with it.
+        trainer: The Trainer; its argument is False from a loss until what comes after the step is done with it, as the
+            loop would otherwise wait for each.
+        collective: The ranks that train together.
         replacements: Restores the argument if training fails.
     """
 
-    def __init__(self, trainer, replacements: Replacements):
-        self._trainer = trainer
+    def __init__(self, trainer, collective: Collective, replacements: Replacements):
+        self._trainer, self._collective = trainer, collective
         self._is_wanted = trainer.args.logging_nan_inf_filter
         self._sum, self._begun_at = mindspore.tensor(0.0), None
+        self._before = 0.0  # the sum of all ranks when it was last computed, if nobody logged it
+        self._seen, self._on_device = [], []  # losses and steps of this rank since then
         replacements.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
 
     def follow(self, sum_of_losses: mindspore.Tensor) -> None:
@@ -30,10 +41,45 @@ class LossFilter:
         """What the Trainer is to add to its sum for the loss of a micro-step."""
         if not self._is_wanted:
             return loss
-        self._trainer.args.logging_nan_inf_filter = False  # the loop asks next, and would wait for the loss
+        self._trainer.args.logging_nan_inf_filter = False
         step = self._trainer.state.global_step
         self._begun_at = step if self._begun_at is None else self._begun_at
         num_steps = 1 + step - max(self._trainer._globalstep_last_logged, self._begun_at)
+        self._on_device.append((loss, num_steps))
+        if len(self._on_device) == ON_DEVICE:
+            self._read()
         counted = mindspore.ops.where(mindspore.ops.isfinite(loss), loss, self._sum / num_steps)
         self._sum = self._sum + counted
         return counted
+
+    def sum_of_ranks(self, sum_of_losses: mindspore.Tensor) -> float:
+        """The sum since the last log that one process with all rows would have. All ranks must call it.
+
+        Args:
+            sum_of_losses: The Trainer's.
+        """
+        self._read()
+        is_finite = all(math.isfinite(loss) for loss, _ in self._seen)
+        mine = sum_of_losses.item(), is_finite
+        sums, are_finite = zip(*self._collective.all_gather_object(mine, Message("losses since the last log")))
+        if all(are_finite):
+            return sum(sums) / len(sums)
+        of_ranks = self._collective.all_gather_object(self._seen, Message("each loss since the last log"))
+        total = self._before
+        for losses in zip(*of_ranks):
+            mean = sum(loss for loss, _ in losses) / len(losses)
+            _, num_steps = losses[0]
+            total += mean if math.isfinite(mean) else total / num_steps
+        return total
+
+    def begin_anew(self, sum_of_losses: mindspore.Tensor) -> None:
+        """All ranks hold the same sum; what comes is added to it."""
+        self._before = sum_of_losses.item()
+        self._seen = []
+
+    def _read(self):
+        if self._on_device:
+            losses, steps = zip(*self._on_device)
+            read = mindspore.ops.stack([loss.astype(mindspore.float32).reshape(()) for loss in losses]).asnumpy()
+            self._seen += zip(read.tolist(), steps)
+            self._on_device = []

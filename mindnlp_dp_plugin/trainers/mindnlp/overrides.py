@@ -14,6 +14,8 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.job.rank_status import note_exception
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
@@ -34,9 +36,15 @@ from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Check arguments and checkpoint before anything is read. After a restart, resume from this job's newest."""
-    # Both raise if what the arguments ask for cannot be.
-    with float32_masters(self), same_global_batch(self.args, current().world_size):
-        return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
+    rank = current().rank
+    note_exception(rank, None)
+    try:
+        # Both raise if what the arguments ask for cannot be.
+        with float32_masters(self), same_global_batch(self.args, current().world_size):
+            return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
+    except Exception as error:
+        note_exception(rank, error)
+        raise
 
 
 def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
@@ -102,6 +110,13 @@ def update_gradient_by_distributed_type(stock, self, model):
     self.data_parallel_session.step.finish()
 
 
+def store_flos(stock, self):
+    """Floating point operations of all ranks. All ranks must call it."""
+    of_ranks = current().all_gather_object(self.current_flos, Message("floating point operations"))
+    self.current_flos = sum(of_ranks)
+    stock(self)
+
+
 def num_examples(stock, self, dataset):
     """Rows in an epoch over all ranks, for samples per second."""
     return dataset.num_examples if isinstance(dataset, ShardedDataset) else stock(self, dataset)
@@ -117,7 +132,9 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     session = self.data_parallel_session
     if session.repeats_an_end_of_epoch(tr_loss):
         return None
-    if self.control.should_log or self.control.should_training_stop:
+    control = self.control
+    is_reported = control.should_log or control.should_training_stop or control.should_epoch_stop
+    if is_reported:
         session.progress.sum_losses()
         session.meter.gather_waits()
     if session.preemption.agreed:
@@ -125,6 +142,8 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
             self._save_checkpoint(model)
         self.control.should_save = True
     result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
+    if is_reported:
+        session.losses.begin_anew(tr_loss)
     if session.preemption.agreed:
         session.save.wait()
         step = self.state.global_step
@@ -186,7 +205,9 @@ def evaluation_loop(
     """Each rank scores its share; every rank gets all rows and their metrics."""
     if self.args.past_index >= 0:  # a batch needs what the model made of the one before
         return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
-    if not self.is_in_train:
+    if self.is_in_train:
+        self.data_parallel_session.step.check_replicas(anew=True)
+    else:
         make_replicas(self.model, current())
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
     return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current())
@@ -198,6 +219,7 @@ TRAINER_METHODS = (
     _load_optimizer_and_scheduler,
     training_step,
     update_gradient_by_distributed_type,
+    store_flos,
     num_examples,
     _maybe_log_save_evaluate,
     _save_checkpoint,

@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.language import Message, tr
 
+SAMPLE = Message("a sample of rows")
 READINGS = 2
 READINGS_IN_DOUBT = 6
 HINT = Message(
@@ -40,10 +41,12 @@ def require_same_rows(
             differs.
     """
     sample = RowSample(dataset)
-    lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS))))
+    lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS)), SAMPLE))
     if len(set(lengths)) > 1:
         require_same(what, num_rows, collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=num_rows))
-    differing = _differing(readings) and _differing(collective.all_gather_object(sample.read(READINGS_IN_DOUBT)))
+    differing = _differing(readings) and _differing(
+        collective.all_gather_object(sample.read(READINGS_IN_DOUBT), SAMPLE)
+    )
     for row, column in differing[:1]:
         place = {"what": what, "number": row, "column": column}
         place = (

@@ -74,7 +74,8 @@ class TrainingSession:
         tracer = StepTracer(collective, config.trace) if config.trace else None
         traced = (tracer.collective, tracer.begin_phase) if tracer else ()
         self.step = Step(door, collective, config, self._replacements, *traced)
-        self.progress.follow(self.step)
+        self.losses = LossFilter(trainer, collective, self._replacements)
+        self.progress.follow(self.step, self.losses)
         self._stand_in()
         self._observe([tracer] if tracer else [])
         self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every)
@@ -83,7 +84,6 @@ class TrainingSession:
     def _stand_in(self):
         """On the instance, so that what an overriding subclass does is within."""
         trainer, replacements = self._trainer, self._replacements
-        self.losses = LossFilter(trainer, replacements)
         show_loss_scaling(trainer, self.step.precision, replacements)
         replacements.stand_in(trainer, self.micro_step, "training_step")
         replacements.stand_in(trainer, self.compute_loss)

@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
 
 logger = logging.getLogger(__name__)
+PURPOSE = Message("snapshots")
 
 NUM_KEPT = 2  # the newest that is whole everywhere, and the next
 STATES = 8  # bytes that AdamW keeps for an element; other optimizers keep less, or as much
@@ -57,7 +58,7 @@ class Snapshots:
         """After a step: take one, unless the last is still being written."""
         if not self._is_due:
             return
-        answers = self._collective.all_gather_object((self._save.is_writing, self._problem()))
+        answers = self._collective.all_gather_object((self._save.is_writing, self._problem()), PURPOSE)
         if problem := next((problem for _, problem in answers if problem), None):
             logger.warning(tr("No more snapshots are taken: {problem}", problem=problem))
             self._every = 0
@@ -123,7 +124,7 @@ class Snapshots:
             self._check_room(free >= needed, room)
         except DataParallelError as error:
             problem = str(error)
-        if problem := next(filter(None, self._collective.all_gather_object(problem)), None):
+        if problem := next(filter(None, self._collective.all_gather_object(problem, PURPOSE)), None):
             raise DataParallelError(problem)
         logger.warning(
             tr(

@@ -9,7 +9,7 @@ from collections import Counter
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ class StragglerMonitor(TrainerCallback):
             self._own.clear()
 
     def _compare(self, step):
-        everyone = self._collective.all_gather_object((statistics.median(self._own), socket.gethostname()))
+        everyone = self._collective.all_gather_object(
+            (statistics.median(self._own), socket.gethostname()), Message("seconds of own work")
+        )
         typical = statistics.median_low(seconds for seconds, _ in everyone)
         self.slowest = max(everyone)[0] / typical
         self._num_windows += 1

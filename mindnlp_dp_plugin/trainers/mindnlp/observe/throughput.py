@@ -8,7 +8,7 @@ import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
 
@@ -80,7 +80,9 @@ class Meter(Stopwatch):
 
     def gather_waits(self) -> None:
         """Update ``waited_seconds``. All ranks must call it."""
-        self.waited_seconds = self._collective.all_gather_object(self._step.waited_seconds)
+        self.waited_seconds = self._collective.all_gather_object(
+            self._step.waited_seconds, Message("seconds of waiting")
+        )
 
     def summary(self, global_batch: int) -> str:
         """A summary of this training in a few lines, the same on all ranks. All ranks must call it.
@@ -90,7 +92,7 @@ class Meter(Stopwatch):
         """
         seconds = self._left_training - self._zero  # what came after the last step was not training
         self.gather_waits()
-        memory = self._collective.all_gather_object(peak_memory())
+        memory = self._collective.all_gather_object(peak_memory(), Message("peaks of memory"))
         world_size, num_steps = self._collective.world_size, self.num_steps
         samples_per_second = global_batch * num_steps / seconds
         lines = [

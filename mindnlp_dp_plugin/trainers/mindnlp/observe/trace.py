@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
+from mindnlp_dp_plugin.language import Message
 
 STEP_LANE, ALL_REDUCE_LANE = "step", "all-reduce"
 
@@ -57,7 +58,7 @@ class Trace:
 
         The format is Chrome's Trace Event Format: complete events, in microseconds.
         """
-        everyone = self._collective.all_gather_object(self._events)
+        everyone = self._collective.all_gather_object(self._events, Message("traces of a step"))
         if self._collective.rank == 0:
             names = [
                 {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}

@@ -12,9 +12,10 @@ from typing import Any
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.job.variables import JOB, RESTART
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 
 logger = logging.getLogger(__name__)
+PURPOSE = Message("the checkpoint to go on from")
 
 _num_train_calls = 0
 
@@ -47,7 +48,7 @@ def own_checkpoint(home: str | Path, is_resuming: bool = False) -> str | None:
     folder, passed_over = None, []
     if group.rank == 0:
         folder, passed_over = store.newest_of(home, {"train_call": _num_train_calls} if is_resuming else origin())
-    found, passed_over = group.all_gather_object((folder and str(folder), passed_over))[0]
+    found, passed_over = group.all_gather_object((folder and str(folder), passed_over), PURPOSE)[0]
     if group.rank == 0:
         why = tr("Restart {number}", number=os.environ[RESTART]) if is_restart else "--resume"
         for problem in passed_over:

@@ -14,9 +14,11 @@ from mindnlp.engine.utils import get_last_checkpoint
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 
 logger = logging.getLogger(__name__)
+CHECKPOINT = Message("the checkpoint to resume from")
+FOLDERS = Message("folders of checkpoints")
 
 
 def require_own_folders(home: str, writes: bool, collective: Collective) -> None:
@@ -33,9 +35,9 @@ def require_own_folders(home: str, writes: bool, collective: Collective) -> None
     mark = store.workspace(home) / uuid.uuid4().hex
     if writes:
         mark.mkdir(mode=store.PRIVATE, parents=True)
-    marks = collective.all_gather_object(mark.name)
+    marks = collective.all_gather_object(mark.name, FOLDERS)
     seen = [name for name in marks if writes and (store.workspace(home) / name).exists()]
-    num_seen = collective.all_gather_object(len(seen))
+    num_seen = collective.all_gather_object(len(seen), FOLDERS)
     if writes:
         with suppress(FileNotFoundError):  # another node has closed the workspace that they share
             mark.rmdir()
@@ -74,7 +76,7 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
                 stranger=stranger,
             )
         )
-    if problem := next(filter(None, collective.all_gather_object(problem)), None):
+    if problem := next(filter(None, collective.all_gather_object(problem, FOLDERS)), None):
         raise DataParallelError(problem)
 
 
@@ -93,7 +95,7 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
     """
     folder = local_checkpoint(wanted, home)
-    everyone = collective.all_gather_object((*_describe(folder), socket.gethostname()))
+    everyone = collective.all_gather_object((*_describe(folder), socket.gethostname()), CHECKPOINT)
     identity, first, first_host = everyone[0]
     for rank, (other, theirs, host) in enumerate(everyone):
         if other != identity:

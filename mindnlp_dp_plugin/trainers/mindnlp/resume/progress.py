@@ -8,8 +8,10 @@ from mindnlp.engine.callbacks import TrainerCallback
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.job.rank_status import show_status
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation
+from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Position, Resumption, settings_of
 
@@ -28,6 +30,7 @@ class Progress(TrainerCallback):
     Attributes:
         pending_loss: The Trainer's tensor that sums losses since the last log.
         clock: Counts micro-steps.
+        losses: Sums the losses of all ranks.
         step: Makes the optimizer's steps; its order of gradients and its scale of the loss resume with the rest.
     """
 
@@ -58,9 +61,9 @@ class Progress(TrainerCallback):
             return self._resumption.nominal_accumulation
         return planned_accumulation(self._trainer.args.gradient_accumulation_steps, self._collective.world_size)
 
-    def follow(self, step: Step) -> None:
-        """Save what a step knows; if this run resumes, give it the order of gradients that was saved."""
-        self.step = step
+    def follow(self, step: Step, losses: LossFilter) -> None:
+        """Save what a step and the losses are; if this run resumes, give the step the order that was saved."""
+        self.step, self.losses = step, losses
         step.optimizer_steps.before.append(self.note_update)
         if self._resumption:
             step.reducer.take_order(self._resumption.record.get("gradient_order"))
@@ -70,8 +73,7 @@ class Progress(TrainerCallback):
 
         All ranks must call it.
         """
-        losses = self._collective.all_gather_object(self.pending_loss.item())
-        return self._carried_loss + sum(losses) / len(losses)
+        return self._carried_loss + self.losses.sum_of_ranks(self.pending_loss)
 
     def sum_losses(self) -> None:
         """Let the Trainer's tensor be that sum. All ranks must call it."""
@@ -113,7 +115,7 @@ class Progress(TrainerCallback):
             "nominal_accumulation": self.nominal_accumulation,
             "gradient_order": self.step.reducer.order,
             "settings": settings_of(self._dataset, trainer.args),
-            "host_random": self._collective.all_gather_object(rng.host_state()),
+            "host_random": self._collective.all_gather_object(rng.host_state(), Message("random states")),
             "loss_scaling": self.step.precision.scaler and vars(self.step.precision.scaler),
         }
 
