@@ -45,10 +45,15 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "install",
+    "load_state",
     "is_main_process",
     "main_process_first",
+    "no_sync",
+    "prepare",
     "print_rank_0",
+    "save_state",
     "shard",
+    "should_stop",
     "uninstall",
 ]
 
@@ -64,6 +69,11 @@ _HOMES = {
     "autocast": "mixed_precision",
     "check_replicas": "ddp.replicas",
     "gather_for_metrics": "distributed.gather",
+    "load_state": "trainers.loop.state",
+    "no_sync": "trainers.loop.prepare",
+    "prepare": "trainers.loop.prepare",
+    "save_state": "trainers.loop.state",
+    "should_stop": "trainers.loop.prepare",
     "shard": "data",
 }
 

@@ -7,15 +7,19 @@ import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.distributed.turns import turns
 
+MOST_ROWS = 2**32  # of a batch
 PADDING = -100  # what MindNLP's Trainer and losses ignore
 
 
 def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
     """Concatenate the rows of all ranks, on every rank, for a metric over the whole data set.
 
-    All ranks must call it, once, after the loop over the data. With the Trainer you do not need it: ``compute_metrics``
-    and ``predict`` already get all rows. It is for a loop of your own::
+    All ranks must call it. With the Trainer you do not need it: ``compute_metrics`` and ``predict`` already get all
+    rows. In a loop of your own over the evaluation rows of ``dp.prepare``, call it for each batch within the loop, or
+    once behind it for all rows: they come in the data set's order, each once. In any other loop, call it once, with the
+    numbers of the rows::
 
         rows = range(rank, len(table), world_size)
         predictions, labels = dp.gather_for_metrics((predictions, labels), rows)
@@ -24,13 +28,39 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
         tensors: Tensors or arrays of this rank with one entry per row, in tuples, lists or dictionaries; the same
             structure on all ranks, or None on a rank without rows.
         rows: The row numbers, in the data set, of this rank's rows. If given, the result is in that order and holds
-            each row once, also if several ranks have it (a padded shard). Otherwise it is in the order of ranks.
+            each row once, also if several ranks have it (a padded shard). None for the rows of ``dp.prepare``, or for
+            the order of ranks.
 
     Returns:
         The same structure of NumPy arrays. Shorter rows are padded on the right with -100. None if no rank has rows.
+
+    Raises:
+        DataParallelError: If rows of ``dp.prepare`` are missing.
     """
+    group = collectives.current()
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))
-    return join(collectives.current().all_gather_object(mine, "dp.gather_for_metrics"))
+    if mine and rows is None:
+        mine = _in_turns(mine[0], group)
+    return join(group.all_gather_object(mine, "dp.gather_for_metrics"))
+
+
+def _in_turns(values, group):
+    """Rows of a pass over prepared rows get their numbers; those of a batch that is repeated go."""
+    places = turns.rows(_num_rows(values))
+    if places is None:
+        return values, None
+    if not places:
+        return None
+    numbers = [(turn * group.world_size + group.rank) * MOST_ROWS + place for turn, place in places]
+    return _map(lambda array: np.atleast_1d(array)[: len(numbers)], values), numbers
+
+
+def _num_rows(values):
+    if isinstance(values, (list, tuple)):
+        return _num_rows(values[0])
+    if isinstance(values, Mapping):
+        return _num_rows(next(iter(values.values())))
+    return len(np.atleast_1d(values))
 
 
 def join(parts: list[tuple | None]) -> Any:

@@ -16,8 +16,12 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
+<<<<<<< HEAD
 from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
 from mindnlp_dp_plugin.trainers import mindnlp
+=======
+from mindnlp_dp_plugin.trainers import loop, mindnlp
+>>>>>>> cb16e10 (Loops of one's own: dp.prepare, no_sync, save_state and load_state, evaluation in turns)
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
@@ -76,6 +80,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     _installation = object()
     if is_tuned:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
+    loop.install(config, _when_imported, _replacements)
     _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
     if config.cpu_operators:
         _route_operators(tells=rank_info.rank == 0 and not is_child_of_rank)

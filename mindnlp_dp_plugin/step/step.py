@@ -175,6 +175,11 @@ class Step:
         return self.reducer.waited_seconds + self.stepped.waited_seconds
 
     @property
+    def has_averaged(self) -> bool:
+        """Whether gradients that the last ``finish`` has averaged wait for their optimizer step."""
+        return any(map(self.reducer.has_averaged, self.stepped.named.values()))
+
+    @property
     def _averages_now(self):
         return self._door.may_call_backward_again or self._door.clock.optimizer_steps_next
 

@@ -67,15 +67,16 @@ class SteppedParameters:
         if len(missing) == len(stepped):
             raise DataParallelError(
                 "optimizer.step() with gradients that were not averaged over the ranks: replicas would drift apart. "
-                "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+                "{hint}",
+                hint=self._door.averaged_when,
             )
         if missing:
             named = named_parameters(self._door.model, self._door.optimizer)
             raise DataParallelError(
                 "optimizer.step() with parameters whose gradients were not averaged over the ranks: replicas would "
-                "drift apart. They are {names}. Give the optimizer new parameters in on_step_end, on_step_begin or "
-                "on_epoch_begin.",
+                "drift apart. They are {names}. {hint}",
                 names=_listed(name for name in named if id(named[name]) in missing),
+                hint=self._door.joins_when,
             )
 
     def _known(self):

@@ -48,6 +48,8 @@ class Door(Protocol):
         may_call_backward_again: Whether user code between ``micro_step`` and ``training_step`` may read gradients, and
             call backward more than once. They are then averaged after each.
         may_replace_gradients: Whether user code may attach other gradients after ``finish``.
+        averaged_when: When gradients are averaged, for whom steps on others; a sentence.
+        joins_when: When the optimizer may be given new parameters; a sentence.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Door(Protocol):
     predicts_next_token: bool
     may_call_backward_again: bool
     may_replace_gradients: bool
+    averaged_when: str
+    joins_when: str
 
     def votes(self) -> list[bool]:
         """This rank's answers to yes-or-no questions; as many on all ranks. Asked once for each optimizer step."""

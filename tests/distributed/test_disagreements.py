@@ -32,7 +32,7 @@ def stacks(words):
 
 # What exchanges of objects are for: each is the n-th of its rank, and they must not match by chance.
 PURPOSES = {
-    "evaluation_in_a_callback_of_rank_0": ("a sample of rows", "losses since the last log"),
+    "evaluation_in_a_callback_of_rank_0": ("digests of parameters", "losses since the last log"),
     "exchange_of_its_own_on_rank_0": ("dp.all_gather_object", "losses since the last log"),
     "exception_that_rank_1_catches": ("losses since the last log", "dp.all_gather_object"),
 }

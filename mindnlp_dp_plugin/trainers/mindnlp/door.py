@@ -3,9 +3,10 @@
 from mindnlp.engine.trainer.base import Trainer
 from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock
+from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
-from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
 
 
 class TrainerDoor:
@@ -17,6 +18,11 @@ class TrainerDoor:
         nominal_accumulation: See ``Door``.
         preemption: Signals that ask for the end of training; ranks vote on them.
     """
+
+    averaged_when = Message(
+        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+    )
+    joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 
     def __init__(self, trainer: Trainer, clock: Clock, nominal_accumulation: int, preemption: Preemption):
         self._trainer = trainer

@@ -12,8 +12,8 @@ from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluat
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
+from mindnlp_dp_plugin.step.same_data import require_same_rows
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import computing_as_in_training, dtype_of_evaluation
-from mindnlp_dp_plugin.trainers.mindnlp.same_data import require_same_rows
 
 _compared = WeakSet()  # data sets found to be the same on all ranks
 

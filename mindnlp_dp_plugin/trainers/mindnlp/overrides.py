@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
@@ -29,7 +30,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     open_workspaces,
     require_own_folders,
 )
-from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, count_steps_in_whole_numbers
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 

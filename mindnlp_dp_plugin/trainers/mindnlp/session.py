@@ -9,20 +9,21 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step.same_data import require_same_labels
+from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
+from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
 from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
 from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
-from mindnlp_dp_plugin.trainers.mindnlp.preemption import Preemption
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
-from mindnlp_dp_plugin.trainers.mindnlp.same_data import require_same_labels
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
-from mindnlp_dp_plugin.trainers.mindnlp.train_data import shard_train_dataset
 
 
 class TrainingSession:
@@ -150,7 +151,12 @@ class TrainingSession:
 
     def _share_of_train_dataset(self):
         args = self._trainer.args
-        self._dataset = shard_train_dataset(self._whole_train_dataset(), self._trainer, self._collective)
+        whole = self._whole_train_dataset()
+        grouped = (lambda: shard_by_length(whole, args, self._collective)) if args.group_by_length else None
+        settings = {
+            f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
+        }
+        self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped)
         if self.resumption:
             self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
         return self._dataset

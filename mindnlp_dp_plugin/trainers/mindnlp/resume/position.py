@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mindspore
-
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -213,17 +211,6 @@ class AccumulationGoesOn(int):
     def __rmod__(self, count):
         """``count % self``"""
         return 0 if count == self._epoch_ends_after else (self._made + count) % int(self)
-
-
-def count_steps_in_whole_numbers(optimizer) -> None:
-    """Make Adam's step counters ints again after MindNLP loaded them.
-
-    MindNLP loads them as float32 tensors, and ``beta ** step`` then rounds differently than in a run that never
-    stopped.
-    """
-    for state in optimizer.state.values():
-        if isinstance(state.get("step"), mindspore.Tensor):
-            state["step"] = int(state["step"].item())
 
 
 def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:

@@ -1,41 +1,50 @@
-"""The training data of a rank: its share of what the Trainer would train on alone."""
+"""The training rows of a rank: its part of what one process would train on."""
+
+from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import ShardedDataset, shard
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
-from mindnlp_dp_plugin.trainers.mindnlp.same_data import require_same_rows
+from mindnlp_dp_plugin.step.same_data import require_same_rows
 
 HINT = Message(
     "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the shards "
     "equally long."
 )
-SAME_ARGUMENTS = Message("Give every rank the same: the plugin itself draws dropout by rank, and deals out the rows.")
+SAME_SETTINGS = Message("Give every rank the same: the plugin itself draws dropout by rank, and deals out the rows.")
 
 
-def shard_train_dataset(whole, trainer, collective: Collective) -> ShardedDataset:
-    """This rank's share of the data that one process would train on. All ranks must call it.
+def shard_training_rows(
+    whole,
+    collective: Collective,
+    settings: dict[str, int],
+    seed: int,
+    grouped: Callable[[], ShardedDataset] | None = None,
+) -> ShardedDataset:
+    """This rank's part of the rows that one process would train on. All ranks must call it.
 
     Args:
-        whole: What the Trainer's own ``get_train_dataset`` returns.
-        trainer: The Trainer that is to train on it.
+        whole: What that process trains on.
         collective: The ranks that train together.
+        settings: What decides which rows make a step, by the names that users know.
+        seed: One of them: fixes the order of the rows.
+        grouped: Shards them by length instead.
 
     Raises:
-        DataParallelError: If the ranks have another seed or accumulation, or hold different data sets (of different
-            length, one would wait for ever), too short a one for a single step, or one that cannot be grouped by length
-            though it is to be.
+        DataParallelError: If the ranks have other settings, or hold different data sets (of different length, one would
+            wait for ever), too short a one for a single step, or one that cannot be grouped by length though it is to
+            be.
     """
-    args, rank, world_size = trainer.args, collective.rank, collective.world_size
-    for name in ("seed", "gradient_accumulation_steps"):
-        require_same(f"TrainingArguments.{name}", getattr(args, name), collective, SAME_ARGUMENTS)
-    dataset = shard(whole, world_size, rank, args.seed)
+    for name, value in settings.items():
+        require_same(name, value, collective, SAME_SETTINGS)
+    rank, world_size = collective.rank, collective.world_size
+    dataset = shard(whole, world_size, rank, seed)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
     require_same_rows("train_dataset", whole, collective)
-    if args.group_by_length:
-        dataset = shard_by_length(whole, args, collective)
+    if grouped:
+        dataset = grouped()
     if dataset.num_steps == 0:
         raise DataParallelError(
             "train_dataset has {length}: too few rows for one batch of {batch_size} on each of {world_size} ranks. "

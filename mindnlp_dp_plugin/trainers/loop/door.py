@@ -1,0 +1,90 @@
+"""A loop of one's own as the core sees it: the ``Door`` of ``trainers/port.py``."""
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.job.rank_status import show_status
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.optim.watched import WatchedSteps
+
+
+class LoopClock:
+    """Whether the optimizer steps next, only the loop knows: it says so by ``no_sync``.
+
+    Attributes:
+        is_syncing: False within ``no_sync``.
+        micro_steps: Batches whose gradients were computed.
+        begins_optimizer_step: Whether none was since the last step.
+    """
+
+    def __init__(self):
+        self.is_syncing = True
+        self.micro_steps = 0
+        self.begins_optimizer_step = True
+
+    @property
+    def optimizer_steps_next(self) -> bool:
+        """Whether it may step: averaging once too often is right, and only slower."""
+        return self.is_syncing
+
+    def end_micro_step(self) -> None:
+        """Count."""
+        self.micro_steps += 1
+        self.begins_optimizer_step = False
+
+
+class LoopDoor:
+    """A model and its optimizer, in a loop of one's own.
+
+    Args:
+        model: What is trained.
+        optimizer: What steps it.
+        seed: What dropout's streams are drawn from.
+        dtype: What forward computes in; None for the model's own.
+        collective: The ranks that train together.
+    """
+
+    name = "dp.prepare"
+    accumulation = nominal_accumulation = 1
+    may_call_backward_again = may_replace_gradients = False
+    averaged_when = Message(
+        "They are averaged where a function of mindnlp.core.value_and_grad computes them: make it after `import "
+        "mindnlp_dp_plugin`, for the parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before "
+        "the last batch of a step."
+    )
+    joins_when = Message("Give the optimizer new parameters right after a step.")
+
+    def __init__(self, model, optimizer, seed: int, dtype, collective: Collective):
+        self.model, self.optimizer = model, optimizer
+        self.seed, self.dtype = seed, dtype
+        self.clock = LoopClock()
+        self.num_steps = 0
+        self.preemption = None
+        self._status = show_status(collective.rank)
+
+    @property
+    def predicts_next_token(self) -> bool:
+        """Whether the model shifts its labels."""
+        from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        predictor = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+    def count_steps(self, steps: WatchedSteps) -> None:
+        """Count the optimizer's steps."""
+        steps.after.append(self._end_step)
+
+    def votes(self) -> list[bool]:
+        """Signals that ask for the end, if the loop asks for them."""
+        return self.preemption.votes() if self.preemption else []
+
+    def count(self, votes) -> None:
+        """Take the number of ranks that each signal has come to."""
+        if self.preemption:
+            self.preemption.count(votes)
+
+    def forget_parameters(self) -> None:
+        """The user's function of gradients is the user's."""
+
+    def _end_step(self):
+        self.num_steps += 1
+        self.clock.begins_optimizer_step = True
+        self._status.begin_step(self.num_steps + 1)

@@ -1,0 +1,239 @@
+"""``dp.prepare``: a loop of one's own trains as the Trainer does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore
+
+from mindnlp_dp_plugin.collectives import Collective, current
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.data.evaluation import shard_for_evaluation
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.mixed_precision import can_compute_in
+from mindnlp_dp_plugin.optim.parameters import stepped_parameters
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
+from mindnlp_dp_plugin.step.training_rows import shard_training_rows
+from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
+from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
+from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
+
+DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
+DEFAULT_SEED = 42
+
+
+class Loop:
+    """A model, its optimizer and its rows, prepared.
+
+    Args:
+        model: What is trained.
+        optimizer: What steps it.
+        collective: The ranks that train together.
+        config: The settings.
+        dtype: What forward computes in; None for the model's own.
+
+    Attributes:
+        door: The loop as the core sees it.
+        step: Its step.
+        rows: What it trains on, if that was prepared, too.
+        scheduler: What sets its learning rate, if that was prepared, too.
+    """
+
+    def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
+        require_same_labels(model, collective)
+        seed = mindspore.get_seed()
+        self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)
+        self._replacements = Replacements()
+        self.step = Step(self.door, collective, config, self._replacements)
+        self.door.count_steps(self.step.optimizer_steps)
+        self.rows: TrainingRows | None = None
+        self.scheduler = None
+
+    def steps_any(self, parameters) -> bool:
+        """Whether its optimizer steps one of these."""
+        stepped = {id(parameter) for parameter in stepped_parameters(self.door.optimizer)}
+        return any(id(parameter) in stepped for parameter in parameters)
+
+    def require_scaled_gradients(self) -> None:
+        """Raise if gradients that wait for the step were unscaled: a scaled one cannot be added."""
+        clock = self.door.clock
+        if self.step.precision.scaler and not clock.begins_optimizer_step and self.step.has_averaged:
+            raise DataParallelError(
+                "mixed_precision='fp16' with accumulation: gradients of the batch before were averaged and unscaled. "
+                "Compute those of all batches of a step but the last within `with dp.no_sync():`."
+            )
+
+    def close(self) -> None:
+        """Leave model and optimizer as they were found."""
+        self.step.close()
+        self._replacements.undo()
+
+
+def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
+    """Let a loop of one's own over MindNLP's model train data-parallel. All ranks must call it, before the loop.
+
+    ::
+
+        model, optimizer, rows, held = dp.prepare(model, optimizer, rows, held)
+
+    The replicas start equal, the rows are sharded as the Trainer's are, and a function of
+    ``mindnlp.core.value_and_grad`` for the optimizer's parameters attaches (or returns) gradients that are averaged
+    over all ranks, in buckets while backward runs. It works in one process, too.
+
+    Args:
+        *objects: One model and one optimizer, of MindNLP; the rows to train on, as a batched MindSpore data set, and
+            any further ones to evaluate on; a learning rate scheduler. In any order, each but the model and the
+            optimizer may be left out. For a second model with an optimizer of its own call it again.
+        mixed_precision: ``"fp16"`` or ``"bf16"``: what forward computes in; fp16 scales the loss, and leaves out steps
+            whose gradients overflow. ``"no"``: the model's own.
+
+    Returns:
+        What it was given, in the same order; rows as objects that are read as MindSpore's data sets are. Each new
+        iterator over the rows to train on is a new epoch.
+
+    Raises:
+        DataParallelError: If something else is given, ranks hold different models or rows, or a setting is for a
+            Trainer.
+    """
+    config, collective = settings["config"], current()
+    model, optimizer = _only(objects, _is_model, "model"), _only(objects, _is_optimizer, "optimizer")
+    dtype = _dtype_of(mixed_precision)
+    _require_settings(config)
+    for loop in [loop for loop in loops if loop.door.optimizer is optimizer or loop.door.model is model]:
+        loop.close()
+        loops.remove(loop)
+    known = _is_model, _is_optimizer, _is_rows, _is_scheduler
+    unknown = [thing for thing in objects if not any(is_one(thing) for is_one in known)]
+    if unknown:
+        raise DataParallelError(
+            "dp.prepare got a {type}: give it a model and an optimizer of MindNLP, batched data sets of MindSpore "
+            "(mindspore.dataset.GeneratorDataset(...).batch(n)), and a learning rate scheduler.",
+            type=type(unknown[0]).__name__,
+        )
+    loop = Loop(model, optimizer, collective, config, dtype)
+    prepared = []
+    for thing in objects:
+        if _is_rows(thing):
+            if loop.rows is None:
+                thing = loop.rows = _training_rows(thing, loop.door.seed, collective)
+            else:
+                thing = _held_rows(thing, loop, collective)
+        elif _is_scheduler(thing):
+            loop.scheduler = thing
+        prepared.append(thing)
+    loops.append(loop)
+    return tuple(prepared)
+
+
+@contextmanager
+def no_sync() -> Iterator[None]:
+    """Gradients within are not averaged: they accumulate on each rank, and travel with the next ones outside.
+
+    For all batches of an optimizer step but the last. Without it accumulation is right, too, and sends more.
+    """
+    clocks = [loop.door.clock for loop in loops]
+    for clock in clocks:
+        clock.is_syncing = False
+    try:
+        yield
+    finally:
+        for clock in clocks:
+            clock.is_syncing = True
+
+
+def should_stop() -> bool:
+    """Whether a signal of the batch system has asked for the end, the same on all ranks after each optimizer step.
+
+    From its first call on, SIGTERM, SIGUSR1 and SIGUSR2 are noted; a second one ends the process. Then save, and leave
+    the loop: ``dp.save_state`` ends the job with the signal's status.
+    """
+    if not loops:
+        return False
+    door = loops[-1].door
+    if door.preemption is None:
+        door.preemption = Preemption()
+        door.preemption.begin()
+    return door.preemption.agreed is not None
+
+
+def latest_loop() -> Loop:
+    """The loop that ``prepare`` has made last.
+
+    Raises:
+        DataParallelError: If there is none.
+    """
+    if not loops:
+        raise DataParallelError("There is no state yet: call dp.prepare(model, optimizer, rows) first.")
+    return loops[-1]
+
+
+def _training_rows(dataset, seed, collective):
+    return TrainingRows(shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed))
+
+
+def _held_rows(dataset, loop, collective):
+    share = shard_for_evaluation(dataset, collective.world_size, collective.rank, loop.door.seed)
+    require_same_rows(Message("The data set to evaluate"), dataset, collective, share.num_rows)
+    return HeldRows(share, dataset, collective, lambda: loop.step.check_replicas(anew=True))
+
+
+def _only(objects, is_one, what):
+    found = [thing for thing in objects if is_one(thing)]
+    if len(found) != 1:
+        raise DataParallelError(
+            "dp.prepare got {number} objects that are a MindNLP {what}: give it one model and the optimizer that steps "
+            "it. For a second model with an optimizer of its own call it again.",
+            number=len(found),
+            what=what,
+        )
+    return found[0]
+
+
+def _dtype_of(mixed_precision):
+    if mixed_precision not in DTYPES:
+        raise DataParallelError(
+            "mixed_precision={value!r} is not known: choose one of {choices}.",
+            value=mixed_precision,
+            choices=", ".join(DTYPES),
+        )
+    if mixed_precision == "bf16" and not can_compute_in(mindspore.bfloat16):
+        raise DataParallelError(
+            "mixed_precision='bf16': MindSpore has no operators for bfloat16 on CPU. Choose 'fp16', or leave it out."
+        )
+    return DTYPES[mixed_precision]
+
+
+def _require_settings(config):
+    for name, is_set in (
+        ("snapshot_every", config.snapshot_every),
+        ("async_save", config.async_save),
+        ("trace", config.trace),
+        ("zero_stage", config.zero_stage == 2),
+    ):
+        if is_set:
+            raise DataParallelError(
+                "{name}={value!r} is for a Trainer: leave it out where dp.prepare is called. In a loop of your own "
+                "take dp.save_state, and zero_stage 0 or 1.",
+                name=name,
+                value=getattr(config, name),
+            )
+
+
+def _is_model(thing):
+    return all(hasattr(thing, name) for name in ("named_parameters", "named_buffers", "state_dict"))
+
+
+def _is_optimizer(thing):
+    return hasattr(thing, "param_groups") and hasattr(thing, "step")
+
+
+def _is_rows(thing):
+    return hasattr(thing, "create_dict_iterator")
+
+
+def _is_scheduler(thing):
+    return hasattr(thing, "optimizer") and hasattr(thing, "step") and not _is_optimizer(thing)

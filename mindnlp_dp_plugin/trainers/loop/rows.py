@@ -1,0 +1,107 @@
+"""A rank's rows in a loop of one's own: each iterator is an epoch, and evaluation rows are scored in turns."""
+
+from collections.abc import Callable, Iterator
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data.evaluation import EvaluationShare
+from mindnlp_dp_plugin.data.sharded import ShardedDataset
+from mindnlp_dp_plugin.distributed.turns import turns
+from mindnlp_dp_plugin.language import Message
+
+
+class Rows:
+    """What both kinds share: they are read as MindSpore's data sets are.
+
+    Args:
+        dataset: This rank's part.
+    """
+
+    def __init__(self, dataset: ShardedDataset):
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __iter__(self) -> Iterator[list]:
+        return self.create_tuple_iterator()
+
+    def get_dataset_size(self) -> int:
+        """Batches that this rank reads."""
+        return self._dataset.get_dataset_size()
+
+    def get_batch_size(self) -> int:
+        """Rows in a batch of this rank."""
+        return self._dataset.get_batch_size()
+
+    def get_col_names(self) -> list[str]:
+        """The columns' names."""
+        return self._dataset.get_col_names()
+
+    def create_tuple_iterator(self, columns: list[str] | None = None, **options) -> Iterator[list]:
+        """The batches, as lists of values; as of MindSpore's ``Dataset``."""
+        columns = columns or self.get_col_names()
+        return ([batch[column] for column in columns] for batch in self.create_dict_iterator(**options))
+
+
+class TrainingRows(Rows):
+    """Rows to train on, sharded as the Trainer's. A new iterator is a new epoch, in another order if rows are shuffled.
+
+    Attributes:
+        epoch: The epoch that is being read, or the next.
+        num_read: Batches of it that this rank has read.
+    """
+
+    def __init__(self, dataset: ShardedDataset):
+        super().__init__(dataset)
+        self.epoch, self.num_read = 0, 0
+        self._is_under_way = False
+
+    def start_at(self, epoch: int, num_read: int) -> None:
+        """Let the next iterator go on in the middle of an epoch."""
+        self._dataset.start_at(epoch, num_read)
+        self.epoch, self.num_read, self._is_under_way = epoch, num_read, False
+
+    def create_dict_iterator(self, **options) -> Iterator[dict]:
+        """The batches of an epoch, as column name to value; as of MindSpore's ``Dataset``."""
+        if self._is_under_way:  # the last one was left early
+            self.epoch, self.num_read = self.epoch + 1, 0
+        self._dataset.set_epoch(self.epoch)
+        self.num_read = self._dataset.num_skipped
+        self._is_under_way = True
+        for batch in self._dataset.create_dict_iterator(**{"num_epochs": 1, **options}):
+            self.num_read += 1
+            yield batch
+        self.epoch, self.num_read, self._is_under_way = self.epoch + 1, 0, False
+
+
+class HeldRows(Rows):
+    """Rows to evaluate on: each row on one rank, in whole batches, as in the Trainer's evaluation.
+
+    All ranks take equally many turns, so that they can gather within the loop. A rank that has no batch for the last
+    turn repeats one; ``dp.gather_for_metrics`` leaves out what comes of it.
+
+    Args:
+        share: This rank's batches.
+        whole: The data set, for a rank without any batch.
+        collective: The ranks that score together.
+        before: Is called before the first batch of each pass.
+    """
+
+    def __init__(self, share: EvaluationShare, whole, collective: Collective, before: Callable[[], None]):
+        super().__init__(share)
+        self._whole, self._collective, self._before = whole, collective, before
+
+    def create_dict_iterator(self, **options) -> Iterator[dict]:
+        """This rank's batches of one pass, as column name to value. All ranks must go through it."""
+        self._before()
+        sizes = self._collective.all_gather_object(self.get_dataset_size(), Message("batches to evaluate"))
+        turns.begin()
+        batch = None
+        for batch in self._dataset.create_dict_iterator(**options):
+            turns.take(batch)
+            yield batch
+        if self._dataset.get_dataset_size() < max(sizes):
+            batch = next(iter(self._whole.create_dict_iterator(**options))) if batch is None else batch
+            turns.take(batch, is_repeated=True)
+            yield batch
+        turns.end()

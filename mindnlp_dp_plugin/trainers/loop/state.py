@@ -1,0 +1,154 @@
+"""The state of a loop of one's own on disk: whole or absent, and going on from it is exact."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mindspore
+
+from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, store
+from mindnlp_dp_plugin.collectives import current, require_same
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers
+from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.trainers.loop.prepare import latest_loop
+
+STATE = "state.ckpt"
+HINT = Message("All ranks must read the same state: copy the folder to each node, or write to one that all share.")
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """Where a loop goes on.
+
+    Attributes:
+        epoch: The epoch; the rows' next iterator begins where it was left.
+        num_batches: Batches of it that each rank has read.
+        num_steps: Optimizer steps made.
+    """
+
+    epoch: int
+    num_batches: int
+    num_steps: int
+
+
+def save_state(folder: str | Path) -> None:
+    """Save model, optimizer, scheduler, position and random states of a prepared loop. All ranks must call it.
+
+    Rank 0 writes the folder, whole or not at all; what stood there is replaced when the new one is whole. If
+    ``dp.should_stop`` has said True, the job then ends with the status of the signal.
+
+    Args:
+        folder: Where to.
+
+    Raises:
+        DataParallelError: If gradients wait for their optimizer step, or ranks hold different parameters.
+    """
+    loop, group, folder = latest_loop(), current(), Path(folder)
+    door, step = loop.door, loop.step
+    waiting = [parameter for parameter in step.stepped.named.values() if parameter.grad is not None]
+    if waiting and not door.clock.begins_optimizer_step:
+        raise DataParallelError(
+            "dp.save_state between gradients and their optimizer step: gradients are not saved. Call it after "
+            "optimizer.step(), or drop them by optimizer.zero_grad()."
+        )
+    step.check_replicas(anew=True)
+    contents = {
+        "model": {name: tensor for name, tensor in door.model.state_dict().items()},
+        "optimizer": door.optimizer.state_dict(),
+        "scheduler": loop.scheduler.state_dict() if loop.scheduler else None,
+    }
+    record = {
+        "epoch": loop.rows.epoch if loop.rows else 0,
+        "num_batches": loop.rows.num_read if loop.rows else 0,
+        "num_steps": door.num_steps,
+        "micro_steps": door.clock.micro_steps,
+        "world_size": group.world_size,
+        "batch_size": loop.rows.get_batch_size() if loop.rows else None,
+        "seed": door.seed,
+        "gradient_order": step.reducer.order,
+        "loss_scaling": step.precision.scaler and vars(step.precision.scaler),
+        "host_random": group.all_gather_object(rng.host_state(), Message("random states")),
+    }
+    if group.rank == 0:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with store.atomic_save(folder.parent) as scratch:
+            written = scratch / folder.name
+            written.mkdir()
+            archive.write(contents, str(written / STATE))
+            (written / store.STATE).write_text("{}")
+            store.publish(written, folder.parent, record)
+        store.close_workspace(folder.parent)
+    group.barrier()
+    if door.preemption and door.preemption.agreed is not None:
+        door.preemption.stop(door.num_steps, str(folder))
+
+
+def load_state(folder: str | Path) -> LoopState:
+    """Go on from what ``save_state`` has written: exact to the last bit, in the middle of an epoch too.
+
+    All ranks must call it, after ``dp.prepare``.
+
+    Args:
+        folder: Where from.
+
+    Returns:
+        Where the loop goes on: ``for epoch in range(state.epoch, num_epochs)``.
+
+    Raises:
+        DataParallelError: If it is damaged, ranks read different ones, or it stands in the middle of an epoch that was
+            read by another number of ranks, with other batches or another seed.
+    """
+    loop, group = latest_loop(), current()
+    door, record = loop.door, store.read_record(folder)
+    require_same("dp.load_state", record["digests"], group, HINT, str(folder))
+    _require_same_rows_of_a_step(folder, record, loop, group)
+    contents = safe_unpickler.load(str(Path(folder, STATE)))
+    _load_model(door.model, contents["model"], folder)
+    door.optimizer.load_state_dict(contents["optimizer"])
+    count_steps_in_whole_numbers(door.optimizer)
+    if loop.scheduler:
+        loop.scheduler.load_state_dict(contents["scheduler"])
+    if loop.rows:
+        loop.rows.start_at(record["epoch"], record["num_batches"])
+    door.num_steps, door.clock.micro_steps, door.seed = record["num_steps"], record["micro_steps"], record["seed"]
+    loop.step.reducer.take_order(record["gradient_order"])
+    if loop.step.precision.scaler and record["loss_scaling"]:
+        vars(loop.step.precision.scaler).update(record["loss_scaling"])
+    if record["world_size"] == group.world_size:
+        rng.restore_host_state(record["host_random"][group.rank])
+    return LoopState(record["epoch"], record["num_batches"], record["num_steps"])
+
+
+def _require_same_rows_of_a_step(folder, record, loop, group):
+    if not (loop.rows and record["num_batches"]):
+        return
+    now = {
+        "world_size": group.world_size,
+        "batch_size": loop.rows.get_batch_size(),
+        "seed": loop.door.seed,
+    }
+    changed = [name for name, value in now.items() if record[name] != value]
+    if changed:
+        raise DataParallelError(
+            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}). Take the "
+            "old ones, or a state that was saved at the end of an epoch.",
+            folder=str(folder),
+            names=", ".join(changed),
+            before=", ".join(str(record[name]) for name in changed),
+            now=", ".join(str(now[name]) for name in changed),
+        )
+
+
+def _load_model(model, saved: dict[str, Any], folder):
+    found = model.state_dict()
+    if found.keys() != saved.keys():
+        odd = sorted(found.keys() ^ saved.keys())
+        raise DataParallelError(
+            "Cannot go on from {folder!r}: it is of another model ({name} is in one of them only).",
+            folder=str(folder),
+            name=odd[0],
+        )
+    for name, tensor in found.items():
+        tensor.assign_value(mindspore.Tensor(saved[name].asnumpy(), dtype=tensor.dtype))
