@@ -28,10 +28,10 @@ LENGTH, VOCABULARY, ACCUMULATION = 32, 4096, 2
 def read(path):
     """Reviews and labels; without a file, made-up ones."""
     if path is None:
-        words = {1: "房间干净 服务热情 早餐丰富 位置方便".split(), 0: "房间陈旧 服务冷淡 隔音很差 价格太高".split()}
+        good, bad = ["房间干净", "服务热情", "早餐丰富", "位置方便"], ["房间陈旧", "服务冷淡", "隔音很差", "价格太高"]
         chance = np.random.default_rng(0)
         labels = chance.integers(2, size=480).tolist()
-        return [("，".join(chance.choice(words[label], 3)), label) for label in labels]
+        return [("，".join(chance.choice(good if label else bad, 3)), label) for label in labels]
     with Path(path).open(encoding="utf-8-sig") as file:
         return [(row["review"], int(row["label"])) for row in csv.DictReader(file) if row["review"]]
 

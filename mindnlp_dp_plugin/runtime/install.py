@@ -16,12 +16,8 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
-<<<<<<< HEAD
 from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
-from mindnlp_dp_plugin.trainers import mindnlp
-=======
 from mindnlp_dp_plugin.trainers import loop, mindnlp
->>>>>>> cb16e10 (Loops of one's own: dp.prepare, no_sync, save_state and load_state, evaluation in turns)
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
