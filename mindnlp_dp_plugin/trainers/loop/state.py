@@ -55,7 +55,7 @@ def save_state(folder: str | Path) -> None:
         )
     step.check_replicas(anew=True)
     contents = {
-        "model": {name: tensor for name, tensor in door.model.state_dict().items()},
+        "model": {name: mindspore.Tensor(tensor) for name, tensor in door.model.state_dict().items()},
         "optimizer": door.optimizer.state_dict(),
         "scheduler": loop.scheduler.state_dict() if loop.scheduler else None,
     }
@@ -151,4 +151,4 @@ def _load_model(model, saved: dict[str, Any], folder):
             name=odd[0],
         )
     for name, tensor in found.items():
-        tensor.assign_value(mindspore.Tensor(saved[name].asnumpy(), dtype=tensor.dtype))
+        tensor.assign_value(saved[name].astype(tensor.dtype))
