@@ -39,7 +39,7 @@ def run(way, output, num_ranks):
     model, optimizer, rows, scheduler = dp.prepare(model, optimizer, rows, scheduler)
 
     attach = kind != "returned"
-    grad_fn = value_and_grad(lambda batch: model(**batch)["loss"] / scenario.accumulation, trained, attach_grads=attach)
+    grad_fn = value_and_grad(lambda batch: model(**batch)["loss"], trained, attach_grads=attach)
     noted = {"gradients": [], "digests": [], "losses": []}
     num_steps = num_micro_steps = 0
     loss_of_step = 0.0
