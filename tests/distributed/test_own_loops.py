@@ -10,7 +10,7 @@ from tests.programs.scenarios import SCENARIOS
 WAYS = (
     *("bert_adamw", "bert_sgd", "accumulation_with_tail", "accumulation_with_tail.everywhere"),
     *("epoch_shorter_than_accumulation", "frozen_embeddings", "unused_parameter", "used_by_one_rank", "tied_weights"),
-    *("lora", "bert_adamw.zero1"),
+    *("lora", "bert_adamw.returned", "bert_adamw.zero1"),
 )
 
 

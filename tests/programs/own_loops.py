@@ -3,7 +3,7 @@
     python own_loops.py OUTPUT NUM_RANKS WAY...
 
 A way is SCENARIO, SCENARIO.everywhere (which averages in each micro-step of an accumulation), SCENARIO.returned (whose
-gradients are returned and handed to the optimizer), or SCENARIO.zero1. Leaves what ``train_scenarios.py`` leaves.
+gradients are returned, and attached by the loop), or SCENARIO.zero1. Leaves what ``train_scenarios.py`` leaves.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -56,11 +56,10 @@ def run(way, output, num_ranks):
             if not is_last or num_steps == scenario.num_steps:
                 continue
             noted["gradients"].append(np.concatenate([gradient.asnumpy().ravel() for gradient in gradients]))
-            if attach:
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-            else:
-                optimizer.step(gradients)
+            for parameter, gradient in zip(trained, gradients):
+                parameter.grad = gradient
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
             num_steps += 1
