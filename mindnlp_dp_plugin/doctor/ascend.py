@@ -5,6 +5,7 @@ logs show.
 """
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -64,6 +65,7 @@ def cards_here() -> Cards:
         return Cards([], {})
 
 
+@functools.cache  # it takes a second, and several checks ask
 def _npu_smi():
     return subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
 
