@@ -40,7 +40,10 @@ def too_few_rows():
 
 def graph_mode():
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    tiny_trainer(OUTPUT).train()
+    try:
+        tiny_trainer(OUTPUT).train()
+    finally:
+        mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
 
 
 def raises_on_rank_1():
