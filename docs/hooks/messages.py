@@ -51,11 +51,8 @@ def messages_of_the_package() -> dict[str, list[str]]:
         calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if calls_one_of(names, node)]
         for call in calls:
             messages.setdefault(room, []).extend(texts(call.args[0]))
-    return {
-        room: found
-        for room, of in messages.items()
-        if (found := [text for text in of if HAS_WORDS.search(shown(text))])
-    }
+    worded = {room: [text for text in found if HAS_WORDS.search(shown(text))] for room, found in messages.items()}
+    return {room: found for room, found in worded.items() if found}
 
 
 def calls_one_of(names: tuple[str, ...], node: ast.AST) -> bool:
