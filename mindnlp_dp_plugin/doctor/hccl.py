@@ -153,12 +153,12 @@ def links() -> Finding:
             link = _ask(tool, card, "-link", r"link status:\s*(\w+)")
             health = _ask(tool, card, "-net_health", r"net health status:\s*(.+)")
             tls[card] = _ask(tool, card, "-tls", r"tls switch\[(\d)\]")
-            if link not in ("UP", None) or health not in ("Success", None):
+            if link != "UP" or health != "Success":
                 sick.append(tr("card {card}: link {link}, health {health}", card=card, link=link, health=health))
     except (OSError, subprocess.TimeoutExpired) as error:
         return warning(
             "links",
-            tr("hccn_tool cannot be run: {error}", error=error),
+            tr("hccn_tool tells nothing: {error}", error=error),
             tr("run the doctor as root, with the driver's tools; on one node links do not matter"),
         )
     if sick:
@@ -177,12 +177,18 @@ def links() -> Finding:
     return ok("links", tr("{count} cards up and healthy", count=len(tls)))
 
 
-def _ask(tool, card, what, pattern) -> str | None:
-    """What ``hccn_tool`` says of a card; None if it says nothing of the kind."""
+def _ask(tool, card, what, pattern) -> str:
+    """What ``hccn_tool`` says of a card.
+
+    Raises:
+        OSError: If it says nothing of the kind; with its words.
+    """
     command = [tool, "-i", str(card), what, "-g"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HCCN_TOOL_LIMIT_S)
     match = re.search(pattern, ended.stdout)
-    return match and match[1].strip()
+    if match is None:
+        raise OSError((ended.stdout + ended.stderr).strip()[:200] or " ".join(command))
+    return match[1].strip()
 
 
 def _number(name, smallest, largest, default) -> int:

@@ -170,7 +170,9 @@ def test_held_cards_a_wrong_time_out_and_a_foreign_parallel_mode(ascend):
 def test_a_sick_card_and_a_rank_table_that_is_none(ascend):
     show(ascend, npu_smi("Alarm"))
     ascend.environ["RANK_TABLE_FILE"] = str(ascend.folder / "version.cfg")
+    put_command(ascend, "hccn_tool", "echo 'permission denied' >&2; exit 1")
     diagnosis = ascend.diagnose()
+    assert diagnosis.level("links") == "warning" and "permission denied" in diagnosis.found("links")
     assert set(diagnosis.failures()) == {"devices", "rank table"}
     assert "1: 910B3 Alarm" in diagnosis.found("devices")
     assert "cannot be read as a rank table" in diagnosis.found("rank table")
@@ -183,6 +185,7 @@ def test_no_card_and_a_taken_port(ascend):
         port = min(taken.getsockname()[1], 65520)
         ascend.environ["HCCL_IF_BASE_PORT"] = str(port)
         diagnosis = ascend.diagnose()
+    assert diagnosis.level("links") == "ok", "there is no card to ask for"
     assert diagnosis.failures()[0] == "devices" and "ret is -8005" in diagnosis.found("devices")
     assert diagnosis.level("HCCL") == "warning" and "HCCL_IF_BASE_PORT" in diagnosis.way_out("HCCL")
 
