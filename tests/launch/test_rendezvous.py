@@ -20,6 +20,7 @@ from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.meeting import Deadline, RendezvousServer, introduce, wait_for_welcome
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
+from tests.launch.pieces import PROMPTLY_S
 from tests.ports import free_port
 
 NUM_STRANGERS = 10_000
@@ -91,11 +92,11 @@ def test_a_hundred_thousand_messages_of_strangers_change_nothing(server):
             for message in connection.receive():
                 if "challenge" in message:
                     introduce(connection, other, message["challenge"], "theirs")
-            assert time.monotonic() - began < 5, "the real node is received at once"
-        server.wait(signals, Deadline(5), Restarts(0))
+            assert time.monotonic() - began < PROMPTLY_S, "the real node is received at once"
+        server.wait(signals, Deadline(PROMPTLY_S), Restarts(0))
         with pytest.raises(DataParallelError, match="does not know this job's secret"):
             server.nodes[1].send(proof="of nothing")
-            wait_for_welcome(connection, other, signals, Deadline(5))
+            wait_for_welcome(connection, other, signals, Deadline(PROMPTLY_S))
     for each in idle:
         each.close()
 
@@ -125,7 +126,7 @@ def test_what_comes_in_one_packet_with_the_welcome_is_heard():
         node_0.sendall(
             b"".join(json.dumps(message).encode() + b"\n" for message in ({"welcome": {}}, {"first": FAILURE}))
         )
-        assert wait_for_welcome(connection, job, signals, Deadline(5)) == {}
+        assert wait_for_welcome(connection, job, signals, Deadline(PROMPTLY_S)) == {}
         member = Participant(connection)
         member.exchange()
         told = replace(ErrorRecord.from_message(FAILURE), time_ns=member.first_failure.time_ns)
