@@ -4,7 +4,7 @@ A bucket gets each gradient during backward (``put``), starts its all-reduce onc
 is complete (``gradients``), and frees its memory before the next forward (``release``). Where a rank keeps only its
 part of the means, ``start`` starts a reduce-scatter, and ``gradients`` are flat runs of elements.
 
-Gradients are multiplied by this rank's share, normally 1/world_size, while they are copied in: this costs no extra
+Gradients are multiplied by this rank's factor, normally 1/world_size, while they are copied in: this costs no extra
 pass, and half-precision sums cannot overflow. Half-precision gradients are sent and summed as float32. With a
 ``comm_dtype`` of two bytes, float32 is rounded to it before it is sent, as the compression hooks of torch's
 DistributedDataParallel do.
@@ -58,7 +58,7 @@ class HostBucket:
             for end, parameter in zip(ends, self._parameters)
         ]
 
-    def put(self, index: int, gradient, accumulated, share: float):
+    def put(self, index: int, gradient, accumulated, factor: float):
         """Copy in the gradient of parameter ``index``, plus what accumulated before it, if not None.
 
         Returns:
@@ -70,7 +70,7 @@ class HostBucket:
         values = gradient.asnumpy()
         if accumulated is not None:
             values = values + accumulated.asnumpy()  # in the gradient's dtype, as one process accumulates
-        np.multiply(values, self._sums_as(share), out=self._slots[index], dtype=self._sums_as)
+        np.multiply(values, self._sums_as(factor), out=self._slots[index], dtype=self._sums_as)
         place = mindspore.Tensor.from_numpy(self._slots[index])
         return place if place.dtype == gradient.dtype else None
 
@@ -141,10 +141,10 @@ class DeviceBucket:
         """Leave the buffer to the gradients that use it."""
         self._buffer = self._means = None
 
-    def put(self, index: int, gradient, accumulated, share: float) -> None:
+    def put(self, index: int, gradient, accumulated, factor: float) -> None:
         """Keep the gradient of parameter ``index``, plus what accumulated before it, if not None."""
         self._parts[index] = gradient if accumulated is None else gradient + accumulated
-        self._share = share
+        self._factor = factor
 
     def start(self):
         """Start to average and return the work. All ranks must call it, in the order of buckets."""
@@ -152,7 +152,7 @@ class DeviceBucket:
         if is_on_cpu() or any(part.dtype is not self._dtype for part in parts):
             parts = [cast(part, self._sums_as) for part in parts]
         flat = cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as)
-        self._buffer = cast(flat * self._share, self._travels_as)
+        self._buffer = cast(flat * self._factor, self._travels_as)
         self._work = started(self._collective, self._buffer, self._kept)
         return self._work
 

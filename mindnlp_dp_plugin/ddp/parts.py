@@ -25,7 +25,7 @@ class Extent(NamedTuple):
     at: int
 
 
-class Share(Protocol):
+class SlicedParameters(Protocol):
     """A bucket of which each rank keeps a part.
 
     Attributes:

@@ -15,7 +15,7 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, is_on_cpu, scale_each
-from mindnlp_dp_plugin.ddp.parts import Share
+from mindnlp_dp_plugin.ddp.parts import SlicedParameters
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -36,7 +36,7 @@ class GradientReducer:
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default, 0 for one bucket per
             parameter.
         comm_dtype: The dtype in which float32 is sent: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
-        shares: Returns the buckets and what each rank is to keep of them, given the parameters in the order of their
+        slices: Returns the buckets and what each rank is to keep of them, given the parameters in the order of their
             gradients; the rest is let go as soon as a bucket is averaged, and ``.grad`` is None afterwards. Called
             before each backward, on all ranks; the same list means that nothing has changed. None to keep everything in
             ``.grad``.
@@ -54,9 +54,9 @@ class GradientReducer:
         collective: Collective,
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
-        shares: Callable[[list], Sequence[Share]] | None = None,
+        slices: Callable[[list], Sequence[SlicedParameters]] | None = None,
     ):
-        self._ask_shares, self._shares = shares, None
+        self._ask_slices, self._slices = slices, None
         self.kept = {}
         self._hooks = {}
         self._plan, self._buckets = [], []
@@ -69,7 +69,7 @@ class GradientReducer:
         self._seen = []
         self._live = False
         self.waited_seconds = 0.0
-        self._ask_share = None
+        self._ask_factor = None
         self.follow(parameters)
 
     @property
@@ -94,7 +94,7 @@ class GradientReducer:
         for hook in known.values():
             hook.remove()
         self.release()
-        self._shares = None
+        self._slices = None
         self._follow_order(self._expected_order())
         self.order = None
 
@@ -118,17 +118,17 @@ class GradientReducer:
         for bucket in self._buckets:
             bucket.release()
 
-    def prepare(self, share: Callable[[], float] | None = None) -> None:
+    def prepare(self, factor: Callable[[], float] | None = None) -> None:
         """From now until ``finish()``, the hooks copy gradients into their buckets during backward.
 
         Args:
-            share: Returns the factor for this rank's gradients before they are summed; called for the first gradient.
+            factor: Returns the factor for this rank's gradients before they are summed; called for the first gradient.
                 None for 1/world_size, which makes the sum a mean.
         """
         self.release()
         self._begin()
         self._live = True
-        self._ask_share = share
+        self._ask_factor = factor
 
     def finish(self) -> None:
         """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward."""
@@ -149,7 +149,7 @@ class GradientReducer:
         if self.order is None:
             self._follow_order(self._collective.all_gather_object(self._seen, Message("the order of gradients"))[0])
         self._reset()
-        self._ask_share = None
+        self._ask_factor = None
 
     def has_averaged(self, parameter) -> bool:
         """Whether ``finish`` has averaged the gradient of this parameter since ``release``."""
@@ -162,7 +162,7 @@ class GradientReducer:
     @property
     def keeps_part(self) -> bool:
         """Whether this rank keeps its part of the gradients alone, and no ``.grad``."""
-        return self._ask_shares is not None
+        return self._ask_slices is not None
 
     def has_just_averaged(self, gradients) -> bool:
         """Whether these are all the gradients ``finish`` set, neither replaced nor clipped since."""
@@ -230,15 +230,15 @@ class GradientReducer:
         # Laying parts out anew costs memory: it is done where a sum's order may depend on the place in the message.
         may_stay = self.order is None or self._collective.can_reduce_scatter
         order = self._expected_order() if may_stay else self.order
-        shares = self._ask_shares([self._parameters[index] for index in order])
-        if {id(p) for share in shares for p in share.parameters} != set(places):
+        slices = self._ask_slices([self._parameters[index] for index in order])
+        if {id(p) for bucket in slices for p in bucket.parameters} != set(places):
             raise DataParallelError(
                 "zero_stage=2: within a step the optimizer was given other parameters than are averaged. Give it new "
                 "parameters in on_step_end, on_step_begin or on_epoch_begin."
             )
-        if shares is not self._shares:
-            self._shares = shares
-            self._build_buckets([[places[id(p)] for p in share.parameters] for share in shares])
+        if slices is not self._slices:
+            self._slices = slices
+            self._build_buckets([[places[id(p)] for p in bucket.parameters] for bucket in slices])
 
     def _take_next(self):
         """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's part."""
@@ -250,7 +250,7 @@ class GradientReducer:
         self._averaged.append((bucket, gradients))
         parameters = [self._parameters[index] for index in self._plan[number]]
         if self.keeps_part:
-            extents = self._shares[number].parts[self._collective.rank]
+            extents = self._slices[number].parts[self._collective.rank]
             self.kept |= {id(parameters[own.index]): gradient for own, gradient in zip(extents, gradients)}
             self._handed_out |= {id(parameter): None for parameter in parameters}
             return
@@ -286,8 +286,8 @@ class GradientReducer:
                 shape=tuple(self._parameters[index].shape),
             )
         if not self._seen:
-            self._share = self._ask_share() if self._ask_share else 1 / self._collective.world_size
-        in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._share)
+            self._factor = self._ask_factor() if self._ask_factor else 1 / self._collective.world_size
+        in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._factor)
         self._filled[index] = True
         self._missing[bucket_index] -= 1
         self._seen.append(index)
@@ -313,7 +313,7 @@ class GradientReducer:
     def _build_buckets(self, plan):
         bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket
         self._plan = plan
-        parts = [share.parts for share in self._shares] if self._shares else [None] * len(plan)
+        parts = [bucket.parts for bucket in self._slices] if self._slices else [None] * len(plan)
         self._buckets = [
             bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype, parts_of)
             for ids, parts_of in zip(plan, parts)

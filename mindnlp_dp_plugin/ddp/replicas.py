@@ -119,7 +119,7 @@ class SharedBuffers:
         self._collective = collective
         self._names = list(_persistent_buffers(model))
 
-    def share(self) -> None:
+    def broadcast(self) -> None:
         """Broadcast the buffers of rank 0. All ranks must call it; free for a model without buffers."""
         if self._names:
             buffers = dict(self._model.named_buffers())  # a forward may replace them

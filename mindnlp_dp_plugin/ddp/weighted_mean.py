@@ -19,7 +19,7 @@ class WeightedMean:
     """One rank's part of the mean.
 
     Each micro-step: ``weigh``, backward on the loss times that weight, ``record_loss``. If gradients are averaged, they
-    are multiplied by the share that ``sum_counts``, called before backward, returns. ``reset`` after the optimizer
+    are multiplied by the factor that ``sum_counts``, called before backward, returns. ``reset`` after the optimizer
     step.
 
     Args:
@@ -72,22 +72,22 @@ class WeightedMean:
         """Start to sum the counts over the ranks. All ranks must call it.
 
         Returns:
-            A function that waits for the sum and returns this rank's share: the factor for its gradients that makes
+            A function that waits for the sum and returns this rank's factor: the factor for its gradients that makes
             their sum over the ranks the mean.
         """
         if not self._counts_may_differ:
             self._total = self._count * self._collective.world_size
-            return self._share
+            return self._factor
         counted = np.array([self._count], np.float32)
         buffer = counted if self._collective.uses_numpy else mindspore.Tensor(counted)
         work = self._collective.all_reduce(buffer)
 
-        def share():
+        def factor():
             work.wait()
             self._total = float(buffer[0])
-            return self._share()
+            return self._factor()
 
-        return share
+        return factor
 
     def record_loss(self, loss: float) -> float:
         """What to add to this rank's sum of losses, so that the mean of the ranks' sums is the weighted mean.
@@ -113,5 +113,5 @@ class WeightedMean:
             self._count = self._unit = self._total / self._collective.world_size
             self._total = None
 
-    def _share(self):
+    def _factor(self):
         return self._unit / self._total if self._total else 0.0

@@ -40,7 +40,7 @@ def shard_states(
         kept: Returns ``GradientReducer.kept``.
 
     Returns:
-        The ``shares`` of a ``GradientReducer``; None if all ranks keep all gradients.
+        The ``slices`` of a ``GradientReducer``; None if all ranks keep all gradients.
 
     Raises:
         DataParallelError: If ranks have other stages, or the optimizer's states cannot be cut.

@@ -67,8 +67,8 @@ class Step:
         make_replicas(door.model, collective, parameters_outside(door.model, door.optimizer).items())
         self._buffers = SharedBuffers(door.model, collective)
         self.optimizer_steps = WatchedSteps(replacements)
-        shares = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
-        if shares and door.may_call_backward_again:
+        slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
+        if slices and door.may_call_backward_again:
             raise DataParallelError(
                 "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
                 "keeps only its part. Take zero_stage=1, or override compute_loss instead.",
@@ -77,7 +77,7 @@ class Step:
         self.stepped = SteppedParameters(door, collective)
         parameters = list(self.stepped.named.values())
         self.reducer = GradientReducer(
-            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, shares
+            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices
         )
         self.stepped.follow = self._follow
         self.precision = Precision(door.dtype, config, replacements)
@@ -88,7 +88,7 @@ class Step:
         )
         self._factor = 1  # of the loss
         self._is_weighed = self._is_forward_due = False
-        self._share = None
+        self._factor_of_rank = None
         self._guard(config)
         clip_by_buckets(self.reducer, replacements)
 
@@ -110,7 +110,7 @@ class Step:
             self._average_what_is_left()
             self.precision.unscale(self.reducer)
             self.optimizer_steps.watch(self._door.optimizer)
-        self._buffers.share()
+        self._buffers.broadcast()
         clock.end_micro_step()
 
     def training_step(self, batch: Any, forward_and_backward: Callable[[], Any]):
@@ -126,7 +126,7 @@ class Step:
         """
         self.reducer.release()
         weight = self._weights.weigh(batch)
-        self._share = self._weights.share() if self._averages_now else None
+        self._factor_of_rank = self._weights.factor_of_rank() if self._averages_now else None
         if not weight:  # the mean over a batch whose count is 0 is 0 / 0
             self._is_weighed = True
             self._arm()
@@ -186,7 +186,7 @@ class Step:
     def _arm(self):
         self.stepped.agree()
         if self._averages_now:
-            self.reducer.prepare(self._share)
+            self.reducer.prepare(self._factor_of_rank)
 
     def _follow(self, parameters):
         self.reducer.follow(parameters)

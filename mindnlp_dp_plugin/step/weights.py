@@ -79,7 +79,7 @@ class EqualWeights:
         """The factor for the loss of a batch."""
         return self._weight
 
-    def share(self) -> None:
+    def factor_of_rank(self) -> None:
         """Gradients of all ranks count the same."""
 
     def recorded(self, loss):
@@ -144,7 +144,7 @@ class CountedWeights:
             second=count,
         )
 
-    def share(self) -> Callable[[], float]:
+    def factor_of_rank(self) -> Callable[[], float]:
         """Start to sum what all ranks count. Returns a function that waits, and tells what this rank's gradients weigh.
 
         All ranks must call it, in the micro-step that averages.
