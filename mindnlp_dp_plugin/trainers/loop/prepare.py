@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
@@ -44,6 +45,7 @@ class Loop:
     """
 
     def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
+        require_pynative()
         require_same_labels(model, collective)
         seed = mindspore.get_seed()
         self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)

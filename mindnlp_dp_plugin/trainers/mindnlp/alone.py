@@ -10,9 +10,9 @@ from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step.first_step import FirstStep
+from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
-from mindnlp_dp_plugin.trainers.mindnlp.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
 
 

@@ -19,11 +19,11 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
-from mindnlp_dp_plugin.trainers.mindnlp.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
