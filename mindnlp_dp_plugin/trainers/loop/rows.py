@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.data.evaluation import EvaluationShare
+from mindnlp_dp_plugin.data.evaluation import EvaluationShard
 from mindnlp_dp_plugin.data.sharded import ShardedDataset
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.language import Message
@@ -87,7 +87,7 @@ class HeldRows(Rows):
         before: Is called before the first batch of each pass.
     """
 
-    def __init__(self, share: EvaluationShare, whole, collective: Collective, before: Callable[[], None]):
+    def __init__(self, share: EvaluationShard, whole, collective: Collective, before: Callable[[], None]):
         super().__init__(share)
         self._whole, self._collective, self._before = whole, collective, before
 
