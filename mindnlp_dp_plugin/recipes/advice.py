@@ -1,20 +1,24 @@
 """Advice: what is wrong with a trained model, and what to try, one sentence each."""
 
-import math
+from collections.abc import Callable
 
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.verdict import is_within_chance, rises_from
 from mindnlp_dp_plugin.recipes.words import words as words_in
 
 MUCH_CUT = 0.2
 FEW_ROWS = 500
 
 
-def give_advice(results: dict, language: str | None = None) -> list[str]:
+def give_advice(
+    results: dict, language: str | None = None, shown: Callable[[str, float], str] = lambda name, value: f"{value:.3f}"
+) -> list[str]:
     """Sentences about the last split that was scored, none if all is well.
 
     Args:
         results: What ``metrics.json`` is made of.
         language: ``en`` or ``zh``; None for the user's.
+        shown: Writes a score of a name.
     """
     words = words_in(language)
     split = list(results["splits"])[-1]
@@ -25,25 +29,27 @@ def give_advice(results: dict, language: str | None = None) -> list[str]:
         found.append(words["single"].format(label=only or words["no_class"], split=split))
     for name, baseline in results["baselines"].items():
         if task.is_worse(task.main_score, scores[task.main_score], baseline[task.main_score]):
-            found.append(_below(scores, baseline, task, words, name, split))
+            found.append(_below(scores, baseline, task, words, name, split, shown))
     if found:
         ideas = words["and"].join(_ideas(results, task, words, weights=only is not None and task.weighs_classes))
         found[-1] = _after(found[-1], words["try"].format(ideas=ideas))
+        if not results["model"]["pretrained"]:
+            name, other = task.hub_models(results["language"])
+            found[-1] = _after(found[-1], words["get_pretrained"].format(name=name, other=other))
     return found
 
 
-def _below(scores, baseline, task, words, name, split):
+def _below(scores, baseline, task, words, rival, split, shown):
     lower = [score for score in task.compared if task.is_worse(score, scores[score], baseline[score])]
     compared = words["and"].join(
-        words["against"].format(name=words[score], mine=f"{scores[score]:.3f}", theirs=f"{baseline[score]:.3f}")
+        words["against"].format(
+            name=words[score], mine=shown(score, scores[score]), theirs=shown(score, baseline[score])
+        )
         for score in lower
     )
-    sentence = words["worse" if task.falling else "below"].format(name=words[name], split=split, scores=compared)
-    if "accuracy" in lower:
-        share = baseline["accuracy"]
-        deviation = math.sqrt(max(share * (1 - share), 1e-4) / scores["rows"])
-        if share - scores["accuracy"] < 2 * deviation:
-            sentence = _after(sentence, words["within_chance"].format(rows=scores["rows"]))
+    sentence = words["worse" if task.falling else "below"].format(name=words[rival], split=split, scores=compared)
+    if is_within_chance(task, scores, baseline):
+        sentence = _after(sentence, words["within_chance"].format(rows=scores["rows"]))
     return sentence
 
 
@@ -63,4 +69,6 @@ def _ideas(results, task, words, weights):
         ideas.append(words["try_length"])
     if num_rows < FEW_ROWS:
         ideas.append(words["try_rows"])
+    if (epoch := rises_from(results["history"])) is not None:
+        return [*ideas, words["try_fewer"].format(epoch=epoch)]
     return [*ideas, words["try_rate"]]

@@ -45,8 +45,8 @@ class Bigrams:
                 best[before] = token
         asked = [
             (before, token)
-            for row, of in zip(rows, labels)
-            for before, token, label in zip(row, row[1:], of[1:])
+            for row, wanted in zip(rows, labels)
+            for before, token, label in zip(row, row[1:], wanted[1:])
             if label != IGNORED
         ]
         if not asked:

@@ -10,8 +10,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
-from mindnlp_dp_plugin.recipes.splitting import split_off_dev
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, in_order
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -28,12 +27,12 @@ EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}, {"role": "assista
 
 
 def read_chats(options: RecipeOptions) -> LabelledTexts:
-    """Conversations in splits, with columns ``text``, ``messages`` (JSON) and ``label``, which says nothing.
+    """Conversations in the splits there are: columns ``text``, ``messages`` (JSON) and ``label``, which says nothing.
 
     Raises:
         DataParallelError: If the files hold no conversations; it names the file and the line.
     """
-    tables = read_splits(options.dataset, options.encoding)
+    tables = read_splits(options)
     column = options.text_column[0] if options.text_column else MESSAGES
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
@@ -61,11 +60,7 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
         )
     if not len(splits["train"]):
         raise DataParallelError("the training data have no conversation: give jsonl such as {example}", example=EXAMPLE)
-    if "dev" not in splits:
-        train = splits["train"]
-        splits["train"], splits["dev"], _ = split_off_dev(train, train["label"], options.seed)
-        remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
-    return LabelledTexts(in_order(splits), [], remarks, Columns((column,), None))
+    return LabelledTexts(splits, [], remarks, Columns((column,), None))
 
 
 def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:

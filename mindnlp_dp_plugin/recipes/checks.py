@@ -35,6 +35,7 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
         DataParallelError: For the first problem found.
     """
     require_packages()
+    from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, require_same
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -50,7 +51,8 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
             task=task,
             scores=", ".join(learnt.best_by),
         )
-    RunFolder(options.output_dir).check(options)
+    folder = RunFolder(options.output_dir)
+    folder.check(options)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):
@@ -64,12 +66,15 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
         )
     if options.model is not None:
         check_model(options.model, options.max_length, options.mirror)
-    if options.dataset is None:
+    if options.dataset is None and not options.resume:
         return
     data = learnt.read(options)
+    model = options.model or learnt.choose_model(data.splits["train"]["text"])[0]
     if options.model is None:
-        check_model(learnt.choose_model(data.splits["train"]["text"])[0], options.max_length)
-    folds = learnt.facts(data, options)["folds"]
+        check_model(model, options.max_length)
+    if options.resume:
+        require_same(folder.workplace(resume=True), fingerprint(learnt, data, options, model))
+    folds = learnt.folds(data, options)
     num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(

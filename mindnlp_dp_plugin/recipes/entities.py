@@ -27,17 +27,16 @@ def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[st
         predicted: For each sentence the tag of each word.
         true: The same.
     """
-    found, wanted = (
-        {(row, *each) for row, of in enumerate(tags) for each in entities(of)} for tags in (predicted, true)
-    )
-    right = len(found & wanted)
-    words = [(mine, theirs) for one, other in zip(predicted, true) for mine, theirs in zip(one, other)]
+    from seqeval.metrics.sequence_labeling import accuracy_score, precision_recall_fscore_support
+
+    true, predicted = ([_as_bioes(tags) for tags in sentences] for sentences in (true, predicted))
+    precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
     return {
-        "precision": right / max(1, len(found)),
-        "recall": right / max(1, len(wanted)),
-        "f1": 2 * right / max(1, len(found) + len(wanted)),
-        "accuracy": sum(mine == theirs for mine, theirs in words) / max(1, len(words)),
-        "predicted": len(found),
+        "precision": float(precision),
+        "recall": float(recall),
+        "f1": float(f1),
+        "accuracy": float(accuracy_score(true, predicted)),
+        "predicted": sum(len(entities(tags)) for tags in predicted),
     }
 
 

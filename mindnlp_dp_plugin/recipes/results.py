@@ -15,9 +15,8 @@ from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, write_json, write_text
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, replace_folder, write_json, write_text
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.tracking import where
 from mindnlp_dp_plugin.recipes.words import say, words
 
 
@@ -25,17 +24,13 @@ class Outcome(NamedTuple):
     """The result of training.
 
     Attributes:
-        model: The trained one that is kept.
-        state: The Trainer's.
-        epochs: How many were to be trained.
+        trainer: The one whose model is kept.
         scored: By split, what ``Trainer.predict`` returned.
         folds: For each fold the numbers of its rows, what was predicted for them, and the scores.
         kept_fold: The number of the fold whose model is kept.
     """
 
-    model: Any
-    state: Any
-    epochs: float
+    trainer: Any
     scored: dict
     folds: list[tuple] = []
     kept_fold: int | None = None
@@ -93,9 +88,12 @@ def leave_results(
     """
     if not dp.is_main_process():
         return dp.broadcast_object(None)
-    model = merge_lora(outcome.model) if hasattr(outcome.model, "peft_config") else outcome.model
-    model.save_pretrained(str(folder.model))
-    data.tokenizer.save_pretrained(str(folder.model))
+    trainer = outcome.trainer
+    model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
+    made = folder.home / "incomplete-model"
+    model.save_pretrained(str(made))
+    data.tokenizer.save_pretrained(str(made))
+    replace_folder(made, folder.model)
     facts = data.facts
     kept_of_data = ("num_rows", "rows", "cut_texts", "duplicates", "text_columns", "label_column")
     results = {
@@ -119,16 +117,20 @@ def leave_results(
         "folds": _spread(outcome, data.task.compared),
         "language": facts["language"],
         "sample": data.task.sample(data.texts(data.splits[-1])[0], facts),
-        "settings": settings(options) | {"learning_rate": options.chosen_learning_rate, "epochs": outcome.epochs},
+        "settings": {
+            **settings(options),
+            "learning_rate": options.chosen_learning_rate,
+            "epochs": trainer.args.num_train_epochs,
+        },
         "seconds": time.monotonic() - began,
         **circumstances(),
-        "history": outcome.state.log_history,
+        "history": trainer.state.log_history,
+        "parallel": trainer.throughput.summary(trainer.state.global_step),
     }
     results["advice"] = give_advice(results, "en")
     write_json(folder.metrics, results)
     write_text(folder.settings, to_yaml(options, nproc=results["ranks"]))
     report.write(folder, results)
-    print("\n" + summary(results, folder, where(options.trackers, folder)), flush=True)
     return dp.broadcast_object(results)
 
 
@@ -151,7 +153,7 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
         else:
             lines.append(tr("{scores} on {rows} {split} rows", **of_split))
     if folds := results["folds"]:
-        means = (f"{words()[name]} {of['mean']:.3f} ± {of['std']:.3f}" for name, of in folds["scores"].items())
+        means = (f"{words()[name]} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items())
         lines.append(
             tr(
                 "over {count} folds: {means}; the model kept is that of fold {kept}",
@@ -184,16 +186,21 @@ def _scores_of_splits(outcome, data):
         order = np.argsort(rows)
         logits = concatenate([part.predictions for _, part, _ in outcome.folds])[order]
         labels = concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
-        splits["dev"] = data.task.score(logits, labels, data.texts("train"), data.facts)
+        splits["dev"] = _scores(data, logits, labels, data.texts("train"))
     for split, part in outcome.scored.items():
-        scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
+        scores = _scores(data, part.predictions, part.label_ids, data.texts(split))
         splits[split] = {**scores, "loss": part.metrics[f"{split}_loss"]}
     return splits
 
 
+def _scores(data, logits, labels, texts):
+    error = data.task.standard_error(logits, labels, data.facts)
+    return {**data.task.score(logits, labels, texts, data.facts), "standard_error": error}
+
+
 def _best_epoch(outcome, options):
     """The epoch whose model is kept."""
-    state = outcome.state
+    state = outcome.trainer.state
     if outcome.folds or state.best_metric is None:
         return None
     tag = f"eval_{options.best_by}"

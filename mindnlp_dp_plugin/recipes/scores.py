@@ -1,10 +1,10 @@
-"""Scores: of classes by ``evaluate``, by class and by row for the report; of numbers."""
+"""Scores of classes: over all, by class and by row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support, r2_score
+from scipy import special
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
 from mindnlp_dp_plugin import metrics
 
@@ -43,15 +43,21 @@ def score(logits: np.ndarray, labels: np.ndarray, label_names: list[str], positi
         ``accuracy``; ``macro_f1``, the mean over the classes that occur or are predicted; ``f1``; and what ``by_class``
         returns.
     """
-    predicted = logits.argmax(axis=-1)
-    macro = float(f1_score(labels, predicted, average="macro", zero_division=0))
-    classes = by_class(logits, labels, label_names)
-    own = macro if positive is None else classes["per_class"][positive]["f1"]
-    return {"accuracy": float((predicted == labels).mean()), "macro_f1": macro, "f1": own, **classes}
+    found, classes = score_classes(logits.argmax(axis=-1), labels), by_class(logits, labels, label_names)
+    own = found["macro_f1"] if positive is None else classes["per_class"][positive]["f1"]
+    return {**found, "f1": own, **classes}
+
+
+def score_classes(predicted: Sequence[int], labels: Sequence[int]) -> dict[str, float]:
+    """``accuracy`` and ``macro_f1`` of classes that were predicted."""
+    return {
+        "accuracy": float(accuracy_score(labels, predicted)),
+        "macro_f1": float(f1_score(labels, predicted, average="macro", zero_division=0)),
+    }
 
 
 def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> dict:
-    """Precision, recall, F1 and number of rows of each class, and the confusion matrix, in a form JSON can hold.
+    """Precision, recall, F1, rows and predicted rows of each class, and the confusion matrix, in a form JSON can hold.
 
     Args:
         logits: Of shape (rows, classes).
@@ -63,7 +69,8 @@ def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> 
     """
     predicted, numbers = logits.argmax(axis=-1), range(len(label_names))
     scores = precision_recall_fscore_support(labels, predicted, labels=numbers, zero_division=0)
-    names = ("precision", "recall", "f1", "rows")
+    scores = (*scores, np.bincount(predicted, minlength=len(label_names)))
+    names = ("precision", "recall", "f1", "rows", "predicted")
     return {
         "per_class": [
             {"label": label, **{name: value.item() for name, value in zip(names, row)}}
@@ -106,50 +113,12 @@ def each_text_once(rows, texts):
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities of the classes, of shape (rows, classes), float64."""
-    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+    return special.softmax(np.asarray(logits, np.float64), axis=-1)
 
 
 def shortened(text: str) -> str:
     """The beginning of a text, for people."""
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + " ..."
-
-
-def score_numbers(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
-    """``r2``, ``rmse``, ``mae`` and the correlations ``pearson`` and ``spearman``, 0 where all values are the same.
-
-    Args:
-        predicted: Of shape (rows,).
-        numbers: The true ones, of shape (rows,).
-    """
-    predicted, numbers = (np.asarray(values, np.float64).reshape(-1) for values in (predicted, numbers))
-    vary = len(numbers) > 1 and np.ptp(predicted) > 0 and np.ptp(numbers) > 0
-    return {
-        "r2": float(r2_score(numbers, predicted)) if len(numbers) > 1 else 0.0,
-        "rmse": float(np.sqrt(np.mean((predicted - numbers) ** 2))),
-        "mae": float(np.abs(predicted - numbers).mean()),
-        "pearson": float(pearsonr(predicted, numbers)[0]) if vary else 0.0,
-        "spearman": float(spearmanr(predicted, numbers)[0]) if vary else 0.0,
-    }
-
-
-def worst_numbers(predicted: np.ndarray, numbers: np.ndarray, texts: list[tuple[str, ...]]) -> list[dict]:
-    """The predictions that are furthest off, worst first, each text once.
-
-    Args:
-        predicted: Of shape (rows,).
-        numbers: The true ones, of shape (rows,).
-        texts: One, or the two of a pair, for each row.
-    """
-    worst = np.argsort(-np.abs(predicted - numbers), kind="stable")
-    return [
-        {
-            "texts": [shortened(text) for text in texts[row]],
-            "label": float(numbers[row]),
-            "predicted": float(predicted[row]),
-        }
-        for row in each_text_once(worst.tolist(), texts)
-    ]
 
 
 def decimal(value: float, digits: int = 3) -> str:

@@ -1,7 +1,7 @@
 """A data set: texts and labels, without empty rows, in splits."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import datasets
@@ -35,62 +35,51 @@ class LabelledTexts:
     remarks: list[dict] = field(default_factory=list)
     columns: Columns | None = None
 
-    def with_dev_in_train(self) -> "LabelledTexts":
-        """The same with the rows of dev at the end of train: what cross-validation starts from."""
-        train, dev, *others = self.splits.values()
-        whole = datasets.concatenate_datasets([train, dev])
-        splits = {"train": whole, **dict(zip(list(self.splits)[2:], others))}
-        remarks = [each for each in self.remarks if each["kind"] != "dev_split_off"]
-        return replace(self, splits=splits, remarks=remarks)
+    def with_dev(self, strata: Callable, options: RecipeOptions, names: Sequence[str] = ()) -> "LabelledTexts":
+        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train.
+
+        Args:
+            strata: From the rows of train to a number for each; dev gets equally much of each.
+            options: Say whether there are folds, and the seed.
+            names: Of the strata, where it is worth a remark that one has a single text.
+        """
+        splits, remarks = dict(self.splits), list(self.remarks)
+        if "dev" not in splits:
+            train = splits["train"]
+            splits["train"], splits["dev"], singles = split_off_dev(train, strata(train), options.seed)
+            if not options.folds:
+                remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
+            if singles and names:
+                remarks.append(remark("single_texts", labels=_first([names[number] for number in singles])))
+        if options.folds:
+            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
+        return replace(self, splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
 
 def read_texts(options: RecipeOptions) -> LabelledTexts:
-    """Read the data set that the options name, or generate film reviews."""
-    if options.dataset is not None:
-        named = (options.text_column, options.label_column)
-        return read_labelled_texts(options.dataset, *named, options.seed, options.encoding)
-    splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
-    return LabelledTexts(
-        {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
-        ["bad", "good"],
-        [remark("generated_reviews", train=4000, dev=500)],
-    )
-
-
-def read_labelled_texts(
-    name: str,
-    text_columns: tuple[str, ...] = (),
-    label_column: str | None = None,
-    seed: int = 42,
-    encoding: str | None = None,
-) -> LabelledTexts:
-    """Read a data set and prepare it for the tokenizer.
+    """Read the data set that the options name, or generate film reviews; each row has one class.
 
     Rows whose text or label is empty are counted and left out. Without a dev split, a tenth of the training rows
     becomes one: stratified, the same rows for the same seed, and rows of the same text on the same side.
 
-    Args:
-        name: A file, a folder or a name in the hub, see ``read_splits``.
-        text_columns: One column, two for pairs of texts, or none: found by name, else by content.
-        label_column: The column with the classes, as text or as numbers; None: found.
-        seed: Fixes which rows become the dev split.
-        encoding: Of the files, if it is not to be found.
-
     Raises:
         DataParallelError: If the data cannot be read or are no task of classification.
     """
-    found = read_rows(name, text_columns, label_column, encoding)
-    labels = [label for *_, label in found.splits["train"]]
-    label_names = _label_names(labels, found.columns.label, found.tables["train"])
-    found.remarks.extend(alike(label_names))
-    numbers = {label: number for number, label in enumerate(label_names)}
-    numbered = {split: _numbered(found, numbers, split) for split in found.splits}
-    if "dev" not in numbered:
-        numbered["train"], numbered["dev"], singles = split_off_dev(numbered["train"], numbered["train"]["label"], seed)
-        found.remarks.append(remark("dev_split_off", rows=len(numbered["dev"])))
-        if singles:
-            found.remarks.append(remark("single_texts", labels=_first([label_names[number] for number in singles])))
-    return LabelledTexts(in_order(numbered), label_names, found.remarks, found.columns)
+    if options.dataset is None:
+        splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
+        data = LabelledTexts(
+            {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
+            ["bad", "good"],
+            [remark("generated_reviews", train=4000, dev=500)],
+        )
+    else:
+        found = read_rows(options)
+        labels = [label for *_, label in found.splits["train"]]
+        names = _label_names(labels, found.columns.label, found.tables["train"])
+        numbers = {label: number for number, label in enumerate(names)}
+        splits = {split: _numbered(found, numbers, split) for split in found.splits}
+        data = LabelledTexts(splits, names, [*found.remarks, *alike(names)], found.columns)
+    return data.with_dev(lambda rows: rows["label"], options, data.label_names)
 
 
 @dataclass(frozen=True)
@@ -117,28 +106,20 @@ class PlainRows:
 
 
 def read_rows(
-    name: str,
-    text_columns: tuple[str, ...],
-    label_column: str | None,
-    encoding: str | None,
-    is_label: Callable[[list], bool] = could_be_label,
-    as_label: Callable = as_text,
+    options: RecipeOptions, is_label: Callable[[list], bool] = could_be_label, as_label: Callable = as_text
 ) -> PlainRows:
     """Read a data set, find its columns, and leave out rows whose text or label is missing.
 
     Args:
-        name: A file, a folder or a name in the hub, see ``read_splits``.
-        text_columns: One column, two for pairs of texts, or none: found by name, else by content.
-        label_column: The column with the labels; None: found.
-        encoding: Of the files, if it is not to be found.
+        options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
         is_label: Whether a column of such values could be the label.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
 
     Raises:
         DataParallelError: If the data cannot be read.
     """
-    tables = read_splits(name, encoding)
-    columns = find_columns(tables["train"], tuple(text_columns), label_column, is_label)
+    tables = read_splits(options)
+    columns = find_columns(tables["train"], options.text_column, options.label_column, is_label)
     said = [each for table in tables.values() for each in table.remarks]
     remarks = [each for place, each in enumerate(said) if each not in said[:place]]
     remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
@@ -153,11 +134,6 @@ def read_rows(
     if not splits["train"]:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
     return PlainRows(splits, tables, columns, remarks, numbers)
-
-
-def in_order(splits: dict) -> dict:
-    """Train, dev and test, as far as they are there."""
-    return {split: splits[split] for split in SPLIT_WORDS if split in splits}
 
 
 def to_dataset(rows: list[tuple], labels: list) -> datasets.Dataset:

@@ -10,8 +10,7 @@ from mindnlp_dp_plugin.recipes.reading.columns import Columns, require_named
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TAGS, TOKENS, read_tagged
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
 from mindnlp_dp_plugin.recipes.reading.table import Table
-from mindnlp_dp_plugin.recipes.splitting import split_off_dev
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, in_order, unseen
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, unseen
 from mindnlp_dp_plugin.recipes.words import remark
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")
@@ -19,12 +18,12 @@ TAG_NAMES = (TAGS, "ner_tags", "ner", "labels", "label", "tag")
 
 
 def read_sentences(options: RecipeOptions) -> LabelledTexts:
-    """Sentences in splits, with columns ``text``, ``words``, and ``label``, the number of each word's tag.
+    """Sentences in the splits there are: columns ``text``, ``words``, and ``label``, the number of each word's tag.
 
     Raises:
         DataParallelError: If the files hold no tagged sentences; it names the file and the line.
     """
-    tables = read_splits(options.dataset, options.encoding, read_tagged, ALL_SUFFIXES)
+    tables = read_splits(options, read_tagged, ALL_SUFFIXES)
     columns = _find_columns(tables["train"], options)
     remarks = [each for table in tables.values() for each in table.remarks]
     remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
@@ -37,12 +36,8 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
             del rows[split]
     names = _tag_names(rows, columns.label)
     joiner = "" if is_written_without_spaces(" ".join(words) for words, _, _ in rows["train"]) else " "
-    splits = {split: _to_dataset(of, names, joiner) for split, of in rows.items()}
-    if "dev" not in splits:
-        train = splits["train"]
-        splits["train"], splits["dev"], _ = split_off_dev(train, have_entities(train), options.seed)
-        remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
-    return LabelledTexts(in_order(splits), names, remarks, columns)
+    splits = {split: _to_dataset(sentences, names, joiner) for split, sentences in rows.items()}
+    return LabelledTexts(splits, names, remarks, columns)
 
 
 def _find_columns(table, options):
@@ -128,8 +123,8 @@ def _tag_names(rows, column):
             "column {column!r} holds no tag but O in train: there is nothing to learn.", column=column
         )
     names = set()
-    for split, of in rows.items():
-        for _, tags, place in of:
+    for split, sentences in rows.items():
+        for _, tags, place in sentences:
             if unknown := [tag for tag in tags if tag != OUTSIDE and entity_type(tag) not in types]:
                 raise unseen(unknown[0], place, split, sorted(types))
             names.update(tags)
@@ -145,8 +140,3 @@ def _to_dataset(rows, names, joiner):
             "label": [[numbers[tag] for tag in tags] for _, tags, _ in rows],
         }
     )
-
-
-def have_entities(rows: datasets.Dataset) -> list[int]:
-    """1 for each sentence with an entity, 0 for the others."""
-    return [int(any(tags)) for tags in rows["label"]]

@@ -5,25 +5,11 @@ import sys
 from tqdm import tqdm
 
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
 
 TRAINING = Message("training")
-SHOWN = (
-    "micro_f1",
-    "accuracy",
-    "macro_f1",
-    "exact_match",
-    "f1",
-    "precision",
-    "recall",
-    "r2",
-    "rmse",
-    "spearman",
-    "loss",
-    "perplexity",
-    "token_accuracy",
-)
 
 
 class Terminal(TrainerCallback):
@@ -31,19 +17,22 @@ class Terminal(TrainerCallback):
 
     Args:
         best_by: The score by which the best epoch is kept; None if the last one is.
+        task: Says which scores are shown, and which are better the lower they are, beside the loss.
         heading: What the bar is called.
-        falling: Scores that are better the lower they are, beside the loss.
     """
 
-    def __init__(self, best_by: str | None, heading: str = TRAINING, falling: tuple[str, ...] = ()):
+    def __init__(self, best_by: str | None, task: Task, heading: str = TRAINING):
         self._best_by = best_by
-        self._falls = best_by in ("loss", *falling)
+        self._shown = task.each_epoch
+        self._falls = best_by in ("loss", *task.falling)
         self._heading = heading
         self._bar = None
         self._best = None
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Show the bar."""
+        """Show the bar; of a run that goes on, the best score so far is known."""
+        if state.best_metric is not None:
+            self._best = -state.best_metric if self._falls else state.best_metric
         if state.is_world_process_zero:
             self._bar = tqdm(
                 total=state.max_steps,
@@ -70,7 +59,7 @@ class Terminal(TrainerCallback):
         """Print the epoch's scores."""
         if self._bar is None:
             return
-        found = {name: metrics[f"eval_{name}"] for name in SHOWN if f"eval_{name}" in metrics}
+        found = {name: metrics[f"eval_{name}"] for name in self._shown if f"eval_{name}" in metrics}
         if "f1" in found and found["f1"] == found.get("macro_f1"):
             del found["f1"]
         scores = words()["and"].join(f"{words()[name]} {value:.3f}" for name, value in found.items())

@@ -3,21 +3,26 @@
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.recipes.fingerprint import keep, require_same
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
-from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results
+from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import TRAINING, Terminal
-from mindnlp_dp_plugin.recipes.tracking import make_trackers
+from mindnlp_dp_plugin.recipes.throughput import Throughput
+from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
 from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
     set_seed,
 )
@@ -49,6 +54,16 @@ class RecipeTrainer(Trainer):
         return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}
 
 
+class BestIsHere(TrainerCallback):
+    """Finds the best checkpoint of a run whose folder has been moved since it was saved."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Look for it among the checkpoints that are here."""
+        best = state.best_model_checkpoint
+        if best and not Path(best).exists() and (here := Path(args.output_dir, Path(best).name)).exists():
+            state.best_model_checkpoint = str(here)
+
+
 def train(options: RecipeOptions, task: str = "classification") -> dict:
     """Train, score, and write the output folder. All ranks must call it.
 
@@ -63,16 +78,31 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
         DataParallelError: If the data, the model or the folder cannot be used.
     """
     began = time.monotonic()
-    folder = RunFolder(options.output_dir)
-    folder.open(options)
+    home = RunFolder(options.output_dir)
+    folder = home.workplace(options.resume)
+    if dp.is_main_process():
+        home.check(options)
+        shutil.rmtree(folder.prepared, ignore_errors=True)
     set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
-    data = prepare(options, folder.prepared, task)
+    try:
+        data = prepare(options, folder.prepared, task)
+        if options.resume:
+            require_same(folder, data.facts["fingerprint"])
+    except DataParallelError:
+        if dp.is_main_process():
+            shutil.rmtree(folder.prepared, ignore_errors=True)
+        raise
+    if dp.is_main_process():
+        folder.begin(options)
+        keep(folder, data.facts["fingerprint"])
+    dp.barrier()
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
     dp.print_rank_0(introduction(data))
     outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
     results = leave_results(outcome, data, folder, options, began)
     if dp.is_main_process():
-        shutil.rmtree(folder.prepared)
+        folder.finish(home)
+        print("\n" + summary(results, home, where(options.trackers, home)), flush=True)
     dp.barrier()
     return results
 
@@ -84,7 +114,7 @@ def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) ->
         data.facts["baselines"] = {"before_training": _score_now(trainer, data), **data.facts["baselines"]}
     trainer.train(resume_from_checkpoint=options.resume)
     scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
-    return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored)
+    return Outcome(trainer, scored)
 
 
 def _score_now(trainer, data):
@@ -121,7 +151,7 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
             best = scores[data.task.main_score], number, trainer
     _, number, trainer = best
     scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
-    return Outcome(trainer.model, trainer.state, trainer.args.num_train_epochs, scored, parts, number)
+    return Outcome(trainer, scored, parts, number)
 
 
 def make_trainer(
@@ -146,7 +176,8 @@ def make_trainer(
     if options.lora:
         model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type)
     is_fold = rows is not None
-    callbacks = [Terminal(None if is_fold else options.best_by, heading, data.task.falling)]
+    throughput = Throughput()
+    callbacks = [BestIsHere(), throughput, Terminal(None if is_fold else options.best_by, data.task, heading)]
     if not is_fold:
         callbacks += make_trackers(options.trackers, folder)
         if options.patience:
@@ -166,6 +197,7 @@ def make_trainer(
         outputs=data.task.outputs,
     )
     trainer.remove_callback(ProgressCallback)
+    trainer.throughput = throughput
     return trainer
 
 

@@ -1,29 +1,17 @@
 """The words of report and remarks, by the names under which ``metrics.json`` and the pages have them."""
 
-from functools import cache
-
 from mindnlp_dp_plugin.language import Message, language, translated
 
 WORDS = {
     "report": Message("Training report"),
     "accuracy": Message("accuracy"),
     "macro_f1": Message("macro F1"),
-    "micro_f1": Message("micro F1"),
-    "exact_match": Message("exact match"),
     "f1": Message("F1"),
-    "r2": Message("R²"),
-    "rmse": Message("RMSE"),
-    "mae": Message("mean absolute error"),
-    "pearson": Message("Pearson correlation"),
-    "spearman": Message("Spearman correlation"),
     "f1_of": Message("F1 of {label}"),
     "loss": Message("loss"),
     "on": Message("on {rows} {split} rows"),
     "majority": Message("majority class"),
     "tfidf": Message("TF-IDF + logistic regression"),
-    "tfidf_one_vs_rest": Message("TF-IDF + one logistic regression for each class"),
-    "mean": Message("mean of train"),
-    "tfidf_ridge": Message("TF-IDF + ridge regression"),
     "this_model": Message("this model"),
     "higher": Message("{score}: {difference} above {baseline}"),
     "equal": Message("as good as {baseline}"),
@@ -46,26 +34,12 @@ WORDS = {
     "kept": Message("kept"),
     "folds": Message("Over {count} folds"),
     "fold": Message("fold"),
-    "confusion": Message("Confusion matrix"),
-    "confusion_help": Message("Rows: true class. Columns: predicted class. Colour: share of the row."),
-    "confusions": Message("Most frequent confusions"),
     "true": Message("true"),
     "predicted": Message("predicted"),
     "classes": Message("Classes"),
     "class": Message("class"),
     "precision": Message("precision"),
-    "perplexity": Message("perplexity"),
-    "token_accuracy": Message("token accuracy"),
-    "bigrams": Message("counted pairs of tokens"),
     "before_training": Message("the model before training"),
-    "hardest": Message("Least expected answers"),
-    "hardest_help": Message("The conversations whose answers the model gives the lowest probability."),
-    "distribution_causal-lm": Message("Messages of each role in train"),
-    "no_language_model": Message("no --model is given; for answers that count, give a pretrained one"),
-    "frequent_tag": Message("the most frequent tag of each word"),
-    "entities": Message("Entities"),
-    "type": Message("type"),
-    "distribution_token-classification": Message("Entities of each type in train"),
     "recall": Message("recall"),
     "mistakes": Message("Worst mistakes"),
     "no_mistakes": Message("Every row is right."),
@@ -75,34 +49,54 @@ WORDS = {
     "columns": Message("columns"),
     "cut": Message("texts cut at {length} tokens"),
     "duplicates": Message("texts shared with train"),
-    "distribution_classification": Message("Rows of each class in train"),
-    "distribution_regression": Message("Rows by number in train"),
-    "distribution_multi-label": Message("Rows with each class in train"),
-    "with_predicted": Message("rows predicted"),
-    "per_row": Message("{mean} classes a row; rows without a class: {none}"),
-    "chosen_from": Message("A class is chosen from a probability of {threshold} on."),
-    "numbers": Message("Numbers"),
     "more_classes": Message("{count} more classes are in metrics.json."),
     "use": Message("Use the model"),
     "use_here": Message("In the folder that holds this page, wherever it was copied to:"),
     "settings": Message("Settings and command"),
+    "all_settings": Message("All settings"),
+    "with_predicted": Message("rows predicted"),
+    "get_pretrained": Message(
+        "One line gets pretrained weights: --model {name} --mirror hf-mirror, or --model {other} --mirror modelscope."
+    ),
     "settings_help": Message("The same run again:"),
     "versions": Message("Versions"),
-    "count": Message("times"),
     "no_class": Message("no class"),
     "single": Message("The model predicts {label} for every row of {split}."),
     "below": Message("Below {name} on {split}: {scores}."),
     "worse": Message("Worse than {name} on {split}: {scores}."),
     "against": Message("{name} {mine} against {theirs}"),
-    "within_chance": Message("In accuracy the two are within chance for {rows} rows."),
+    "chance": Message("{sentence} (within chance for {rows} rows)"),
+    "within_chance": Message("This is within chance for {rows} rows."),
+    "low": Message("{score} of {value} is low all the same: most is still wrong."),
+    "dev_chose": Message("dev chose the epoch and is scored: expect a little less on new texts, or give a test set."),
+    "one_peak": Message("Best of {count} epochs that go up and down; the last ends below the baseline, at {last}."),
     "try": Message("Try {ideas}."),
     "try_weights": Message("--class-weights balanced"),
     "try_pretrained": Message("a pretrained model (--model {model}, or a folder)"),
     "try_epochs": Message("more --epochs (the last was the best)"),
     "try_length": Message("a larger --max-length (many texts are cut)"),
     "try_rows": Message("more rows"),
+    "try_fewer": Message("fewer --epochs, or --patience 2 (overfitting: dev loss rises from epoch {epoch:g} on)"),
     "try_rate": Message("another --learning-rate"),
     "and": Message(", "),
+    "parallel": Message("Data-parallel training"),
+    "rows_per_rank": Message("rows of a rank in a step"),
+    "global_batch": Message("rows of a step (global batch)"),
+    "steps": Message("steps"),
+    "step": Message("step"),
+    "rows_per_second": Message("rows per second"),
+    "waiting": Message("waiting for other ranks"),
+    "loss_of": Message("loss, ranks: {ranks}"),
+    "speed_of": Message("rows per second: {one} with 1 rank, {several} with {ranks}"),
+    "proven": Message(
+        "{ranks} ranks take the steps of one: losses differ by at most {loss}, weights by {apart} of what training "
+        "changed"
+    ),
+    "disproven": Message(
+        "{ranks} ranks do NOT take the steps of one: losses differ by up to {loss}, weights by {apart} of what "
+        "training changed"
+    ),
+    "to_prove": Message("The proof that the ranks take the steps of one, without dropout, as a part of this page:"),
     "machine": Message("machine"),
     "hours": Message("h"),
     "minutes": Message("min"),
@@ -124,7 +118,6 @@ WORDS = {
     "empty_rows": Message("{split}: empty rows dropped: {dropped} of {rows}"),
     "dev_split_off": Message("no dev split: {rows} rows of train became dev"),
     "single_texts": Message("classes with one text only stay in train, and cannot be scored: {labels}"),
-    "labels_separated": Message("the classes of a cell are separated by {by!r}"),
     "labels_alike": Message(
         "{labels} differ by case or blanks only, and are {count} classes: write alike what means the same"
     ),
@@ -144,13 +137,20 @@ WORDS = {
 }
 
 
+def learn(words: dict[str, Message]) -> None:
+    """Add the words of a task.
+
+    Raises:
+        ValueError: If one has another meaning already.
+    """
+    if taken := [name for name, message in words.items() if WORDS.get(name, message) != message]:
+        raise ValueError(f"these words have another meaning already: {', '.join(taken)}")
+    WORDS.update(words)
+
+
 def words(code: str | None = None) -> dict[str, str]:
     """All words in a language, the user's if None."""
-    return _words(code or language())
-
-
-@cache
-def _words(code):
+    code = code or language()
     return {key: translated(message, code) for key, message in WORDS.items()}
 
 

@@ -5,8 +5,9 @@ One process draws another order than several do, so that only this can be compar
 
 import sys
 
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse
+from mindnlp_dp_plugin.recipes.options import parse
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import train
 
 shuffled = PreparedData.pipeline
@@ -20,4 +21,4 @@ def in_order(self, split, batch_size, shuffle=False, rows=None):
 PreparedData.pipeline = in_order
 _, task, *arguments = sys.argv
 sys.argv = [sys.argv[0], *arguments]
-train(parse("", RecipeOptions()), task)
+train(parse("", get_task(task).options()), task)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, language_of
@@ -23,6 +23,7 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
+from mindnlp_dp_plugin.recipes.scores import score_classes
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark, say
@@ -42,8 +43,9 @@ def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
     chinese = [f"这部电影的{('剧情', '音乐', '表演')[label]}第{row}次" for row, label in zip(number, labels)]
     for texts in ([english], [chinese], [["same"] * 60, english]):
         rows = rows_of(*texts, labels=labels)
-        found = score_baselines(predict_baselines(rows, rows, seed=0), labels, "dev")
-        assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0, "split": "dev"}
+        predicted = predict_baselines(rows, rows, seed=0)
+        found = {name: score_classes(answers, labels) for name, answers in predicted.items()}
+        assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0}
     assert found["majority"]["accuracy"] == pytest.approx(1 / 3)
     assert found["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
     assert is_written_without_spaces(chinese) and not is_written_without_spaces(english)
@@ -139,7 +141,7 @@ def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
     options = RecipeOptions(str(tmp_path / "data.csv"), folds=4)
     data = TASK.read(options)
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 40}
-    assert [len(fold) for fold in TASK.facts(data, options)["folds"]] == [10] * 4
+    assert [len(fold) for fold in TASK.folds(data, options)] == [10] * 4
     assert TASK.baselines(data, options)["majority"]["accuracy"] == 0.5
 
 

@@ -12,11 +12,11 @@ from sklearn.metrics import f1_score
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, to_yaml
+from mindnlp_dp_plugin.recipes.options import to_yaml
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.tasks.multi_label import score_sets
+from mindnlp_dp_plugin.recipes.tasks.multi_label import Options, score_sets
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import write
@@ -58,7 +58,7 @@ def test_every_way_to_write_several_labels_gives_the_same_rows(tmp_path, kind):
         path = write(tmp_path / "data.csv", [{**row, "labels": str(row["labels"])} for row in rows])
     else:
         path = write(tmp_path / f"data.{kind}", rows)
-    data = TASK.read(RecipeOptions(str(path), **options))
+    data = TASK.read(Options(str(path), **options))
     assert contents(data) == sorted((row["text"], tuple(sorted(row["labels"]))) for row in rows)
     assert data.label_names == NAMES and len(data.splits["dev"]) == 12
     said = " ".join(map(say, data.remarks))
@@ -72,7 +72,7 @@ def test_numbers_of_classes_in_a_hub_data_set_have_names(tmp_path):
     )
     rows = {"text": [f"text {row}" for row in range(40)], "labels": [[row % 3, (row + 1) % 3] for row in range(40)]}
     datasets.Dataset.from_dict(rows, features=kinds).to_parquet(str(tmp_path / "data.parquet"))
-    data = TASK.read(RecipeOptions(str(tmp_path / "data.parquet")))
+    data = TASK.read(Options(str(tmp_path / "data.parquet")))
     assert data.label_names == sorted(names) and ("text 0", ("anger", "joy")) in contents(data)
 
 
@@ -81,12 +81,12 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
     write(tmp_path / "train.jsonl", rows)
     (tmp_path / "test.jsonl").write_text('{"text": "of nothing", "labels": []}\n')
     for seed in range(3):
-        data = TASK.read(RecipeOptions(str(tmp_path), seed=seed))
+        data = TASK.read(Options(str(tmp_path), seed=seed))
         assert list(data.splits) == ["train", "dev"]
         assert np.array(data.splits["train"]["label"]).sum(axis=0).min() >= 1
-    options = RecipeOptions(str(tmp_path), folds=4)
+    options = Options(str(tmp_path), folds=4)
     data = TASK.read(options)
-    folds = TASK.facts(data, options)["folds"]
+    folds = TASK.folds(data, options)
     assert sorted(row for fold in folds for row in fold) == list(range(106))
     assert TASK.baselines(data, options)["tfidf_one_vs_rest"]["split"] == "dev"
 
@@ -109,7 +109,7 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
 def test_what_is_no_multi_label_data(tmp_path, labels, options, words):
     rows = [{"text": f"row {row}", "labels": labels[row % len(labels)]} for row in range(40)]
     with pytest.raises(DataParallelError) as refused:
-        TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", rows)), **options))
+        TASK.read(Options(str(write(tmp_path / "data.csv", rows)), **options))
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -118,11 +118,11 @@ def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
     write(tmp_path / "train.jsonl", rows)
     write(tmp_path / "dev.jsonl", [*rows[:4], {"text": "new", "labels": ["art", "music"]}])
     with pytest.raises(DataParallelError) as refused:
-        TASK.read(RecipeOptions(str(tmp_path)))
+        TASK.read(Options(str(tmp_path)))
     assert "'dev.jsonl', line 5: label 'music' of the dev split is unseen in training" in str(refused.value)
     write(tmp_path / "dev.jsonl", [*rows[:2], {"text": "new", "labels": [{"name": "art"}]}])
     with pytest.raises(DataParallelError) as refused:
-        TASK.read(RecipeOptions(str(tmp_path)))
+        TASK.read(Options(str(tmp_path)))
     assert "'dev.jsonl', line 3: label column 'labels' holds [{'name': 'art'}]: a label is a text" in str(refused.value)
 
 
@@ -138,7 +138,7 @@ def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_pat
     assert widened == found, "a class that neither occurs nor is chosen has no F1"
     assert score_sets(absent, absent)["micro_f1"] == 0
 
-    options = RecipeOptions(str(write(tmp_path / "data.jsonl", list(articles(300)))))
+    options = Options(str(write(tmp_path / "data.jsonl", list(articles(300)))))
     data = TASK.read(options)
     baselines = TASK.baselines(data, options)
     assert baselines["tfidf_one_vs_rest"]["micro_f1"] > 0.95 > 0.6 > baselines["majority"]["micro_f1"] > 0.2
@@ -164,7 +164,7 @@ def test_the_loss_is_the_mean_of_binary_cross_entropies():
         ("none", (positive + negative).mean()),
         ("balanced", (positive * np.array([9, 0.25]) + negative).mean()),
     ):
-        loss = TASK.loss(facts, RecipeOptions(class_weights=weights))
+        loss = TASK.loss(facts, Options(class_weights=weights))
         found = loss(mindspore.Tensor(logits), mindspore.Tensor(labels)).item()
         assert found == pytest.approx(expected, rel=1e-5)
         gradient = mindspore.grad(lambda values, loss=loss: loss(values, mindspore.Tensor(labels)))(
@@ -234,7 +234,7 @@ def test_files_to_predict_keep_their_labels(tmp_path):
 
 
 def test_settings_of_this_task_are_written_down_and_those_of_others_are_not():
-    options = RecipeOptions("data.csv", threshold=0.3, label_separator="/")
+    options = Options("data.csv", threshold=0.3, label_separator="/")
     assert "threshold: 0.3" in to_yaml(options) and "label_separator: /" in to_yaml(options)
     assert "threshold" not in to_yaml(replace(options, threshold=None))
     assert say(remark("labels_separated", by="/"), "zh") == "单元格中的类别以 '/' 分隔"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.tables import read_texts
 from mindnlp_dp_plugin.recipes.words import say
 
 ROWS = [(f"房间 {number} 很大，早餐不错", "好") for number in range(20)]
@@ -21,6 +22,10 @@ TAIWAN += [(f"距離公路太近 {number}，吵", "差") for number in range(20)
 LATIN = [(f"C'était très agréable, chambre {number}", "bon") for number in range(20)]
 LATIN += [(f"La fête à côté était gênante {number}", "mauvais") for number in range(20)]
 SAME = [(f"row {number} is fine", "ab"[number % 2]) for number in range(40)]
+
+
+def read_labelled_texts(path, **options):
+    return read_texts(RecipeOptions(path, **options))
 
 
 def as_csv(rows, header=("text", "label"), **options):

@@ -7,8 +7,9 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import decimal, score_numbers, worst_numbers
+from mindnlp_dp_plugin.recipes.scores import decimal
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.tasks.regression import score_numbers, worst_numbers
 from tests.recipes.test_tables import write
 
 TASK = get_task("regression")
@@ -39,7 +40,7 @@ def test_numbers_are_read_described_and_split(tmp_path):
     assert baselines["mean"]["spearman"] == 0 and baselines["mean"]["split"] == "dev"
     folded = RecipeOptions(options.dataset, folds=4)
     data = TASK.read(folded)
-    assert sorted(row for fold in TASK.facts(data, folded)["folds"] for row in fold) == list(range(200))
+    assert sorted(row for fold in TASK.folds(data, folded) for row in fold) == list(range(200))
     assert set(TASK.examples([[1]] * 200, data.splits["train"]["label"])[1]) == {0, 1, 2, 3}
 
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import find_columns
 from mindnlp_dp_plugin.recipes.reading.table import Table
-from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
+from mindnlp_dp_plugin.recipes.tables import read_texts
 from mindnlp_dp_plugin.recipes.words import say
 from tests.harness import REPOSITORY
 
@@ -35,6 +36,10 @@ def write(path, rows):
     else:
         path.write_text("".join(f"{row['label']} {row['text']}\n" for row in rows), encoding="utf-8")
     return path
+
+
+def read_labelled_texts(path, text_column=(), label_column=None, **options):
+    return read_texts(RecipeOptions(path, text_column, label_column, **options))
 
 
 def reviews(num_rows=40, labels=("bad", "good")):
@@ -194,3 +199,54 @@ def test_real_data_sets():
     films = read_labelled_texts(str(SHARED_DATA / "sst2"))
     assert {name: len(rows) for name, rows in films.splits.items()} == {"train": 6920, "dev": 872, "test": 1821}
     assert read_labelled_texts(str(SHARED_DATA / "imdb_sample")).label_names == ["0", "1"]
+
+
+def test_files_for_dev_and_test_of_their_own(tmp_path):
+    for name, num_rows in (("a", 40), ("b", 6), ("c", 4)):
+        write(tmp_path / f"{name}.csv", [{**row, "text": f"{name} {row['text']}"} for row in reviews(num_rows)])
+    options = {"dev_file": str(tmp_path / "b.csv"), "test_file": str(tmp_path / "c.csv")}
+    texts = read_labelled_texts(str(tmp_path / "a.csv"), **options)
+    assert {name: len(rows) for name, rows in texts.splits.items()} == {"train": 40, "dev": 6, "test": 4}
+    with pytest.raises(DataParallelError, match="--test-file 'nowhere.csv' does not exist"):
+        read_labelled_texts(str(tmp_path / "a.csv"), test_file="nowhere.csv")
+
+
+def test_a_folder_of_files_that_only_their_names_tell(tmp_path):
+    for split, num_rows in (("train", 40), ("test", 4)):
+        path = tmp_path / f"TREC.{split}.all"
+        path.write_bytes(
+            "".join(f"{row['label']} {row['text']} señor\n" for row in reviews(num_rows)).encode("latin-1")
+        )
+    texts = read_labelled_texts(str(tmp_path), encoding="latin-1")
+    assert sorted(texts.splits) == ["dev", "test", "train"] and "señor" in texts.splits["test"]["text"][0]
+
+
+def test_a_file_with_a_line_in_another_encoding_is_told_of_the_option(tmp_path):
+    rows = "".join(f"{row['label']} {row['text']} naïve señor\n" for row in reviews(40)).encode()
+    (tmp_path / "data.txt").write_bytes(rows + "good señor\n".encode("latin-1"))
+    with pytest.raises(DataParallelError, match="or name the --encoding of all, such as latin-1"):
+        read_labelled_texts(str(tmp_path / "data.txt"))
+
+
+def test_names_for_classes(tmp_path):
+    from mindnlp_dp_plugin.recipes.tasks.classification import TASK, Options
+
+    path = str(write(tmp_path / "data.csv", reviews(40, ("0", "1"))))
+    named = Options(path, label_name=("0=bad", "1=good"), positive_label="good")
+    data = TASK.read(named)
+    facts = TASK.facts(data, named)
+    assert data.label_names == ["bad", "good"] and facts["positive_label"] == "good"
+    assert [TASK.read_label(cell, TASK.kept(facts)) for cell in ("0", 1, "good", "2")] == [0, 1, 1, None]
+    with pytest.raises(DataParallelError, match="--label-name '2=odd' names no class: give one such as 0=..., of the"):
+        TASK.read(Options(path, label_name=("2=odd",)))
+    with pytest.raises(DataParallelError, match="gives two classes one name: same, same"):
+        TASK.read(Options(path, label_name=("0=same", "1=same")))
+
+
+def test_two_numbers_are_perhaps_classes(tmp_path):
+    from mindnlp_dp_plugin.recipes.tasks.regression import TASK
+
+    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1")))))).remarks
+    assert any("holds two numbers only (0, 1): if they are classes, train them" in say(each) for each in said)
+    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1", "2")))))).remarks
+    assert not any("two numbers" in say(each) for each in said)

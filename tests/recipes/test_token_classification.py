@@ -20,12 +20,11 @@ from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.reading.conll import read_conll, write_conll
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tables import read_labelled_texts
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import words_to_tokens
 from mindnlp_dp_plugin.recipes.words import say
 from tests.recipes.test_parts import results_of
-from tests.recipes.test_tables import SHARED_DATA, write
+from tests.recipes.test_tables import SHARED_DATA, read_labelled_texts, write
 
 TASK = get_task("token-classification")
 PERSONS, PLACES = ["Ada Lovelace", "Alan", "Grace Brewster Hopper"], ["Paris", "New York"]

@@ -80,7 +80,8 @@ def read_conll(text: str, name: str) -> Table:
         sentences.append((words, tags))
     if not sentences:
         raise DataParallelError("{name!r} has no sentences: give a word and its tag in each line.", name=name)
-    return Table({TOKENS: [of for of, _ in sentences], TAGS: [of for _, of in sentences]}, lines=begun)
+    tokens, tags = map(list, zip(*sentences))
+    return Table({TOKENS: tokens, TAGS: tags}, lines=begun)
 
 
 def write_conll(path: Path, rows: list[dict]) -> None:

@@ -79,7 +79,8 @@ def _refuse_if_nearly_utf8(raw, error, path):
     if good > 10 * broken:
         line = raw[: error.start].count(b"\n") + 1
         raise DataParallelError(
-            "{path!r} is UTF-8 but for {count} characters, the first in line {line}: save every line as UTF-8.",
+            "{path!r} is UTF-8 but for {count} characters, the first in line {line}: save every line as UTF-8, or name "
+            "the --encoding of all, such as latin-1.",
             path=str(path),
             count=broken,
             line=line,

@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, from_dataset, read_file
 from mindnlp_dp_plugin.recipes.reading.table import Table
 
@@ -18,20 +19,20 @@ SPLIT_WORDS = {
     "dev": ("dev", "valid", "validation", "val", "eval"),
     "test": ("test",),
 }
+ALL_WORDS = {word for words in SPLIT_WORDS.values() for word in words}
 
 
 def read_splits(
-    name: str,
-    encoding: str | None = None,
+    options: RecipeOptions,
     read: Callable[[Path, str | None], Table] = read_file,
     suffixes: tuple[str, ...] = SUFFIXES,
 ) -> dict[str, Table]:
     """All splits of a data set.
 
     Args:
-        name: A file (csv with any separator, tsv, json, jsonl, parquet, xlsx, or lines of ``<label> <text>``); a folder
-            with one such file, or with files whose names say train, dev and test; or a data set's name in the hub.
-        encoding: Of the files, if the user named one; otherwise found.
+        options: Name it: a file (csv with any separator, tsv, json, jsonl, parquet, xlsx, or lines of
+            ``<label> <text>``); a folder with one such file, or with files whose names say train, dev and test; or a
+            data set's name in the hub. They may name files for dev and test, and the encoding of all files.
         read: Reads a file.
         suffixes: Those of files that are data.
 
@@ -42,21 +43,39 @@ def read_splits(
         DataParallelError: If it is not there, or cannot be read; the message names the file, and the line where one
             is to blame.
     """
+    name, encoding = options.dataset, options.encoding
+    named = {split: [_named(getattr(options, f"{split}_file"), split)] for split in ("dev", "test")}
+    named = {split: files for split, files in named.items() if files != [None]}
     path = Path(name).expanduser()
-    if path.is_dir():
-        found = _files_by_split(path, suffixes)
+    if path.is_dir() or path.is_file():
+        found = {**(_files_by_split(path, suffixes) if path.is_dir() else {"train": [path]}), **named}
         return {split: _concatenate(files, [read(file, encoding) for file in files]) for split, files in found.items()}
-    if path.is_file():
-        return {"train": read(path, encoding)}
     if path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
         raise DataParallelError(
             "--dataset {name!r} does not exist: check the path, from {cwd!r}.", name=name, cwd=str(Path.cwd())
         )
-    return _read_from_hub(name)
+    return {**_read_from_hub(name), **{split: read(file, encoding) for split, (file,) in named.items()}}
+
+
+def _named(name, split):
+    """The file that the user named for a split, if any."""
+    if name is None:
+        return None
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise DataParallelError(
+            "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
+            split=split,
+            name=name,
+            cwd=str(Path.cwd()),
+        )
+    return path
 
 
 def _files_by_split(folder, suffixes) -> dict[str, list[Path]]:
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
+    if not files:  # data are also called TREC.train.all
+        files = sorted(path for path in folder.iterdir() if path.is_file() and _says(ALL_WORDS, path))
     found = {split: [path for path in files if _says(words, path)] for split, words in SPLIT_WORDS.items()}
     found = {split: paths for split, paths in found.items() if paths}
     if found.get("train"):

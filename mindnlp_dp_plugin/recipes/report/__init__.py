@@ -1,25 +1,27 @@
 """The report of a run: one self-contained HTML page, in English or Chinese, light or dark."""
 
+import inspect
+import json
 from datetime import date
 from functools import partial
 from pathlib import Path
 
 import jinja2
 
+from mindnlp_dp_plugin.language import translated
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.languages import report_language
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_text
-from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.verdict import judge
 from mindnlp_dp_plugin.recipes.words import say
 from mindnlp_dp_plugin.recipes.words import words as words_in
 
 MOST_IN_MATRIX = 24
 MOST_IN_TABLE = 60
-MOST_CONFUSIONS = 20
 SHOWN_MISTAKES = 6
-NOT_SHARES = ("perplexity", "r2", "rmse", "mae", "pearson", "spearman")
 STYLES = ("first", "second")
 
 
@@ -30,11 +32,17 @@ def write(folder: RunFolder, results: dict) -> None:
         folder: The run's.
         results: What is in its ``metrics.json``.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
     language = report_language(results["language"])
-    words, task = words_in(language), get_task(results["task"])
+    task = get_task(results["task"])
+    own_part = Path(inspect.getfile(type(task))).with_suffix(".html")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([Path(__file__).parent, own_part.parent]),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words = words_in(language)
     split = list(results["splits"])[-1]
     page = environment.get_template("template.html").render(
         results=results,
@@ -45,25 +53,25 @@ def write(folder: RunFolder, results: dict) -> None:
         scores=results["splits"][split],
         task=task,
         rivals=partial(_rivals, task, results, split, words),
-        shown=_shown,
-        percent=partial(_shown, "accuracy"),
+        shown=task.shown_score,
+        percent="{:.1%}".format,
+        own_part=own_part.name,
+        distribution=translated(task.distribution, language),
         label=shown_label,
         title=_title(results, words),
+        run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
         day=date.today(),
-        verdict=_verdict(task, results["splits"][split], results["baselines"], words),
-        advice=give_advice(results, language),
+        verdict=judge(task, results, words),
+        advice=give_advice(results, language, task.shown_score),
         duration=_duration(results["seconds"], words),
+        proof=json.loads(folder.proof.read_text(encoding="utf-8")) if folder.proof.exists() else None,
         charts=_charts(task, results, words),
-        confusions={
-            name: _confusions(of, results["label_names"])
-            for name, of in results["splits"].items()
-            if "confusion_matrix" in of
-        },
         scatter=scatter_chart,
         snippet=snippet(*results["sample"]),
         most_in_matrix=MOST_IN_MATRIX,
         most_in_table=MOST_IN_TABLE,
         shown_mistakes=SHOWN_MISTAKES,
+        **task.report_values(results),
         run_settings={name: value for name, value in results["settings"].items() if value not in (None, [], False)},
     )
     write_text(folder.report, page)
@@ -85,11 +93,6 @@ def _title(results, words):
     return Path(results["data"]["dataset"]).name if results["data"]["dataset"] else words["generated"]
 
 
-def _shown(name, value):
-    """A score as people read it: shares in percent."""
-    return decimal(value) if name in NOT_SHARES else f"{100 * value:.1f}%"
-
-
 def _rivals(task, results, split, words, name):
     """What a score is of, its value, the class of style, and the length of its bar: this model, then the baselines."""
     falls = name in task.falling
@@ -100,23 +103,6 @@ def _rivals(task, results, split, words, name):
     ]
     longest = max(value for _, value, _ in found) if falls else 1
     return [(*each, max(0, each[1]) / longest) for each in found]
-
-
-def _verdict(task, scores, baselines, words):
-    """How it compares with the best baseline, in words, and the class of style that goes with it."""
-    main = task.main_score
-    falls = main in task.falling
-    best = (min if falls else max)(baselines, key=lambda name: baselines[name][main])
-    difference = scores[main] - baselines[best][main]
-    size = decimal(abs(difference))
-    if main not in NOT_SHARES:
-        difference = round(100 * difference, 1)
-        size = words["points"].format(points=abs(difference))
-    if abs(difference) < 5e-4:
-        return words["equal"].format(baseline=words[best]), "fair"
-    compared = words["higher" if difference > 0 else "lower"]
-    style = "bad" if task.is_worse(main, difference, 0) else "good"
-    return compared.format(score=words[main], difference=size, baseline=words[best]), style
 
 
 def _duration(seconds, words):
@@ -145,14 +131,3 @@ def _charts(task, results, words):
         for title, series in drawn
         if (chart := line_chart(series, words["epoch"], *mark))
     ]
-
-
-def _confusions(scores, names):
-    """The most frequent mistakes: (count, true, predicted)."""
-    found = [
-        (count, names[true], names[predicted])
-        for true, row in enumerate(scores["confusion_matrix"])
-        for predicted, count in enumerate(row)
-        if count and true != predicted
-    ]
-    return sorted(found, key=lambda each: -each[0])[:MOST_CONFUSIONS]

@@ -5,7 +5,8 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 460, 240
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 22, 38
+RIGHT, TOP, BOTTOM = 14, 22, 38
+DIGIT = 9  # the widest, at the size of small screens
 TICKS = 4
 MOST_DRAWN = 1e15
 
@@ -42,8 +43,9 @@ def line_chart(series: list[Series], x_name: str, marked_x: float | None = None,
     last_x = max(x for x, _ in points) or 1
     x_ticks = _whole_ticks(last_x)
     y_ticks = _ticks(min(y for _, y in points), max(y for _, y in points))
-    at = _places((0, last_x), y_ticks)
-    parts = _axes(at, x_ticks, y_ticks, x_name)
+    left = _left(y_ticks)
+    at = _places((0, last_x), y_ticks, left)
+    parts = _axes(at, x_ticks, y_ticks, x_name, left)
     if marked_x is not None:
         x, _ = at(marked_x, 0)
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
@@ -67,8 +69,9 @@ def scatter_chart(points: list[tuple[float, float]], x_name: str) -> str:
     """
     values = [value for point in points for value in point]
     ticks = _ticks(min(values), max(values))
-    at = _places(ticks, ticks)
-    parts = _axes(at, ticks, ticks, x_name)
+    left = _left(ticks)
+    at = _places(ticks, ticks, left)
+    parts = _axes(at, ticks, ticks, x_name, left)
     (x1, y1), (x2, y2) = (at(tick, tick) for tick in (ticks[0], ticks[-1]))
     parts.append(f'<line class="mark" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>')
     for point in points:
@@ -77,27 +80,32 @@ def scatter_chart(points: list[tuple[float, float]], x_name: str) -> str:
     return _drawing(parts)
 
 
-def _places(x_ticks, y_ticks):
+def _left(y_ticks):
+    """Where the vertical axis stands: its numbers have room at any width of the page."""
+    return 12 + DIGIT * max(len(f"{tick:g}") for tick in y_ticks)
+
+
+def _places(x_ticks, y_ticks, left):
     """Where a point is drawn."""
 
     def at(x, y):
         across = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
         up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return left + across * (WIDTH - left - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     return at
 
 
-def _axes(at, x_ticks, y_ticks, x_name):
+def _axes(at, x_ticks, y_ticks, x_name, left):
     parts = []
     for tick in y_ticks:
         _, y = at(x_ticks[0], tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(f'<line class="grid" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     for tick in x_ticks:
         x, _ = at(tick, y_ticks[0])
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{tick:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
+    middle = (left + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">{escape(x_name)}</text>')
     return parts
 

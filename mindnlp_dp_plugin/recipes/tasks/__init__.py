@@ -1,4 +1,4 @@
-"""Tasks. Each is one file in this folder, named after the task with _ for -, that ends with ``TASK = <a Task>()``."""
+"""Tasks. Each is one file with a class of its own and a ``TASK``, one template beside it, and a row of the registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -9,26 +9,38 @@ from typing import Any
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.asked import read_asked_texts
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES
 from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, shortened, shown_label
-from mindnlp_dp_plugin.recipes.splitting import text_columns
+from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
-from mindnlp_dp_plugin.recipes.words import words
+from mindnlp_dp_plugin.recipes.words import learn, words
 from mindnlp_dp_plugin.recipes.writing import write_predictions
+
+RESAMPLES = 100
+MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and reckoned down
 
 
 class Task(ABC):
-    """The contract of a task, for reading, training, scoring and predicting.
+    """The contract of a task: options, reading, training, scores, baselines, words, report and predictions.
 
-    A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too.
+    A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too. Its part of
+    the report is a template of the same name with ``.html``.
 
     Attributes:
         name: The task's, and that of its recipe.
+        options: Of its recipe: ``RecipeOptions``, or those with more.
+        words: Its own, by the names under which ``metrics.json``, remarks and its template have them.
+        distribution: What ``rows`` of its facts count, as a heading of the report.
         shown: Names of the scores that terminal and report show.
+        each_epoch: Those that the terminal shows after each epoch.
+        not_shares: Those that are no shares of a whole, and are not shown in percent.
         compared: Those of them that are compared with baselines, the one that counts most last.
         falling: Those of them that are better the lower they are.
         best_by: Names of the scores that may choose the epoch to keep, the default first.
@@ -45,9 +57,14 @@ class Task(ABC):
     """
 
     name: str
+    distribution: Message
     shown: tuple[str, ...]
+    each_epoch: tuple[str, ...]
     compared: tuple[str, ...]
     best_by: tuple[str, ...]
+    options: type[RecipeOptions] = RecipeOptions
+    words: dict[str, Message] = {}
+    not_shares: tuple[str, ...] = ()
     falling: tuple[str, ...] = ()
     scores_before_training: bool = False
     small_models: tuple[str, ...] = ("small-roberta", "small-bert")
@@ -59,6 +76,9 @@ class Task(ABC):
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
     out_name: str = "labels.csv"
+
+    def __init_subclass__(cls):
+        learn(cls.words)
 
     @property
     def main_score(self) -> str:
@@ -77,23 +97,34 @@ class Task(ABC):
         """A pretrained model to advise for texts in ``en`` or ``zh``."""
         return "hfl/chinese-roberta-wwm-ext" if language == "zh" else MINILM
 
+    def hub_models(self, language: str) -> tuple[str, str]:
+        """Names of a pretrained model for texts in ``en`` or ``zh``: Hugging Face's, and ModelScope's."""
+        if language == "zh":
+            return "hfl/chinese-roberta-wwm-ext", "hfl/chinese-roberta-wwm-ext"
+        return "roberta-base", "AI-ModelScope/roberta-base"
+
     def fit_tokenizer(self, tokenizer: Any) -> None:
         """Give a tokenizer what this task needs and it may not have."""
         return
 
     @abstractmethod
-    def read(self, options: RecipeOptions) -> Any:
+    def read(self, options: RecipeOptions) -> LabelledTexts:
         """The data: ``splits`` (each with a column ``text``, perhaps ``text_pair``, and ``label``), and ``remarks``.
 
         Raises:
             DataParallelError: If they are no data for this task, or the options do not fit them.
         """
 
+    def strata(self, rows: Any) -> list[int]:
+        """A number for each row; dev and folds are to have equally much of each."""
+        return [0] * len(rows)
+
     @abstractmethod
-    def facts(self, data: Any, options: RecipeOptions) -> dict:
+    def facts(self, data: LabelledTexts, options: RecipeOptions) -> dict:
         """What ranks and report must know of the data, in a form JSON can hold.
 
-        ``num_outputs`` of the model; ``folds``; what ``describe`` says; and what ``kept`` keeps.
+        ``num_outputs`` of the model; the ``rows`` of each split by what is counted; what ``describe`` says; and what
+        ``kept`` keeps.
         """
 
     @abstractmethod
@@ -104,9 +135,36 @@ class Task(ABC):
     def describe(self, facts: dict) -> list[str]:
         """Lines about each split."""
 
-    @abstractmethod
-    def baselines(self, data: Any, options: RecipeOptions) -> dict:
-        """Scores of the baselines, for ``metrics.json``."""
+    def folds(self, data: LabelledTexts, options: RecipeOptions) -> list[list[int]] | None:
+        """The numbers of the rows in each fold; None without ``--folds``."""
+        train = data.splits["train"]
+        return fold_rows(train, self.strata(train), options.folds, options.seed) if options.folds else None
+
+    def baselines(self, data: LabelledTexts, options: RecipeOptions) -> dict:
+        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows."""
+        train = data.splits["train"]
+        split, *_ = reversed(data.splits)
+        found = {}
+        if folds := self.folds(data, options):
+            split, labels = "dev", train["label"]
+            for held in folds:
+                rest = train.select(sorted(set(range(len(train))) - set(held)))
+                for name, predicted in self.predict_baselines(rest, train.select(held), data, options).items():
+                    rows = found.setdefault(name, [None] * len(train))
+                    for row, answer in zip(held, predicted):
+                        rows[row] = answer
+        else:
+            labels = data.splits[split]["label"]
+            found = self.predict_baselines(train, data.splits[split], data, options)
+        return {name: {**self.score_baseline(rows, labels, data), "split": split} for name, rows in found.items()}
+
+    def predict_baselines(self, train: Any, scored: Any, data: LabelledTexts, options: RecipeOptions) -> dict:
+        """By the name of each baseline, what it predicts for the rows ``scored`` when fitted on ``train``."""
+        return {}
+
+    def score_baseline(self, predicted: Sequence, labels: Sequence, data: LabelledTexts) -> dict:
+        """The scores of what a baseline predicted, those of ``shown`` among them."""
+        raise NotImplementedError
 
     def baselines_of_tokens(self, tokens: Callable[[str], Any], split: str) -> dict:
         """Scores of baselines that need tokens.
@@ -117,16 +175,16 @@ class Task(ABC):
         """
         return {}
 
-    @abstractmethod
     def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]] | None:
         """Tokens, and one of a few classes for each list of them, for the first weights of a model from nothing.
 
-        None: these are random.
+        None, as here: these are random.
 
         Args:
             tokens: Of each row of train.
             labels: Of each row.
         """
+        return None
 
     def text_columns(self, rows: Any) -> list[str]:
         """The columns of a split that ``score`` gets as texts."""
@@ -157,17 +215,28 @@ class Task(ABC):
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task."""
 
-    @abstractmethod
     def loss(self, facts: dict, options: RecipeOptions) -> Callable | None:
         """The loss from logits and labels, a mean over rows; None for the model's own."""
+        return None
 
     def outputs(self, logits: Any, labels: Any) -> Any:
         """What evaluation keeps of a batch, for ``compute_metrics`` and ``score``."""
         return logits
 
     @abstractmethod
+    def scores_of(self, logits: Any, labels: Any, kept: dict) -> dict[str, float]:
+        """The scores over all rows, those of ``shown`` among them."""
+
     def compute_metrics(self, facts: dict) -> Callable:
         """The metrics the Trainer computes after each epoch. All ranks must call it."""
+        return lambda prediction: self.scores_of(prediction.predictions, prediction.label_ids, facts)
+
+    def standard_error(self, logits: Any, labels: Any, kept: dict) -> float:
+        """How much the main score would vary with other rows of the same kind: its deviation over resampled rows."""
+        chance, rows = np.random.default_rng(0), min(len(labels), MOST_RESAMPLED)
+        draws = (chance.integers(len(labels), size=rows) for _ in range(RESAMPLES))
+        found = [self.scores_of(logits[draw], labels[draw], kept)[self.main_score] for draw in draws]
+        return float(np.std(found) * np.sqrt(rows / len(labels)))
 
     @abstractmethod
     def score(self, logits: Any, labels: Any, texts: list[tuple], kept: dict) -> dict:
@@ -188,6 +257,10 @@ class Task(ABC):
             kept: What ``kept`` keeps.
         """
         return None
+
+    def report_values(self, results: dict) -> dict:
+        """What its template needs beside ``results``."""
+        return {}
 
     @abstractmethod
     def read_label(self, cell: Any, kept: dict) -> Any:
@@ -281,10 +354,30 @@ class Task(ABC):
         """Scores in a line."""
         return words()["and"].join(f"{words()[name]} {decimal(scores[name], digits)}" for name in self.shown)
 
+    def shown_score(self, name: str, value: float) -> str:
+        """A score as people read it: shares in percent."""
+        return decimal(value) if name in self.not_shares else f"{100 * value:.1f}%"
+
 
 def get_task(name: str) -> Task:
     """The task of that name."""
-    return import_module(f"{__name__}.{name.replace('-', '_')}").TASK
+    return import_module(RECIPES[name].module).TASK
+
+
+def refuse(options: RecipeOptions, others: dict, template: str) -> None:
+    """Refuse options that this task has no use for.
+
+    Args:
+        options: The recipe's.
+        others: Their names, each with the value that stands for not given.
+        template: The message, with the fields ``option`` and ``given``.
+
+    Raises:
+        DataParallelError: For the first that is given.
+    """
+    for option, default in others.items():
+        if (given := getattr(options, option)) != default:
+            raise DataParallelError(template, option=option.replace("_", "-"), given=given)
 
 
 def head_for(names: list[str]) -> dict[str, Any]:

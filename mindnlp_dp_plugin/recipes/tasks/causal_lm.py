@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import (
     ASSISTANT,
@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.recipes.reading.formats import read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import shortened
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
-from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.tasks import Task, refuse
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -35,7 +35,18 @@ class CausalLM(Task):
     """Prompts are read, and only the answers are learnt and scored."""
 
     name = "causal-lm"
+    distribution = Message("Messages of each role in train")
+    words = {
+        "perplexity": Message("perplexity"),
+        "token_accuracy": Message("token accuracy"),
+        "bigrams": Message("counted pairs of tokens"),
+        "hardest": Message("Least expected answers"),
+        "hardest_help": Message("The conversations whose answers the model gives the lowest probability."),
+        "no_language_model": Message("no --model is given; for answers that count, give a pretrained one"),
+    }
     shown = ("perplexity", "token_accuracy")
+    each_epoch = ("loss", *shown)
+    not_shares = ("perplexity",)
     compared = ("token_accuracy", "perplexity")
     falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")
@@ -49,18 +60,15 @@ class CausalLM(Task):
 
     def read(self, options):
         """Conversations in splits."""
-        for option, default in (("positive_label", None), ("class_weights", "none"), ("label_column", None)):
-            if (given := getattr(options, option)) != default:
-                raise DataParallelError(
-                    "--{option} {given!r} is for labels, and conversations have none: leave it out.",
-                    option=option.replace("_", "-"),
-                    given=given,
-                )
+        without = {"positive_label": None, "class_weights": "none", "label_column": None}
+        refuse(
+            options, without, Message("--{option} {given!r} is for labels, and conversations have none: leave it out.")
+        )
         if options.folds:
             raise DataParallelError(
                 "--folds {folds} is not built for conversations: leave it out.", folds=options.folds
             )
-        return read_chats(options)
+        return read_chats(options).with_dev(self.strata, options)
 
     def choose_model(self, texts):
         """The small GPT-2: no pretrained language model is installed with the plugin."""
@@ -70,10 +78,16 @@ class CausalLM(Task):
         """A small one that has learnt to answer."""
         return "Qwen/Qwen2-0.5B-Instruct"
 
+    def hub_models(self, language):
+        """The same in both."""
+        return (self.known_model(language),) * 2
+
     def facts(self, data: LabelledTexts, options):
         """Messages of each role in each split."""
-        rows = {split: count_roles(of[MESSAGES]) for split, of in data.splits.items()}
-        return {"rows": rows, "num_outputs": None, "folds": None}
+        return {
+            "rows": {split: count_roles(rows[MESSAGES]) for split, rows in data.splits.items()},
+            "num_outputs": None,
+        }
 
     def kept(self, facts):
         """Nothing: the tokenizer carries the template."""
@@ -121,18 +135,10 @@ class CausalLM(Task):
             facts["answer_tokens"] = learnt / len(rows)
         return columns, num_cut
 
-    def examples(self, tokens, labels):
-        """None: the embeddings begin at random."""
-        return None
-
-    def baselines(self, data: LabelledTexts, options):
-        """None without tokens; and the model before training is scored when it is there."""
-        return {}
-
     def baselines_of_tokens(self, tokens, split):
         """Pairs of tokens, counted in train."""
         train, scored = tokens("train"), tokens(split)
-        size = 1 + max(max(row) for of in (train, scored) for row in of["input_ids"])
+        size = 1 + max(max(row) for split in (train, scored) for row in split["input_ids"])
         model = Bigrams(train["input_ids"], size)
         loss, accuracy = model.score(scored["input_ids"], scored["labels"])
         return {"bigrams": {"perplexity": perplexity(loss), "token_accuracy": accuracy, "split": split}}
@@ -165,9 +171,13 @@ class CausalLM(Task):
         columns = (_token_losses(logits, labels).sum(1), counted.sum(1), right.sum(1))
         return ops.stack([column.float() for column in columns], 1)
 
-    def compute_metrics(self, facts):
+    def scores_of(self, logits, labels, kept):
         """``perplexity`` and ``token_accuracy``."""
-        return lambda prediction: _scores(prediction.predictions)
+        return _scores(logits)
+
+    def standard_error(self, logits, labels, kept):
+        """That of the perplexity, by conversations."""
+        return super().standard_error(np.asarray(logits), np.arange(len(logits)), kept)
 
     def score(self, logits, labels, texts, kept):
         """Scores over all, and the conversations whose answers are the most unexpected."""

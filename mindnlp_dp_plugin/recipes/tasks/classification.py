@@ -1,31 +1,54 @@
 """Texts, or pairs of texts, into classes."""
 
 from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.baselines import predict_baselines, score_baselines
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.baselines import predict_baselines
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
 from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, softmax, worst_mistakes
-from mindnlp_dp_plugin.recipes.splitting import fold_rows
+from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, score_classes, softmax, worst_mistakes
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
 from mindnlp_dp_plugin.recipes.tasks import Task, head_for
 
 MOST_CLASSES_LISTED = 12
+MOST_CONFUSIONS = 20
+
+
+@dataclass(frozen=True)
+class Options(RecipeOptions):
+    """Those of all recipes, and names for classes."""
+
+    label_name: tuple[str, ...] = option(
+        (),
+        "A name for a class, such as 1=good; give it once for each. Default: as in the data.",
+        multiple=True,
+    )
 
 
 class Classification(Task):
     """One class for each text."""
 
     name = "classification"
+    options = Options
+    distribution = Message("Rows of each class in train")
+    words = {
+        "confusion": Message("Confusion matrix"),
+        "confusion_help": Message("Rows: true class. Columns: predicted class. Colour: share of the row."),
+        "confusions": Message("Most frequent confusions"),
+        "count": Message("times"),
+    }
     shown = compared = ("accuracy", "macro_f1")
+    each_epoch = ("accuracy", "macro_f1", "f1", "loss")
     best_by = ("macro_f1", "accuracy", "f1", "loss")
 
     def read(self, options):
         """Texts and class numbers in splits; with ``--folds``, dev is part of train."""
         data = read_texts(options)
+        data = replace(data, label_names=_renamed(data.label_names, options.label_name))
         if options.positive_label is not None:
             if len(data.label_names) != 2:
                 raise DataParallelError(
@@ -40,7 +63,11 @@ class Classification(Task):
                     positive_label=options.positive_label,
                     classes=", ".join(data.label_names),
                 )
-        return data.with_dev_in_train() if options.folds else data
+        return data
+
+    def strata(self, rows):
+        """The class of each row."""
+        return rows["label"]
 
     def facts(self, data: LabelledTexts, options):
         """Classes, the positive one, and rows of each class in each split."""
@@ -54,14 +81,14 @@ class Classification(Task):
         return {
             "label_names": data.label_names,
             "num_outputs": len(data.label_names),
+            "label_name": list(options.label_name),
             "positive_label": None if positive is None else data.label_names[positive],
             "rows": {split: _rows_by_class(rows, data.label_names) for split, rows in data.splits.items()},
-            "folds": fold_rows(train, train["label"], options.folds, options.seed) if options.folds else None,
         }
 
     def kept(self, facts):
         """The classes, and the positive one."""
-        return {name: facts[name] for name in ("label_names", "positive_label")}
+        return {name: facts[name] for name in ("label_names", "positive_label", "label_name")}
 
     def describe(self, facts):
         """Rows of each class."""
@@ -80,19 +107,13 @@ class Classification(Task):
             )
         return lines
 
-    def baselines(self, data: LabelledTexts, options):
-        """Majority class and TF-IDF with logistic regression: on test, else on dev, or fold by fold on all rows."""
-        train = data.splits["train"]
-        if not options.folds:
-            split = list(data.splits)[-1]
-            scored = data.splits[split]
-            return score_baselines(predict_baselines(train, scored, options.seed), scored["label"], split)
-        found, everything = {}, set(range(len(train)))
-        for rows in fold_rows(train, train["label"], options.folds, options.seed):
-            rest = train.select(sorted(everything - set(rows)))
-            for name, predicted in predict_baselines(rest, train.select(rows), options.seed).items():
-                found.setdefault(name, np.zeros(len(train), int))[rows] = predicted
-        return score_baselines(found, train["label"], "dev")
+    def predict_baselines(self, train, scored, data, options):
+        """Majority class, and TF-IDF with logistic regression."""
+        return predict_baselines(train, scored, options.seed)
+
+    def score_baseline(self, predicted, labels, data):
+        """Accuracy and macro F1."""
+        return score_classes(predicted, labels)
 
     def examples(self, tokens, labels):
         """The rows themselves."""
@@ -121,6 +142,10 @@ class Classification(Task):
 
         return weighted
 
+    def scores_of(self, logits, labels, kept):
+        """Accuracy and macro F1."""
+        return score_classes(logits.argmax(axis=-1), labels)
+
     def compute_metrics(self, facts):
         """Accuracy, macro F1, and the F1 of the positive class."""
         return accuracy_and_f1(len(facts["label_names"]), _positive(facts) or 0)
@@ -136,9 +161,15 @@ class Classification(Task):
         counts = [sum(column) for column in zip(*scores["confusion_matrix"])]
         return kept["label_names"][counts.index(max(counts))] if sum(count > 0 for count in counts) == 1 else None
 
+    def report_values(self, results):
+        """The most frequent mistakes of each split: (count, true, predicted)."""
+        names = results["label_names"]
+        return {"confusions": {split: _confusions(each, names) for split, each in results["splits"].items()}}
+
     def read_label(self, cell, kept):
         """The number of the class of that name."""
         names, text = kept["label_names"], as_text(cell)
+        text = dict(each.split("=", 1) for each in kept.get("label_name", [])).get(text, text)
         return names.index(text) if text in names else None
 
     def predictions(self, logits, kept, all_probabilities):
@@ -154,10 +185,36 @@ class Classification(Task):
         return columns
 
 
+def _renamed(names, pairs):
+    """The classes, those with a name of their own by that."""
+    named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if unknown := [pair for pair in pairs if pair.split("=", 1)[0] not in names or "=" not in pair]:
+        raise DataParallelError(
+            "--label-name {pair!r} names no class: give one such as {example}, of the classes {classes}.",
+            pair=unknown[0],
+            example=f"{names[0]}=...",
+            classes=", ".join(names[:MOST_CLASSES_LISTED]),
+        )
+    renamed = [named.get(name, name) for name in names]
+    if len(set(renamed)) < len(renamed):
+        raise DataParallelError("--label-name gives two classes one name: {names}.", names=", ".join(renamed))
+    return renamed
+
+
 def _positive(kept):
     """The number of the positive class, if there is one."""
     label = kept["positive_label"]
     return None if label is None else kept["label_names"].index(label)
+
+
+def _confusions(scores, names):
+    found = [
+        (count, names[true], names[predicted])
+        for true, row in enumerate(scores["confusion_matrix"])
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    return sorted(found, key=lambda each: -each[0])[:MOST_CONFUSIONS]
 
 
 def _rows_by_class(rows, names):

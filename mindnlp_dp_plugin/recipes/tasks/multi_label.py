@@ -2,16 +2,21 @@
 
 import ast
 import json
+from dataclasses import dataclass
 
+import click
 import numpy as np
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.baselines import predict_sets
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.baselines import sample, terms
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
 from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label, is_number
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, each_text_once, shortened
-from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, in_order, read_rows, to_dataset, unseen
+from mindnlp_dp_plugin.recipes.scores import each_text_once, shortened
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, read_rows, to_dataset, unseen
 from mindnlp_dp_plugin.recipes.tasks import Task, head_for
 from mindnlp_dp_plugin.recipes.words import remark, words
 
@@ -20,11 +25,42 @@ MOST_CLASSES_LISTED = 12
 NO_CLASS = "–"
 
 
+@dataclass(frozen=True)
+class Options(RecipeOptions):
+    """Those of all recipes, and how classes stand in a cell and are chosen."""
+
+    label_separator: str | None = option(
+        None,
+        "What stands between the classes of a cell. Default: the first of ; | , that is in the label column.",
+    )
+    threshold: float | None = option(
+        None,
+        "Classes at least as probable as this are chosen. Default: 0.5.",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    )
+
+    @property
+    def chosen_threshold(self) -> float:
+        """The threshold, unless the user set it."""
+        return 0.5 if self.threshold is None else self.threshold
+
+
 class MultiLabel(Task):
     """Any number of classes for each text."""
 
     name = "multi-label"
+    options = Options
+    distribution = Message("Rows with each class in train")
+    words = {
+        "micro_f1": Message("micro F1"),
+        "exact_match": Message("exact match"),
+        "tfidf_one_vs_rest": Message("TF-IDF + one logistic regression for each class"),
+        "per_row": Message("{mean} classes a row; rows without a class: {none}"),
+        "chosen_from": Message("A class is chosen from a probability of {threshold} on."),
+        "labels_separated": Message("the classes of a cell are separated by {by!r}"),
+    }
     shown = ("micro_f1", "macro_f1", "exact_match")
+    each_epoch = (*shown, "loss")
     compared = ("exact_match", "macro_f1", "micro_f1")
     best_by = ("micro_f1", "macro_f1", "exact_match", "loss")
 
@@ -36,22 +72,23 @@ class MultiLabel(Task):
                 "leave it out; the F1 of each class is reported.",
                 positive_label=options.positive_label,
             )
-        named = (options.text_column, options.label_column, options.encoding)
-        found = read_rows(options.dataset, *named, _could_be_labels, _parse)
+        found = read_rows(options, _could_be_labels, _parse)
         separator = self._find_separator(found, options.label_separator)
         if separator:
             found.remarks.append(remark("labels_separated", by=separator))
         sets = {split: [_names(label, separator) for *_, label in rows] for split, rows in found.splits.items()}
-        sets = {split: of for split, of in sets.items() if split == "train" or any(of)}  # published without labels
+        # Test sets are often published without labels.
+        sets = {split: rows for split, rows in sets.items() if split == "train" or any(rows)}
         names = _class_names(sets["train"], found.columns.label)
         found.remarks.extend(alike(names))
         splits = {split: to_dataset(found.splits[split], _numbered(found, split, sets[split], names)) for split in sets}
-        if "dev" not in splits:
-            train = splits["train"]
-            splits["train"], splits["dev"], _ = split_off_dev(train, _rarest(train["label"]), options.seed)
-            found.remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
-        data = LabelledTexts(in_order(splits), names, found.remarks, found.columns)
-        return data.with_dev_in_train() if options.folds else data
+        return LabelledTexts(splits, names, found.remarks, found.columns).with_dev(self.strata, options)
+
+    def strata(self, rows):
+        """Of each row the rarest of its classes: a split by it leaves no class out of train."""
+        labels = np.array(rows["label"]) > 0
+        counts = labels.sum(axis=0)
+        return [int(min(np.flatnonzero(row), key=lambda each: counts[each], default=len(row))) for row in labels]
 
     def _find_separator(self, found, named):
         """What stands between the classes of a cell; None if cells hold lists."""
@@ -79,7 +116,6 @@ class MultiLabel(Task):
 
     def facts(self, data: LabelledTexts, options):
         """Classes, the threshold, and rows with each class in each split."""
-        train = data.splits["train"]
         counts = {split: np.array(rows["label"]) for split, rows in data.splits.items()}
         separator = next((each["by"] for each in data.remarks if each["kind"] == "labels_separated"), None)
         return {
@@ -89,11 +125,11 @@ class MultiLabel(Task):
             "label_separator": separator
             or next((each for each in SEPARATORS if not any(each in name for name in data.label_names)), "\t"),
             "rows": {
-                split: dict(zip(data.label_names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()
+                split: dict(zip(data.label_names, labels.sum(axis=0).astype(int).tolist()))
+                for split, labels in counts.items()
             },
-            "classes_per_row": {split: float(of.sum(axis=1).mean()) for split, of in counts.items()},
-            "rows_without_class": {split: int((of.sum(axis=1) == 0).sum()) for split, of in counts.items()},
-            "folds": _folds(train, options) if options.folds else None,
+            "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
+            "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
 
     def kept(self, facts):
@@ -121,27 +157,30 @@ class MultiLabel(Task):
             )
         return lines
 
-    def baselines(self, data: LabelledTexts, options):
-        """The most frequent class, and TF-IDF with a regression for each: on test, else dev, or fold by fold."""
-        train, how = data.splits["train"], (options.seed, options.chosen_threshold)
-        if options.folds:
-            split, labels, found, everything = "dev", np.array(train["label"]) > 0, {}, set(range(len(train)))
-            for rows in _folds(train, options):
-                rest = train.select(sorted(everything - set(rows)))
-                for name, chosen in predict_sets(rest, train.select(rows), *how).items():
-                    found.setdefault(name, np.zeros_like(labels))[rows] = chosen
-        else:
-            split = list(data.splits)[-1]
-            labels = np.array(data.splits[split]["label"]) > 0
-            found = predict_sets(train, data.splits[split], *how)
-        return {name: {**score_sets(chosen, labels), "split": split} for name, chosen in found.items()}
+    def predict_baselines(self, train, scored, data, options):
+        """The most frequent class, and for each class a logistic regression on TF-IDF: rows of bools."""
+        train = sample(train, options.seed)
+        labels = np.array(train["label"]) > 0
+        majority = np.zeros((len(scored), labels.shape[1]), bool)
+        majority[:, labels.sum(axis=0).argmax()] = True
+        chances = np.tile(labels.mean(axis=0), (len(scored), 1))
+        fitted, asked = terms(train, scored)
+        for number, column in enumerate(labels.T) if fitted is not None else ():
+            if 0 < column.sum() < len(column):  # else all rows of train are the same
+                model = LogisticRegression(C=10, solver="liblinear", random_state=options.seed).fit(fitted, column)
+                chances[:, number] = model.predict_proba(asked)[:, 1]
+        return {"majority": majority, "tfidf_one_vs_rest": chances >= options.chosen_threshold}
+
+    def score_baseline(self, predicted, labels, data):
+        """What ``score_sets`` computes."""
+        return score_sets(np.array(predicted), np.array(labels) > 0)
 
     def examples(self, tokens, labels):
         """Each row once for each of its classes; those without one are a class of their own."""
         pairs = [
             (row, number)
-            for row, of in zip(tokens, np.array(labels) > 0)
-            for number in (np.flatnonzero(of).tolist() or [len(of)])
+            for row, classes in zip(tokens, np.array(labels) > 0)
+            for number in (np.flatnonzero(classes).tolist() or [len(classes)])
         ]
         rows, classes = zip(*pairs)
         return list(rows), list(classes)
@@ -175,25 +214,22 @@ class MultiLabel(Task):
 
         return cross_entropy
 
-    def compute_metrics(self, facts):
+    def scores_of(self, logits, labels, kept):
         """What ``score_sets`` computes."""
-        return lambda prediction: score_sets(_choose(prediction.predictions, facts), prediction.label_ids > 0)
+        return score_sets(_choose(logits, kept), labels > 0)
 
     def score(self, logits, labels, texts, kept):
         """Scores over all and by class, and the worst mistakes."""
         labels, names = np.asarray(labels) > 0, kept["label_names"]
-        chosen, chances = _choose(logits, kept), sigmoid(logits)
-        right = (chosen & labels).sum(axis=0)
+        chosen, chances = _choose(logits, kept), expit(np.asarray(logits, np.float64))
+        columns = precision_recall_fscore_support(labels, chosen, zero_division=0)
         per_class = [
             {
                 "label": name,
-                "precision": float(right[number] / max(1, chosen[:, number].sum())),
-                "recall": float(right[number] / max(1, labels[:, number].sum())),
-                "f1": float(2 * right[number] / max(1, chosen[:, number].sum() + labels[:, number].sum())),
-                "rows": int(labels[:, number].sum()),
+                **{score: value.item() for score, value in zip(("precision", "recall", "f1", "rows"), values)},
                 "predicted": int(chosen[:, number].sum()),
             }
-            for number, name in enumerate(names)
+            for number, (name, *values) in enumerate(zip(names, *columns))
         ]
         wrong_by = np.where(chosen != labels, np.abs(chances - kept["threshold"]), 0).sum(axis=1)
         worst = [row for row in np.argsort(-wrong_by, kind="stable").tolist() if wrong_by[row] > 0]
@@ -203,7 +239,7 @@ class MultiLabel(Task):
                 "label": _in_words(labels[row], names),
                 "predicted": _in_words(chosen[row], names),
             }
-            for row in each_text_once(worst, texts)[:MOST_MISTAKES]
+            for row in each_text_once(worst, texts)
         ]
         return {**score_sets(chosen, labels), "rows": len(labels), "per_class": per_class, "mistakes": mistakes}
 
@@ -227,10 +263,10 @@ class MultiLabel(Task):
 
     def predictions(self, logits, kept, all_probabilities):
         """``labels`` and their ``probabilities``, and if wanted a column of probabilities for each class."""
-        names, chances, chosen = kept["label_names"], sigmoid(logits), _choose(logits, kept)
+        names, chances, chosen = kept["label_names"], expit(np.asarray(logits, np.float64)), _choose(logits, kept)
         columns = {
-            "labels": [[names[number] for number in np.flatnonzero(of)] for of in chosen],
-            "probabilities": [chances[row, of].tolist() for row, of in enumerate(chosen)],
+            "labels": [[names[number] for number in np.flatnonzero(row)] for row in chosen],
+            "probabilities": [chances[number, row].tolist() for number, row in enumerate(chosen)],
         }
         if all_probabilities:
             columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
@@ -249,22 +285,20 @@ def score_sets(chosen: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         chosen: Of shape (rows, classes), bool.
         labels: The true ones, of the same shape.
     """
-    right, sizes = (chosen & labels).sum(axis=0), chosen.sum(axis=0) + labels.sum(axis=0)
-    occurring = sizes > 0
+    occurring = np.flatnonzero(chosen.any(axis=0) | labels.any(axis=0))
+    micro, macro = (
+        f1_score(labels, chosen, labels=occurring, average=average) if occurring.size else 0.0
+        for average in ("micro", "macro")
+    )
     return {
-        "micro_f1": float(2 * right.sum() / max(1, sizes.sum())),
-        "macro_f1": float((2 * right[occurring] / sizes[occurring]).mean()) if occurring.any() else 0.0,
-        "exact_match": float((chosen == labels).all(axis=1).mean()),
+        "micro_f1": float(micro),
+        "macro_f1": float(macro),
+        "exact_match": float(accuracy_score(labels, chosen)),
     }
 
 
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """The probability of each class, float64."""
-    return 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
-
-
 def _choose(logits, kept):
-    return sigmoid(logits) >= kept["threshold"]
+    return expit(np.asarray(logits, np.float64)) >= kept["threshold"]
 
 
 def _parse(cell):
@@ -277,9 +311,10 @@ def _parse(cell):
                 cell = ast.literal_eval(cell.strip())
             except (ValueError, SyntaxError):
                 raise ValueError(tr('it is no list; write ["a", "b"], or a;b')) from None
-    if isinstance(cell, dict) or isinstance(cell, (list, tuple)) and any(isinstance(of, (dict, list)) for of in cell):
+    is_list = isinstance(cell, (list, tuple))
+    if isinstance(cell, dict) or is_list and any(isinstance(part, (dict, list)) for part in cell):
         raise ValueError(tr('a label is a text or a number, and a row has a list of them, such as ["a", "b"]'))
-    if isinstance(cell, (list, tuple)):
+    if is_list:
         return [text for text in map(as_text, cell) if text]
     return None if cell is None or cell != cell else as_text(cell) or []
 
@@ -320,25 +355,14 @@ def _class_names(rows, column):
 
 
 def _numbered(found, split, sets, names):
-    for row, of in enumerate(sets):
-        if unknown := [name for name in of if name not in names]:
+    for row, classes in enumerate(sets):
+        if unknown := [name for name in classes if name not in names]:
             raise unseen(unknown[0], found.place(split, row), split, names)
-    return [[float(name in of) for name in names] for of in map(set, sets)]
+    return [[float(name in classes) for name in names] for classes in map(set, sets)]
 
 
-def _rarest(labels):
-    """Of each row the rarest of its classes: a split by it leaves no class out of train."""
-    labels = np.array(labels) > 0
-    counts = labels.sum(axis=0)
-    return [int(min(np.flatnonzero(of), key=lambda number: counts[number], default=len(of))) for of in labels]
-
-
-def _folds(train, options):
-    return fold_rows(train, _rarest(train["label"]), options.folds, options.seed)
-
-
-def _in_words(of, names):
-    return ", ".join(names[number] for number in np.flatnonzero(of)) or NO_CLASS
+def _in_words(row, names):
+    return ", ".join(names[number] for number in np.flatnonzero(row)) or NO_CLASS
 
 
 TASK = MultiLabel()

@@ -3,16 +3,18 @@
 import math
 
 import numpy as np
+from scipy.stats import pearsonr, spearmanr
+from sklearn.linear_model import Ridge
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.baselines import predict_numbers
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.baselines import sample, terms
 from mindnlp_dp_plugin.recipes.reading.columns import holds_numbers
 from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
-from mindnlp_dp_plugin.recipes.scores import score_numbers, worst_numbers
-from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, in_order, read_rows, to_dataset
-from mindnlp_dp_plugin.recipes.tasks import Task
+from mindnlp_dp_plugin.recipes.scores import each_text_once, shortened
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, to_dataset
+from mindnlp_dp_plugin.recipes.tasks import Task, refuse
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_RANGES = 10
@@ -24,22 +26,33 @@ class Regression(Task):
     """One number for each text. The model learns it in standard deviations from the mean of train."""
 
     name = "regression"
+    distribution = Message("Rows by number in train")
+    words = {
+        "r2": Message("R²"),
+        "rmse": Message("RMSE"),
+        "mae": Message("mean absolute error"),
+        "pearson": Message("Pearson correlation"),
+        "spearman": Message("Spearman correlation"),
+        "mean": Message("mean of train"),
+        "tfidf_ridge": Message("TF-IDF + ridge regression"),
+        "numbers": Message("Numbers"),
+        "two_numbers": Message(
+            "label column {column!r} holds two numbers only ({numbers}): if they are classes, train them with "
+            "`mindnlp-dp recipe classification`"
+        ),
+    }
     shown = ("r2", "rmse", "spearman")
+    each_epoch = (*shown, "loss")
+    not_shares = ("r2", "rmse", "mae", "pearson", "spearman")
     compared = ("r2",)
     best_by = ("r2", "spearman", "loss")
     weighs_classes = False
 
     def read(self, options):
         """Texts and numbers in splits; with ``--folds``, dev is part of train."""
-        for option, default in (("positive_label", None), ("class_weights", "none")):
-            if (given := getattr(options, option)) != default:
-                raise DataParallelError(
-                    "--{option} {given!r} is for classes, and regression has none: leave it out.",
-                    option=option.replace("_", "-"),
-                    given=given,
-                )
-        named = (options.text_column, options.label_column, options.encoding)
-        found = read_rows(options.dataset, *named, holds_numbers)
+        without = {"positive_label": None, "class_weights": "none"}
+        refuse(options, without, Message("--{option} {given!r} is for classes, and regression has none: leave it out."))
+        found = read_rows(options, holds_numbers)
         column = found.columns.label
         splits = {
             split: to_dataset(rows, [_number(found, split, row) for row in range(len(rows))])
@@ -49,12 +62,9 @@ class Regression(Task):
             raise DataParallelError(
                 "label column {column!r} holds one number only: there is nothing to learn.", column=column
             )
-        if "dev" not in splits:
-            train = splits["train"]
-            splits["train"], splits["dev"], _ = split_off_dev(train, [0] * len(train), options.seed)
-            found.remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
-        data = LabelledTexts(in_order(splits), [], found.remarks, found.columns)
-        return data.with_dev_in_train() if options.folds else data
+        if len(distinct := sorted(set(splits["train"]["label"]))) == 2:
+            found.remarks.append(remark("two_numbers", column=column, numbers=[f"{number:g}" for number in distinct]))
+        return LabelledTexts(splits, [], found.remarks, found.columns).with_dev(self.strata, options)
 
     def facts(self, data: LabelledTexts, options):
         """Mean and standard deviation of train, and how many rows of each split are in which range."""
@@ -70,7 +80,6 @@ class Regression(Task):
                 split: dict(zip(names, np.histogram(np.clip(rows["label"], edges[0], edges[-1]), edges)[0].tolist()))
                 for split, rows in data.splits.items()
             },
-            "folds": fold_rows(train, [0] * len(train), options.folds, options.seed) if options.folds else None,
         }
 
     def kept(self, facts):
@@ -91,20 +100,17 @@ class Regression(Task):
         )
         return [line, *(tr("{split}: {rows} rows", split=split, rows=rows) for split, rows in others)]
 
-    def baselines(self, data: LabelledTexts, options):
-        """Mean of train, and TF-IDF with ridge regression: on test, else on dev, or fold by fold on all rows."""
-        train = data.splits["train"]
-        if options.folds:
-            split, labels, found, everything = "dev", np.array(train["label"]), {}, set(range(len(train)))
-            for rows in fold_rows(train, [0] * len(train), options.folds, options.seed):
-                rest = train.select(sorted(everything - set(rows)))
-                for name, predicted in predict_numbers(rest, train.select(rows), options.seed).items():
-                    found.setdefault(name, np.zeros(len(train)))[rows] = predicted
-        else:
-            split = list(data.splits)[-1]
-            labels = np.array(data.splits[split]["label"])
-            found = predict_numbers(train, data.splits[split], options.seed)
-        return {name: {**score_numbers(predicted, labels), "split": split} for name, predicted in found.items()}
+    def predict_baselines(self, train, scored, data, options):
+        """Mean of train, and TF-IDF with ridge regression."""
+        mean = np.full(len(scored), np.mean(train["label"]))
+        train = sample(train, options.seed)
+        fitted, asked = terms(train, scored)
+        ridge = mean if fitted is None else Ridge(alpha=1.0).fit(fitted, train["label"]).predict(asked)
+        return {"mean": mean, "tfidf_ridge": ridge}
+
+    def score_baseline(self, predicted, labels, data):
+        """What ``score_numbers`` computes."""
+        return score_numbers(predicted, labels)
 
     def examples(self, tokens, labels):
         """In which quarter of the numbers each row is."""
@@ -127,9 +133,9 @@ class Regression(Task):
 
         return squared_error
 
-    def compute_metrics(self, facts):
+    def scores_of(self, logits, labels, kept):
         """What ``score_numbers`` computes."""
-        return lambda prediction: score_numbers(_numbers(prediction.predictions, facts), prediction.label_ids)
+        return score_numbers(_numbers(logits, kept), labels)
 
     def score(self, logits, labels, texts, kept):
         """Scores, the rows as points (true, predicted), and the worst mistakes."""
@@ -150,6 +156,43 @@ class Regression(Task):
     def predictions(self, logits, kept, all_probabilities):
         """``label``, the number."""
         return {"label": _numbers(logits, kept).tolist()}
+
+
+def score_numbers(predicted: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+    """``r2``, ``rmse``, ``mae`` and the correlations ``pearson`` and ``spearman``, 0 where all values are the same.
+
+    Args:
+        predicted: Of shape (rows,).
+        numbers: The true ones, of shape (rows,).
+    """
+    predicted, numbers = (np.asarray(values, np.float64).reshape(-1) for values in (predicted, numbers))
+    vary = len(numbers) > 1 and np.ptp(predicted) > 0 and np.ptp(numbers) > 0
+    return {
+        "r2": float(r2_score(numbers, predicted)) if len(numbers) > 1 else 0.0,
+        "rmse": float(root_mean_squared_error(numbers, predicted)),
+        "mae": float(mean_absolute_error(numbers, predicted)),
+        "pearson": float(pearsonr(predicted, numbers)[0]) if vary else 0.0,
+        "spearman": float(spearmanr(predicted, numbers)[0]) if vary else 0.0,
+    }
+
+
+def worst_numbers(predicted: np.ndarray, numbers: np.ndarray, texts: list[tuple[str, ...]]) -> list[dict]:
+    """The predictions that are furthest off, worst first, each text once.
+
+    Args:
+        predicted: Of shape (rows,).
+        numbers: The true ones, of shape (rows,).
+        texts: One, or the two of a pair, for each row.
+    """
+    worst = np.argsort(-np.abs(predicted - numbers), kind="stable")
+    return [
+        {
+            "texts": [shortened(text) for text in texts[row]],
+            "label": float(numbers[row]),
+            "predicted": float(predicted[row]),
+        }
+        for row in each_text_once(worst.tolist(), texts)
+    ]
 
 
 def _numbers(logits, kept):

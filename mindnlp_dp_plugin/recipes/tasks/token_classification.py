@@ -1,22 +1,19 @@
 """A tag for each word of a sentence: names of persons and places, and other entities."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 
-from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.baselines import most_frequent_tags
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entities, entity_type, in_words, score_entities, score_types
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TABLE_SUFFIXES, TAGS, TOKENS, read_tagged, write_conll
 from mindnlp_dp_plugin.recipes.reading.decoding import decode
 from mindnlp_dp_plugin.recipes.reading.lines import looks_like_conll
 from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened, softmax
-from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
-from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, TOKEN_NAMES, first_of, have_entities, read_sentences, words_of
-from mindnlp_dp_plugin.recipes.tasks import Task, head_for
+from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, TOKEN_NAMES, first_of, read_sentences, words_of
+from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task, head_for, refuse
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, words_to_tokens
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -25,7 +22,14 @@ class TokenClassification(Task):
     """A tag for each word, scored by whole entities."""
 
     name = "token-classification"
+    distribution = Message("Entities of each type in train")
+    words = {
+        "frequent_tag": Message("the most frequent tag of each word"),
+        "entities": Message("Entities"),
+        "type": Message("type"),
+    }
     shown = ("f1", "precision", "recall")
+    each_epoch = ("accuracy", *shown, "loss")
     compared = ("recall", "precision", "f1")
     best_by = ("f1", "loss")
     needs = ("seqeval",)
@@ -38,31 +42,29 @@ class TokenClassification(Task):
 
     def read(self, options):
         """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
-        for option, default in (("positive_label", None), ("class_weights", "none")):
-            if (given := getattr(options, option)) != default:
-                raise DataParallelError(
-                    "--{option} {given!r} is for classes of texts, and here words have tags: leave it out.",
-                    option=option.replace("_", "-"),
-                    given=given,
-                )
-        data = read_sentences(options)
-        return data.with_dev_in_train() if options.folds else data
+        without = {"positive_label": None, "class_weights": "none"}
+        template = Message("--{option} {given!r} is for classes of texts, and here words have tags: leave it out.")
+        refuse(options, without, template)
+        return read_sentences(options).with_dev(self.strata, options)
+
+    def strata(self, rows):
+        """1 for each sentence with an entity, 0 for the others."""
+        return [int(any(tags)) for tags in rows["label"]]
 
     def facts(self, data: LabelledTexts, options):
         """Tags, what stands between words, and the entities of each type in each split."""
         train, names = data.splits["train"], data.label_names
         types = _types(names)
         rows = {}
-        for split, of in data.splits.items():
-            counts = Counter(kind for tags in of["label"] for kind, _, _ in entities([names[tag] for tag in tags]))
+        for split, sentences in data.splits.items():
+            counts = Counter(kind for tags in _named(sentences["label"], names) for kind, _, _ in entities(tags))
             rows[split] = {kind: counts[kind] for kind in types}
         return {
             "label_names": names,
             "num_outputs": len(names),
             "joiner": "" if is_written_without_spaces(train["text"]) else " ",
             "rows": rows,
-            "num_words": {split: sum(map(len, of["label"])) for split, of in data.splits.items()},
-            "folds": fold_rows(train, have_entities(train), options.folds, options.seed) if options.folds else None,
+            "num_words": {split: sum(map(len, sentences["label"])) for split, sentences in data.splits.items()},
         }
 
     def kept(self, facts):
@@ -85,21 +87,13 @@ class TokenClassification(Task):
             )
         return lines
 
-    def baselines(self, data: LabelledTexts, options):
-        """The most frequent tag of each word: on test, else on dev, or fold by fold on all rows."""
-        train, names = data.splits["train"], data.label_names
-        if not options.folds:
-            split = list(data.splits)[-1]
-            scored = data.splits[split]
-            predicted, labels = most_frequent_tags(train, scored, names), scored["label"]
-        else:
-            split, labels, predicted, everything = "dev", train["label"], [None] * len(train), set(range(len(train)))
-            for rows in fold_rows(train, have_entities(train), options.folds, options.seed):
-                rest = train.select(sorted(everything - set(rows)))
-                for row, tags in zip(rows, most_frequent_tags(rest, train.select(rows), names)):
-                    predicted[row] = tags
-        true = [[names[tag] for tag in tags] for tags in labels]
-        return {"frequent_tag": {**score_entities(predicted, true), "split": split}}
+    def predict_baselines(self, train, scored, data, options):
+        """The most frequent tag of each word."""
+        return {"frequent_tag": most_frequent_tags(train, scored, data.label_names)}
+
+    def score_baseline(self, predicted, labels, data):
+        """What ``score_entities`` computes."""
+        return score_entities(predicted, _named(labels, data.label_names))
 
     def examples(self, tokens, labels):
         """Each token that begins a word, with the word's tag."""
@@ -166,26 +160,28 @@ class TokenClassification(Task):
 
         return cross_entropy
 
-    def compute_metrics(self, facts):
+    def scores_of(self, logits, labels, kept):
         """What ``score_entities`` computes."""
-        names = facts["label_names"]
+        return score_entities(*_tags(logits, labels, kept))
 
-        def compute(prediction):
-            logits, labels = _by_word(prediction.predictions, prediction.label_ids, facts)
-            return score_entities(*(_named(of, names) for of in (map(_best, logits), labels)))
-
-        return compute
+    def standard_error(self, logits, labels, kept):
+        """That of F1, by sentences."""
+        predicted, true = ([set(entities(tags)) for tags in rows] for rows in _tags(logits, labels, kept))
+        counts = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in zip(predicted, true)])
+        draws = np.random.default_rng(0).integers(len(counts), size=(RESAMPLES, len(counts)))
+        right, both = counts[draws].sum(axis=1).T
+        return float(np.std(right / np.maximum(both, 1)))
 
     def score(self, logits, labels, texts, kept):
         """Scores over all and by type, and the sentences with the worst mistakes."""
         names = kept["label_names"]
-        if isinstance(logits, np.ndarray):
-            logits, labels = _by_word(logits, labels, kept)
-        predicted, true = (_named(of, names) for of in (map(_best, logits), labels))
+        predicted, true = _tags(logits, labels, kept)
         found = score_entities(predicted, true)
         per_class = score_types(predicted, true, _types(names))
         wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
-        sure = [softmax(of).max(axis=-1).mean() if len(of) else 0 for of in logits]
+        if isinstance(logits, np.ndarray):
+            logits, labels = _by_word(logits, labels, kept)
+        sure = [softmax(words).max(axis=-1).mean() if len(words) else 0 for words in logits]
         worst = sorted((row for row in range(len(true)) if wrong[row]), key=lambda row: (-wrong[row], -sure[row]))
         mistakes = [
             {
@@ -227,7 +223,7 @@ class TokenClassification(Task):
         if tags is None:
             return texts, None, remarks
         labels = [self.read_label(cell, results) for cell in table.values(tags)]
-        labels = [of if of is not None and len(of) == len(words) else None for of, (words,) in zip(labels, texts)]
+        labels = [row if row and len(row) == len(words) else None for row, (words,) in zip(labels, texts)]
         if unknown := labels.count(None):
             remarks.append(remark("unknown_labels", rows=unknown))
         return texts, labels, remarks
@@ -243,8 +239,8 @@ class TokenClassification(Task):
         """``tags`` and their ``probabilities`` for the words, and ``entities`` with type, words and place."""
         names = kept["label_names"]
         tags = _named(map(_best, logits), names)
-        chances = [softmax(of).max(axis=-1).tolist() if len(of) else [] for of in logits]
-        found = [[{"type": kind, "first": first, "last": last} for kind, first, last in entities(of)] for of in tags]
+        chances = [softmax(words).max(axis=-1).tolist() if len(words) else [] for words in logits]
+        found = [[{"type": kind, "first": first, "last": last} for kind, first, last in entities(row)] for row in tags]
         return {TAGS: tags, "probabilities": chances, "entities": found}
 
     def named_texts(self, texts, kept):
@@ -267,6 +263,22 @@ class TokenClassification(Task):
             write_conll(path, rows)
 
 
+def most_frequent_tags(train, scored, names: list[str]) -> list[list[str]]:
+    """For each sentence the tag that each word has most often in ``train``, the first tag if it is not there.
+
+    Args:
+        train: Rows with ``words`` and ``label``, the numbers of their tags.
+        scored: Rows with ``words``.
+        names: Of the tags.
+    """
+    counts = defaultdict(Counter)
+    for words, tags in zip(train["words"], train["label"]):
+        for word, tag in zip(words, tags):
+            counts[word][tag] += 1
+    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
+    return [[names[best.get(word, 0)] for word in words] for words in scored["words"]]
+
+
 def _types(names):
     return sorted({entity_type(name) for name in names} - {None})
 
@@ -283,8 +295,15 @@ def _of_words(logits, places, num_words, kept):
 def _by_word(logits, labels, kept):
     """Logits and tags of each row's words, from those of its tokens."""
     places = [np.flatnonzero(tags != IGNORED) for tags in labels]
-    found = [_of_words(of, of_row, len(of_row), kept) for of, of_row in zip(logits, places)]
-    return found, [tags[of_row].tolist() for tags, of_row in zip(labels, places)]
+    found = [_of_words(row, firsts, len(firsts), kept) for row, firsts in zip(logits, places)]
+    return found, [tags[firsts].tolist() for tags, firsts in zip(labels, places)]
+
+
+def _tags(logits, labels, kept):
+    """The tags of each row's words: predicted, and true."""
+    if isinstance(logits, np.ndarray):
+        logits, labels = _by_word(logits, labels, kept)
+    return _named(map(_best, logits), kept["label_names"]), _named(labels, kept["label_names"])
 
 
 def _best(logits):

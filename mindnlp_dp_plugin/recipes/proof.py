@@ -1,0 +1,144 @@
+"""The proof that ranks take the steps of one process: a few steps of both, on the same rows, without dropout."""
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, to_arguments
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_json
+from mindnlp_dp_plugin.recipes.words import words
+
+MODULE = "mindnlp_dp_plugin.recipes"
+STEPS = 10
+RECORD = "steps.npz"
+LOSS_BOUND = 2e-4  # losses are logged with four digits
+WEIGHTS_BOUND = 0.05  # of what training changed: sums in another order, which Adam makes larger where gradients are 0
+
+
+def prove(options: RecipeOptions, task: str, nproc: int, engine: str, log_dir: Path) -> int:
+    """Train some steps with one rank, and with all; compare; write ``proof.json`` and put it into the report.
+
+    Args:
+        options: The recipe's.
+        task: What is learnt.
+        nproc: Number of ranks.
+        engine: Their backend.
+        log_dir: For logs.
+
+    Returns:
+        The exit status: 0 if both took the same steps, 1 if not, else that of the job that failed.
+    """
+    found = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for ranks in (1, nproc):
+            folder = Path(scratch, str(ranks))
+            some = replace(options, batch_size=options.batch_size * nproc // ranks, output_dir=folder, resume=False)
+            command = ["-m", MODULE, "prove", task, *to_arguments(replace(some, folds=None, report_to=("none",)))]
+            if status := launch(Job(command, ranks, engine, log_dir, master_port=free_port())):
+                return status
+            with np.load(folder / RECORD) as record:
+                found.append(dict(record))
+    proof = compare(*found, nproc)
+    print(in_words(proof))
+    folder = RunFolder(options.output_dir)
+    if folder.metrics.exists():
+        from mindnlp_dp_plugin.recipes import report
+
+        write_json(folder.proof, proof)
+        report.write(folder, json.loads(folder.metrics.read_text(encoding="utf-8")))
+        print(tr("report: {path}", path=folder.report))
+    return 0 if proof["equal"] else 1
+
+
+def compare(one: dict, several: dict, ranks: int) -> dict:
+    """What the records of ``take_steps`` have in common, in a form JSON can hold.
+
+    Args:
+        one: Of one rank.
+        several: Of all.
+        ranks: How many those are.
+    """
+    loss_difference = float(np.abs(one["losses"] - several["losses"]).max())
+    moved = np.linalg.norm(one["after"] - one["before"])
+    apart = float(np.linalg.norm(several["after"] - one["after"]) / moved)
+    return {
+        "ranks": ranks,
+        "losses": [one["losses"].tolist(), several["losses"].tolist()],
+        "loss_difference": loss_difference,
+        "weights_apart": apart,
+        "rows_per_second": [float(one["rows_per_second"]), float(several["rows_per_second"])],
+        "equal": loss_difference <= LOSS_BOUND and apart <= WEIGHTS_BOUND,
+    }
+
+
+def in_words(proof: dict) -> str:
+    """The comparison, for the terminal."""
+    head = tr("step   1 rank   {ranks} ranks", ranks=proof["ranks"])
+    lines = [f"{step:4}   {one:.4f}   {several:.4f}" for step, (one, several) in enumerate(zip(*proof["losses"]), 1)]
+    known = words()
+    verdict = known["proven" if proof["equal"] else "disproven"].format(
+        ranks=proof["ranks"], loss=f"{proof['loss_difference']:.1e}", apart=f"{proof['weights_apart']:.1e}"
+    )
+    one, several = (f"{speed:.4g}" for speed in proof["rows_per_second"])
+    speed = known["speed_of"].format(one=one, several=several, ranks=proof["ranks"])
+    return "\n".join([head, *lines, verdict, speed])
+
+
+def take_steps(options: RecipeOptions, task: str) -> None:
+    """Train some steps in the order of the rows and without dropout, and record them. All ranks must call it.
+
+    Args:
+        options: The recipe's; its output folder gets the record.
+        task: What is learnt.
+    """
+    import mindnlp_dp_plugin as dp
+    from mindnlp_dp_plugin.recipes.prepared import prepare
+    from mindnlp_dp_plugin.recipes.throughput import Throughput
+    from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
+    from mindnlp_dp_plugin.trainers.mindnlp.public import ProgressCallback, set_seed
+
+    folder = RunFolder(options.output_dir)
+    set_seed(options.seed)
+    data = prepare(options, folder.prepared, task)
+    options = replace(options, model=data.facts["chosen_model"], best_by="loss")
+    with dp.main_process_first():
+        model = data.task.load_model(data.model.path, data.facts, **data.model.how, **_without_dropout(data.model))
+    arguments = training_arguments(options, folder, epochs=1.0, is_fold=True)
+    arguments.max_steps, arguments.logging_steps, arguments.logging_first_step = STEPS, 1, True
+    throughput = Throughput()
+    trainer = RecipeTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=data.pipeline("train", options.batch_size),
+        tokenizer=data.tokenizer,
+        callbacks=[throughput],
+        loss=data.task.loss(data.facts, options),
+        outputs=data.task.outputs,
+    )
+    trainer.remove_callback(ProgressCallback)
+    before = _weights(model)
+    trainer.train()
+    if dp.is_main_process():
+        losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        speed = throughput.summary(STEPS)["rows_per_second"]
+        np.savez(folder.home / RECORD, losses=losses, before=before, after=_weights(model), rows_per_second=speed)
+    dp.barrier()
+
+
+def _without_dropout(source):
+    """Settings of a model with every probability of dropout at 0."""
+    from mindnlp.transformers import AutoConfig
+
+    settings = AutoConfig.from_pretrained(source.path, **source.how).to_dict()
+    return {name: 0.0 for name, value in settings.items() if "drop" in name and isinstance(value, float)}
+
+
+def _weights(model):
+    return np.concatenate([weight.asnumpy().astype(np.float64).reshape(-1) for weight in model.parameters()])

@@ -1,0 +1,55 @@
+"""The recipes there are. A task is registered here by one row; the rest of it is one file and one template.
+
+Imports nothing, so that ``mindnlp-dp recipe --help`` answers at once.
+"""
+
+from typing import NamedTuple
+
+
+class Recipe(NamedTuple):
+    """A recipe's row.
+
+    Attributes:
+        summary: Its line of help.
+        task: The recipe that has the name of its task.
+        module: The file of the task, if the recipe is named after it.
+        model: The model that is trained unless another is named; None: the task chooses.
+        generates_data: Whether it makes data where none are named.
+    """
+
+    summary: str
+    task: str = ""
+    module: str = ""
+    model: str | None = None
+    generates_data: bool = False
+
+
+RECIPES = {
+    "roberta-imdb": Recipe(
+        "RoBERTa on film reviews; generated ones and a small model, unless --dataset and --model are given.",
+        task="classification",
+        model="small-roberta",
+        generates_data=True,
+    ),
+    "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert", generates_data=True),
+    "classification": Recipe(
+        "Texts, or pairs of texts, with labels of your own; two classes or many.",
+        module="mindnlp_dp_plugin.recipes.tasks.classification",
+    ),
+    "multi-label": Recipe(
+        "Texts, or pairs of texts, with any number of labels each: topics, emotions.",
+        module="mindnlp_dp_plugin.recipes.tasks.multi_label",
+    ),
+    "token-classification": Recipe(
+        "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl.",
+        module="mindnlp_dp_plugin.recipes.tasks.token_classification",
+    ),
+    "causal-lm": Recipe(
+        "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers.",
+        module="mindnlp_dp_plugin.recipes.tasks.causal_lm",
+    ),
+    "regression": Recipe(
+        "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
+        module="mindnlp_dp_plugin.recipes.tasks.regression",
+    ),
+}

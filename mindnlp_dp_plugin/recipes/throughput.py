@@ -1,0 +1,36 @@
+"""How fast ranks trained together, for the report: rows, seconds, and what they waited for each other."""
+
+from statistics import fmean, harmonic_mean
+
+from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
+
+
+class Throughput(Tracker):
+    """Keeps what trackers write of the ranks' speed; evaluations and saves do not count."""
+
+    def _begin(self, args, state, settings):
+        self._batch = {"rows_per_rank": args.per_device_train_batch_size * args.gradient_accumulation_steps}
+        self._batch["global_batch"] = self._batch["rows_per_rank"] * args.world_size
+        self._speeds, self._waits = [], []
+
+    def _write(self, values, args, state):
+        if "train/samples_per_second" in values:
+            self._speeds.append(values["train/samples_per_second"])
+            self._waits.append(values["train/communication_wait_seconds"])
+
+    def _end(self):
+        pass
+
+    def summary(self, num_steps: int) -> dict:
+        """Rows of a step, rows a second, seconds of a step, and how much of it ranks waited; rank 0 knows it."""
+        if not self._speeds:
+            return {}
+        speed, wait = harmonic_mean(self._speeds), fmean(self._waits)
+        seconds = self._batch["global_batch"] / speed
+        return {
+            **self._batch,
+            "steps": num_steps,
+            "rows_per_second": speed,
+            "seconds_per_step": seconds,
+            "waiting": min(1.0, wait / seconds),
+        }

@@ -1,0 +1,118 @@
+"""What a run that goes on must have in common with its beginning, and that no finished run is ever taken apart."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes import load_predictor
+from mindnlp_dp_plugin.recipes.checks import check
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.training import RecipeTrainer, train
+from tests.recipes.test_tables import write
+
+ROWS = [{"text": f"{('dull', 'fine')[row % 2]} film number {row}", "label": "ab"[row % 2]} for row in range(80)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of one epoch, and its options."""
+    folder = tmp_path_factory.mktemp("finished")
+    data = write(folder / "data.csv", ROWS)
+    options = RecipeOptions(
+        str(data), model="small-bert", epochs=1.0, report_to=("none",), seed=7, output_dir=folder / "run"
+    )
+    train(options)
+    return options
+
+
+def contents(folder):
+    """The bytes of all files of a run, apart from a run beside it."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "next" not in path.parts)
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def interrupted(self, *args, **kwargs):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "others, words",
+    [
+        ({"seed": 8}, "began with seed=7, and this one has 8: give the same, or train from the start in another"),
+        ({"max_length": 64}, "began with max-length=128, and this one has 64"),
+        ({"model": "small-roberta"}, "began with model='small-bert', and this one has 'small-roberta'"),
+        ({"lora": True}, "began with lora=False, and this one has True"),
+    ],
+)
+def test_another_seed_model_or_length_is_refused_and_nothing_is_touched(finished, others, words):
+    before = contents(finished.output_dir)
+    options = replace(finished, resume=True, epochs=2.0, **others)
+    for begin in (lambda: check(options, 1, "classification"), lambda: train(options)):
+        with pytest.raises(DataParallelError) as refused:
+            begin()
+        assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert contents(finished.output_dir) == before
+
+
+@pytest.mark.parametrize("change", ["edited", "more"])
+def test_other_rows_are_refused_and_nothing_is_touched(finished, change):
+    before, rows = contents(finished.output_dir), [dict(row) for row in ROWS]
+    if change == "edited":
+        rows[3]["text"] += "!"
+    else:
+        rows += [{"text": f"dull and new {row}", "label": "a"} for row in range(60)]
+    path = finished.output_dir.parent / "data.csv"
+    kept = path.read_bytes()
+    try:
+        write(path, rows)
+        with pytest.raises(DataParallelError, match="the rows of the (train|dev) split are not those that the run in"):
+            check(replace(finished, resume=True), 1, "classification")
+    finally:
+        path.write_bytes(kept)
+    assert contents(finished.output_dir) == before
+
+
+def test_of_a_run_before_there_were_fingerprints_the_settings_are_compared(finished):
+    folder = RunFolder(finished.output_dir)
+    kept = folder.fingerprint.read_bytes()
+    folder.fingerprint.unlink()
+    try:
+        check(replace(finished, resume=True), 1, "classification")
+        with pytest.raises(DataParallelError, match="began with seed=7, and this one has 42"):
+            check(replace(finished, resume=True, seed=42), 1, "classification")
+    finally:
+        folder.fingerprint.write_bytes(kept)
+
+
+def test_a_finished_run_outlives_one_that_is_interrupted_in_its_place(finished, monkeypatch):
+    before = contents(finished.output_dir)
+    again = replace(finished, epochs=2.0)
+    with monkeypatch.context() as changed:
+        changed.setattr(RecipeTrainer, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(again)
+    assert contents(finished.output_dir) == before
+    assert load_predictor(finished.output_dir)(["fine film"])
+
+    with monkeypatch.context() as changed:
+        changed.setattr("mindnlp_dp_plugin.recipes.training.leave_results", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(again)
+    assert contents(finished.output_dir) == before
+    with pytest.raises(DataParallelError, match="run.next. holds checkpoints of an unfinished run: continue with"):
+        check(again, 1, "classification")
+    train(replace(again, resume=True))
+    kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
+    assert kept["settings"]["epochs"] == 2.0 and not (finished.output_dir / "next").exists()
+    assert sorted(path.name for path in finished.output_dir.iterdir()) == [
+        *("checkpoints", "metrics.json", "model", "report.html", "run.yaml")
+    ]
+
+    train(replace(again, resume=True, epochs=3.0))
+    kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
+    epochs = [each["epoch"] for each in kept["history"] if "eval_macro_f1" in each]
+    assert epochs == [1.0, 2.0, 3.0] and kept["best"]["epoch"] in epochs

@@ -1,0 +1,45 @@
+"""The proof that ranks take the steps of one process: by real ranks, in the report, and not if they do not."""
+
+import json
+
+import numpy as np
+
+from mindnlp_dp_plugin.recipes.proof import compare, in_words
+from tests.distributed.test_example import run_command
+from tests.recipes.test_tables import reviews, write
+
+
+def record(**others):
+    """What ten steps leave."""
+    steps = {"losses": np.linspace(0.7, 0.3, 10), "before": np.zeros(100), "after": np.ones(100)}
+    return {**steps, "rows_per_second": 50.0, **others}
+
+
+def test_steps_that_differ_are_no_proof():
+    same = compare(record(), record(rows_per_second=90.0), 2)
+    assert same["equal"] and "2 ranks take the steps of one" in in_words(same)
+    assert "rows per second: 50 with 1 rank, 90 with 2" in in_words(same)
+    losses = record()["losses"] + np.eye(10)[7] * 1e-3
+    for other in (record(losses=losses), record(after=np.ones(100) + 0.1)):
+        found = compare(record(), other, 2)
+        assert not found["equal"] and "2 ranks do NOT take the steps of one" in in_words(found)
+
+
+def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
+    write(tmp_path / "data.csv", [{**row, "text": f"{row['label']} film, {row['text']}"} for row in reviews(240)])
+    words = ["recipe", "classification", "--nproc", 2]
+    options = ["--dataset", "data.csv", "--model", "small-bert", "--batch-size", 8, "--output-dir", "run"]
+    run_command(tmp_path, *words, *options, "--epochs", 1)
+    results = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    parallel = results["parallel"]
+    assert (parallel["rows_per_rank"], parallel["global_batch"]) == (8, 16) and parallel["steps"] == 216 // 16 + 1
+    assert parallel["rows_per_second"] > 0 and 0 <= parallel["waiting"] <= 1
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "mindnlp-dp recipe classification --nproc 2 --config run/run.yaml --prove" in page
+    said = run_command(tmp_path, *words, "--config", "run/run.yaml", "--prove")
+    assert "2 ranks take the steps of one" in said
+    proof = json.loads((tmp_path / "run" / "proof.json").read_text(encoding="utf-8"))
+    assert proof["equal"] and len(proof["losses"][0]) == len(proof["losses"][1]) == 10
+    assert proof["losses"][0][0] != proof["losses"][0][-1], "it must have learnt for this to mean anything"
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "2 ranks take the steps of one: losses differ by at most" in page and "--prove" not in page
