@@ -30,13 +30,13 @@ class RecipeOptions:
         None,
         "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.",
     )
-    dev_file: str | None = option(None, "File of the dev split. Default: in --dataset, else a tenth of the rows.")
-    test_file: str | None = option(None, "File of the test split. Default: in --dataset, if there is one.")
     text_column: tuple[str, ...] = option(
         (), "Text column; give it twice for pairs of texts. Default: found by name or contents.", multiple=True
     )
     label_column: str | None = option(None, "Label column. Default: found by name or contents.")
     encoding: str | None = option(None, "Encoding of the files, such as gb18030. Default: detected.")
+    dev_file: str | None = option(None, "File of the dev split. Default: in --dataset, else a tenth of the rows.")
+    test_file: str | None = option(None, "File of the test split. Default: in --dataset, if there is one.")
     positive_label: str | None = option(None, "With two classes, the one whose F1 is reported. Default: the rarer one.")
     model: str | None = option(
         None,

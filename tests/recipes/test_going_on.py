@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,8 @@ from mindnlp_dp_plugin.recipes import load_predictor
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.terminal import Terminal
 from mindnlp_dp_plugin.recipes.training import RecipeTrainer, train
 from tests.recipes.test_tables import write
 
@@ -116,3 +119,15 @@ def test_a_finished_run_outlives_one_that_is_interrupted_in_its_place(finished, 
     kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
     epochs = [each["epoch"] for each in kept["history"] if "eval_macro_f1" in each]
     assert epochs == [1.0, 2.0, 3.0] and kept["best"]["epoch"] in epochs
+
+
+def test_the_best_score_so_far_is_that_of_the_whole_run(capsys):
+    terminal = Terminal("macro_f1", get_task("classification"))
+    state = SimpleNamespace(is_world_process_zero=True, max_steps=9, global_step=3, epoch=2.0, best_metric=0.861)
+    arguments = SimpleNamespace(num_train_epochs=3)
+    terminal.on_train_begin(arguments, state, None)
+    for score in (0.858, 0.870):
+        terminal.on_evaluate(arguments, state, None, {"eval_macro_f1": score})
+    terminal.on_train_end(arguments, state, None)
+    first, second = (line for line in capsys.readouterr().out.splitlines() if "macro F1 0.8" in line)
+    assert "best so far" not in first and "best so far" in second
