@@ -64,7 +64,12 @@ class Terminal(TrainerCallback):
             del found["f1"]
         scores = words()["and"].join(f"{words()[name]} {value:.3f}" for name, value in found.items())
         self._bar.clear()
-        line = tr("epoch {epoch:g} of {last:g}: {scores}", epoch=state.epoch, last=args.num_train_epochs, scores=scores)
+        line = tr(
+            "epoch {epoch:g} of {last:g}: {scores}",
+            epoch=round(state.epoch, 2),
+            last=args.num_train_epochs,
+            scores=scores,
+        )
         print(line + self._mark(found), flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):

@@ -21,6 +21,9 @@ class Throughput(Tracker):
     def _end(self):
         pass
 
+    def _listen_to_clipping(self):
+        pass  # gradients' norms are for curves
+
     def summary(self, num_steps: int) -> dict:
         """Rows of a step, rows a second, seconds of a step, and how much of it ranks waited; rank 0 knows it."""
         if not self._speeds:
