@@ -48,7 +48,7 @@ class Classification(Task):
     def read(self, options):
         """Texts and class numbers in splits; with ``--folds``, dev is part of train."""
         data = read_texts(options)
-        data = replace(data, label_names=_renamed(data.label_names, options.label_name))
+        data = replace(data, label_names=_renamed(data.label_names, _named(options)))
         if options.positive_label is not None:
             if len(data.label_names) != 2:
                 raise DataParallelError(
@@ -81,7 +81,7 @@ class Classification(Task):
         return {
             "label_names": data.label_names,
             "num_outputs": len(data.label_names),
-            "label_name": list(options.label_name),
+            "label_name": _named(options),
             "positive_label": None if positive is None else data.label_names[positive],
             "rows": {split: _rows_by_class(rows, data.label_names) for split, rows in data.splits.items()},
         }
@@ -183,6 +183,11 @@ class Classification(Task):
         if all_probabilities:
             columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
         return columns
+
+
+def _named(options):
+    """What names classes; the options of all recipes do not."""
+    return list(getattr(options, "label_name", ()))
 
 
 def _renamed(names, pairs):
