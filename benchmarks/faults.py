@@ -211,7 +211,7 @@ def unusable(folder):
     problems = [f"left {path.name}" for path in folder.glob(".mindnlp_dp_plugin*")]
     for checkpoint in folder.glob("checkpoint-*"):
         try:
-            store.read_record(checkpoint)
+            problems += filter(None, [store.problem_of(checkpoint)])
             load_file(checkpoint / "model.safetensors")
         except Exception as error:
             problems.append(f"{checkpoint.name} cannot be loaded: {error}")

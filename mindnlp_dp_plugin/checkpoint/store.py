@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import xxhash
 
 from mindnlp_dp_plugin.checkpoint import owner
+from mindnlp_dp_plugin.checkpoint.record import Record
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_status import note_save
 from mindnlp_dp_plugin.language import tr
@@ -91,14 +92,14 @@ def atomic_save(home: str | Path) -> Iterator[Path]:
         clear_leftovers(home)
 
 
-def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
+def publish(written: Path, home: str | Path, record: Record) -> None:
     """Give a folder that is written its place among the checkpoints, readable by its owner only; one of the same
     name goes.
 
     Args:
         written: The folder, already under its final name, somewhere in ``home``.
         home: Where it belongs.
-        record: What ``read_record`` is to return; what JSON can hold.
+        record: What ``read_record`` is to return.
     """
     files = [path for path in sorted(written.rglob("*")) if path.is_file()]
     names = [str(path.relative_to(written)) for path in files]
@@ -106,7 +107,7 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
         "files": {name: path.stat().st_size for name, path in zip(names, files)},
         "digests": {name: _digest(path) for name, path in zip(names, files)},
     }
-    (written / RECORD).write_text(json.dumps({"format": FORMAT, **record, **contents}), encoding="utf-8")
+    (written / RECORD).write_text(json.dumps({"format": FORMAT, **record.as_json(), **contents}), encoding="utf-8")
     with suppress(OSError):  # some network file systems know no modes; the folder around it is private, too
         written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
@@ -121,6 +122,16 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
     _bring_to_disk(target.parent)
 
 
+def amend(folder: Path, **changes: Any) -> None:
+    """Change fields of a checkpoint's record."""
+    content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    written = workspace(folder.parent) / RECORD
+    written.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    written.write_text(json.dumps({**content, **changes}), encoding="utf-8")
+    _bring_to_disk(written)
+    written.replace(folder / RECORD)
+
+
 def remove(folder: str | Path, ignore_errors: bool = False) -> None:
     """Remove a checkpoint so that at no time half of it stands under its name; otherwise as ``shutil.rmtree``."""
     folder = Path(folder)
@@ -133,45 +144,49 @@ def remove(folder: str | Path, ignore_errors: bool = False) -> None:
         leaving.parent.parent.rmdir()
 
 
-def read_record(folder: str | Path) -> dict[str, Any]:
-    """What ``publish`` was given with a checkpoint.
+def read_record(folder: str | Path) -> Record:
+    """What ``publish`` was given with a checkpoint. Whether its other files are whole, ``problem_of`` tells.
 
     Raises:
-        DataParallelError: If the checkpoint is damaged; the newest whole one beside it is offered.
+        DataParallelError: If it cannot be read; the newest whole checkpoint beside it is offered.
     """
-    folder = Path(folder)
-    if problem := problem_of(folder):
-        whole = next(whole_in(folder.absolute().parent), None)
-        hint = (
-            tr("the newest whole checkpoint is {folder!r}: resume from that one.", folder=str(whole))
-            if whole
-            else tr("there is no whole checkpoint beside it: train from the start.")
-        )
-        raise DataParallelError(
-            "Cannot resume from {folder!r}: {problem}; {hint}", folder=str(folder), problem=problem, hint=hint
-        )
-    return json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    content, problem = _read_manifest(Path(folder))
+    if problem := problem or _missing_in(content):
+        raise refusal(folder, problem)
+    return Record.from_json(content)
 
 
-def newest(home: str | Path, origin: dict[str, Any]) -> Path | None:
-    """The newest whole checkpoint of a folder that comes from ``origin``: whose record holds what that holds."""
-    return newest_of(home, origin)[0]
+def refusal(folder: str | Path, problem: str) -> DataParallelError:
+    """Of a checkpoint with a problem; the newest whole one beside it is offered."""
+    whole = next(whole_in(Path(folder).absolute().parent), None)
+    hint = (
+        tr("the newest whole checkpoint is {folder!r}: resume from that one.", folder=str(whole))
+        if whole
+        else tr("there is no whole checkpoint beside it: train from the start.")
+    )
+    return DataParallelError(
+        "Cannot resume from {folder!r}: {problem}; {hint}", folder=str(folder), problem=problem, hint=hint
+    )
 
 
-def newest_of(home: str | Path, origin: dict[str, Any]) -> tuple[Path | None, list[str]]:
-    """The same, and what is wrong with newer ones."""
+def newest(home: str | Path, is_wanted: Callable[[Record], bool]) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint of a folder whose record is wanted, and what is wrong with newer ones."""
     problems = []
-    for folder in newest_first(home):
+    for folder, record in records_in(home):
+        if record and not is_wanted(record):
+            continue
         if problem := problem_of(folder):
             problems.append(f"{folder}: {problem}")
-        elif origin.items() <= read_record(folder).items():
+        else:
             return folder, problems
     return None, problems
 
 
-def at_epoch_ends(home: str | Path) -> list[Path]:
-    """The whole checkpoints of a folder that stand at the end of an epoch, newest first."""
-    return [folder for folder in whole_in(home) if read_record(folder).get("micro_steps_in_epoch") == 0]
+def records_in(home: str | Path) -> Iterator[tuple[Path, Record | None]]:
+    """The checkpoints of a folder, newest first, and what they say; None if that cannot be read."""
+    for folder in newest_first(home):
+        content, problem = _read_manifest(folder)
+        yield folder, None if problem or _missing_in(content) else Record.from_json(content)
 
 
 def newest_first(home: str | Path) -> list[Path]:
@@ -199,21 +214,14 @@ def problem_of(folder: Path) -> str | None:
 
 
 def _problem_of(folder):
-    if not folder.is_dir():
-        return tr("there is no such folder")
-    record, problem = _read_json(folder / RECORD)
+    content, problem = _read_manifest(folder)
     if problem:
         return problem
-    if record.get("format") != FORMAT:
-        return tr(
-            "{file} has format {found!r}, this version of the plugin reads {wanted}",
-            file=RECORD,
-            found=record.get("format"),
-            wanted=FORMAT,
-        )
-    files, digests = record.get("files"), record.get("digests", {})  # earlier versions noted none
+    files, digests = content.get("files"), content.get("digests", {})  # earlier versions noted none
     if not isinstance(files, dict) or not isinstance(digests, dict):
         return tr("{file} lists no files", file=RECORD)
+    if problem := _missing_in(content):
+        return problem
     for name, size in files.items():
         if not (folder / name).is_file():
             return tr("{file} is missing", file=name)
@@ -224,14 +232,39 @@ def _problem_of(folder):
     return _read_json(folder / STATE)[1]
 
 
+def _read_manifest(folder):
+    """The content of the file ``RECORD``, and what is wrong with it."""
+    if not folder.is_dir():
+        return None, tr("there is no such folder")
+    content, problem = _read_json(folder / RECORD)
+    if not problem and content.get("format") != FORMAT:
+        found = content.get("format")
+        problem = tr(
+            "{file} has format {found!r}, this version of the plugin reads {wanted}",
+            file=RECORD,
+            found=found,
+            wanted=FORMAT,
+        )
+    return content, problem
+
+
+def _missing_in(content):
+    if missing := Record.missing_in(content):
+        names = ", ".join(missing)
+        return tr("{file} says nothing of {missing}, so another program has written it", file=RECORD, missing=names)
+    return None
+
+
 def _read_json(path):
     """Its content, and what is wrong with it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.is_file():  # a named pipe would be waited for
         if path.name == RECORD:
             return None, tr("{file} is missing (training on several ranks writes it)", file=RECORD)
         return None, tr("{file} is missing", file=path.name)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        return None, tr("it cannot be read ({error})", error=error)
     except (ValueError, RecursionError):
         return None, tr("{file} is not JSON", file=path.name)
     if isinstance(content, dict):

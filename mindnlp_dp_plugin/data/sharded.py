@@ -20,9 +20,11 @@ class ShardedDataset(ABC):
 
     Attributes:
         num_rows: Rows of the whole data set, before sharding, padding or dropping; None if unknown.
+        reading: What ``RowSample.read`` has read of it, if ranks have compared their rows.
     """
 
     num_rows: int | None = None
+    reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
 
     def __init__(self, pipeline: ds.Dataset, num_replicas: int):
         self._pipeline = pipeline

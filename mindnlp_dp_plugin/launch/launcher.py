@@ -141,7 +141,13 @@ def launch(job: Job) -> int:
                 command=job.command,
             )
             if ending.exit_code and newest:
-                hint = tr("the newest whole checkpoint is {checkpoint}: --resume goes on from it", checkpoint=newest)
+                has_ended = store.read_record(newest).ended_with is not None
+                hint = tr(
+                    Message("the newest whole checkpoint is {checkpoint}, of a training that has ended")
+                    if has_ended
+                    else Message("the newest whole checkpoint is {checkpoint}: --resume goes on from it"),
+                    checkpoint=newest,
+                )
                 ending = replace(ending, words=f"{ending.words}mindnlp-dp: {hint}\n")
         say(ending.words)
     if ending.was_stopped and signals.stop == signal.SIGINT:
@@ -150,11 +156,12 @@ def launch(job: Job) -> int:
 
 
 def newest_checkpoint(homes: set[Path], job: str) -> str | None:
-    """The newest whole checkpoint that a job has written to any of the given folders."""
-    found = []
+    """The whole checkpoint that a job has written last, in any of the given folders."""
     with suppress(Exception):  # whatever has become of the user's folders, the result is written
-        found = [path for home in homes if home.is_dir() and (path := store.newest(home, {"job": job}))]
-    return str(max(found, key=lambda path: path.stat().st_mtime)) if found else None
+        written = [path for home in homes for path, record in store.records_in(home) if record and record.job == job]
+        written.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        return next((str(path) for path in written if not store.problem_of(path)), None)
+    return None
 
 
 def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restarts: Restarts) -> tuple[Job, Ending]:

@@ -27,7 +27,7 @@ HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin d
 
 def require_same_rows(
     what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective, num_rows: int | None = None
-) -> None:
+) -> tuple[dict[tuple[int, str], int], set[str]]:
     """Raise unless a sample of the rows is the same on all ranks. All ranks must call it.
 
     Args:
@@ -35,6 +35,9 @@ def require_same_rows(
         dataset: The whole pipeline, batched. Shards that the user made are not compared.
         collective: The ranks that read it.
         num_rows: Number of rows of the whole data set, compared in the same gather; None if compared already.
+
+    Returns:
+        What rank 0 has read, as ``RowSample.read`` returns it.
 
     Raises:
         DataParallelError: If they differ; the message shows each rank's number of rows, or its first value that
@@ -56,6 +59,7 @@ def require_same_rows(
         )
         value, shown = sample.shown(row, column)
         require_same(place, value, collective, HINT, shown)
+    return readings[0]
 
 
 def require_same_labels(model, collective: Collective) -> None:

@@ -42,7 +42,7 @@ def shard_training_rows(
     dataset = shard(whole, world_size, rank, seed)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
-    require_same_rows("train_dataset", whole, collective)
+    reading = require_same_rows("train_dataset", whole, collective)
     if grouped:
         dataset = grouped()
     if dataset.num_steps == 0:
@@ -53,6 +53,7 @@ def shard_training_rows(
             batch_size=dataset.get_batch_size(),
             world_size=world_size,
         )
+    dataset.reading = reading
     return dataset
 
 

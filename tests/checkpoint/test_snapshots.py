@@ -3,6 +3,7 @@
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import snapshots, store
+from tests.checkpoint.records import record
 
 
 def write_snapshot(kept, home, step, on_each_node):
@@ -11,7 +12,7 @@ def write_snapshot(kept, home, step, on_each_node):
         written = scratch / f"checkpoint-{step}"
         written.mkdir()
         (written / store.STATE).write_text("{}")
-        store.publish(written, folder, {"job": "a", "train_call": 0, **snapshots.origin(home, on_each_node)})
+        store.publish(written, folder, record(job="a", train_call=0, home=str(home), save_on_each_node=on_each_node))
     return folder / written.name
 
 

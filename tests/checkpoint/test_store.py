@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import sys
 import time
 import zipfile
@@ -15,6 +16,7 @@ import pytest
 
 from mindnlp_dp_plugin import DataParallelError
 from mindnlp_dp_plugin.checkpoint import safe_unpickler, store
+from tests.checkpoint.records import record
 from tests.harness import PROGRAMS, kill_tree, run, start
 
 
@@ -25,7 +27,7 @@ def test_replaced_by_another_of_the_same_step_one_of_the_two_is_there_whenever_i
     for number in range(len(list(tmp_path.iterdir()))):
         home = tmp_path / str(number)
         store.clear_leftovers(home)
-        found.append(store.read_record(home / "checkpoint-7")["content"])
+        found.append(store.read_record(home / "checkpoint-7").job)
         assert [path.name for path in home.iterdir()] == ["checkpoint-7"]
     num_old = found.count("old")
     assert found == ["old"] * num_old + ["new"] * (len(found) - num_old)
@@ -41,7 +43,7 @@ def write_checkpoint(home, name="checkpoint-1"):
         written.mkdir()
         (written / "model.safetensors").write_text("weights")
         (written / store.STATE).write_text("{}")
-        store.publish(written, home, {"content": "some"})
+        store.publish(written, home, record(job="some"))
     return home / name
 
 
@@ -56,7 +58,7 @@ def test_files_of_the_user_are_never_touched(tmp_path):
     store.clear_leftovers(tmp_path)
     store.close_workspace(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == OTHERS | {"checkpoint-1"}
-    assert store.read_record(checkpoint)["content"] == "some"
+    assert store.read_record(checkpoint).job == "some"
 
 
 def test_a_file_system_without_modes_ends_no_training(tmp_path, monkeypatch):
@@ -64,7 +66,7 @@ def test_a_file_system_without_modes_ends_no_training(tmp_path, monkeypatch):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "chmod", refuse)
-    assert store.read_record(write_checkpoint(tmp_path))["content"] == "some"
+    assert store.read_record(write_checkpoint(tmp_path)).job == "some"
 
 
 CLAIMS = """
@@ -107,8 +109,8 @@ def test_a_dead_job_claims_nothing_even_if_nobody_has_asked_how_it_ended(tmp_pat
 
 def test_a_folder_claimed_on_another_node_is_taken_over_and_said(tmp_path):
     store.workspace(tmp_path).mkdir()
-    record = {"node": "elsewhere", "pid": 1, "since": 0.0}
-    (store.workspace(tmp_path) / "owner.json").write_text(json.dumps(record))
+    claim = {"node": "elsewhere", "pid": 1, "since": 0.0}
+    (store.workspace(tmp_path) / "owner.json").write_text(json.dumps(claim))
     assert store.open_workspace(tmp_path) == "process 1 on elsewhere"
 
 
@@ -125,17 +127,18 @@ def test_damaged_checkpoints_are_named_and_skipped(tmp_path, damage, problem):
     whole, damaged = write_checkpoint(tmp_path), write_checkpoint(tmp_path, "checkpoint-2")
     damage(damaged)
     assert store.problem_of(damaged).startswith(problem)
-    assert store.newest(tmp_path, {"content": "some"}) == whole
-    with pytest.raises(DataParallelError, match=f"{problem}.*newest whole checkpoint is .*checkpoint-1"):
-        store.read_record(damaged)
+    found, problems = store.newest(tmp_path, lambda record: record.job == "some")
+    assert found == whole and problems[0].startswith(f"{damaged}: {problem}")
+    assert re.match(f".*{problem}.*newest whole checkpoint is .*checkpoint-1", str(store.refusal(damaged, problem)))
 
 
 def test_a_checkpoint_of_an_earlier_version_has_no_digests_and_is_read(tmp_path):
     checkpoint = write_checkpoint(tmp_path)
-    record = json.loads((checkpoint / store.RECORD).read_text())
-    del record["digests"]
-    (checkpoint / store.RECORD).write_text(json.dumps(record))
-    assert store.read_record(checkpoint)["content"] == "some"
+    content = json.loads((checkpoint / store.RECORD).read_text())
+    del content["digests"]
+    (checkpoint / store.RECORD).write_text(json.dumps(content))
+    assert store.problem_of(checkpoint) is None
+    assert store.read_record(checkpoint).job == "some"
 
 
 def pickled(tmp_path, value):

@@ -46,7 +46,7 @@ def test_save_model_on_every_rank_leaves_whole_checkpoints_alone(of_ranks):
         "incomplete-notes",
     }
     for step in (4, 6):
-        assert store.read_record(of_ranks / "saved" / f"checkpoint-{step}")["micro_steps"] == step
+        assert store.read_record(of_ranks / "saved" / f"checkpoint-{step}").micro_steps == step
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

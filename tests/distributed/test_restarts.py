@@ -43,7 +43,7 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
     assert sorted(left) == sorted([expected[0]["best_checkpoint"], "checkpoint-12"])
     for folder in left.values():
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert store.read_record(folder)["train_call"] == 1
+        assert store.problem_of(folder) is None and store.read_record(folder).train_call == 1
 
 
 def test_what_fails_at_the_same_step_again_is_not_tried_a_third_time(tmp_path):

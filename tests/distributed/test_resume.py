@@ -2,11 +2,15 @@
 
 import json
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import run_ranks, run_ranks_successfully
+
+OF_AN_EARLIER_VERSION = Path(__file__).parent.parent / "checkpoint/data_parallel.of_an_earlier_version.json"
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
@@ -78,7 +82,7 @@ def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(t
         told = f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
         assert (finished.returncode, len(kills)) == (137, num_kills), told
         for folder in (tmp_path / "killed").glob("checkpoint-*"):
-            store.read_record(folder)
+            assert store.problem_of(folder) is None, told
     finished = run_killed(tmp_path, seed)
     assert finished.returncode == 0, f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
 
@@ -136,6 +140,34 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
     assert (
         "a batch size and accumulation whose product is 4, so that a step still has 8 rows" in said["other_batch_size"]
     )
+
+
+@once
+def test_each_file_is_read_by_one_rank_for_both_to_see_that_it_is_whole(stopped_and_resumed, tmp_path):
+    checkpoint = stopped_and_resumed / "two_epochs/checkpoint-4"
+    arguments = ("resume_reads.py", tmp_path, checkpoint)
+    run_ranks_successfully(*arguments, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+    first, second = (json.loads((tmp_path / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
+    files = json.loads((checkpoint / store.RECORD).read_text())["files"]
+    assert first["hashed"] == sum(files.values()) and second["hashed"] == 0
+    loaded = second["opened"]
+    assert {name: first["opened"][name] - loaded.get(name, 0) for name in files} == {
+        **dict.fromkeys(files, 1),
+        store.STATE: 2,  # it is JSON, which is parsed, too
+    }
+
+
+@once
+def test_a_checkpoint_of_an_earlier_version_is_resumed_from(stopped_and_resumed, tmp_path):
+    folder = tmp_path / "earlier/checkpoint-8"
+    shutil.copytree(stopped_and_resumed / "two_epochs/checkpoint-8", folder)
+    content = json.loads((folder / store.RECORD).read_text())
+    known = content.keys() & json.loads(OF_AN_EARLIER_VERSION.read_text()).keys()
+    (folder / store.RECORD).write_text(json.dumps({name: content[name] for name in known}))
+    assert len(known) < len(content), "this version writes more"
+    run_ranks_successfully("resume_reads.py", tmp_path, folder, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+    whole = json.loads((stopped_and_resumed / "two_epochs.json").read_text())[0]["whole"]
+    assert json.loads((tmp_path / "read.rank0.json").read_text())["parameters"] == whole["parameters"]
 
 
 @once

@@ -46,7 +46,7 @@ def test_killed_and_restarted_it_ends_as_if_it_had_never_been(tmp_path, backend)
     left = sorted(path.name for path in (again / "trainer").iterdir())
     assert left == sorted(f"checkpoint-{step}" for step in saved)
     for folder in left:
-        assert "home" not in store.read_record(again / "trainer" / folder)
+        assert "home" not in json.loads((again / "trainer" / folder / store.RECORD).read_text())
 
 
 def test_it_needs_a_launcher_that_keeps_them(tmp_path):
@@ -86,7 +86,7 @@ def test_when_the_first_node_is_gone_another_writes_its_own(tmp_path):
     finished = [finish(launcher, 120) for launcher in launchers]
     assert "the newest snapshot is now" in finished[1].stderr, finished[1].stderr
     (checkpoint,) = (tmp_path / "node_1/trainer").iterdir()
-    assert store.read_record(checkpoint)["micro_steps"] >= 4
+    assert store.read_record(checkpoint).micro_steps >= 4
 
 
 def steps_of(output):

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
+from tests.checkpoint.records import record
 
 
 def save(home, content):
@@ -20,7 +21,7 @@ def save(home, content):
     written.mkdir(parents=True)
     (written / "model.safetensors").write_text(content)
     (written / "trainer_state.json").write_text("{}")
-    store.publish(written, home, {"content": content})
+    store.publish(written, home, record(job=content))
 
 
 def kill_before(number):

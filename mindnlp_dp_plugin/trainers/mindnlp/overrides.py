@@ -24,14 +24,14 @@ from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
-from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
+from mindnlp_dp_plugin.trainers.mindnlp.resume.agreement import own_checkpoint
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
     open_workspaces,
     require_own_folders,
 )
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
-from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
+from mindnlp_dp_plugin.trainers.mindnlp.resume.training import begin_training
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 
 
@@ -61,12 +61,12 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
 
 
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
-    agreement.begin_train()
+    self.data_parallel_training = training = begin_training(self, current())
     is_resuming = self.data_parallel_config.resume
-    own = agreement.own_checkpoint(self.args.output_dir, is_resuming)
+    own = own_checkpoint(self, training, resume_from_checkpoint, current())
     if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
         resume_from_checkpoint = own
-    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current())
+    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current(), whole=own)
     return stock(self, resume_from_checkpoint, *args, **kwargs)
 
 
@@ -74,13 +74,16 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     """Train with this rank's part of the data, and end together."""
     require_pynative()
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
+    if resumption:
+        self.data_parallel_training.adopt(resumption.record)
     session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
         with TemporaryDirectory() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.step.check_replicas()
-        session.save.wait()
+        session.checkpoints.wait()
         session.snapshots.discard()
+        self.data_parallel_training.end(self, self.args.should_save)
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -146,7 +149,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     if is_reported:
         session.losses.begin_anew(tr_loss)
     if session.preemption.agreed:
-        session.save.wait()
+        session.checkpoints.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
     session.snapshots.take_if_due(model)
@@ -155,23 +158,8 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
-    """Rank 0 writes the checkpoint atomically and removes old ones; all wait for it, unless ``async_save`` is set."""
-    session, home = self.data_parallel_session, self._get_output_dir()
-    save = partial(stock, self, model, metrics=metrics)
-    if session.snapshots.is_taking:
-        return session.snapshots.write(save)
-    session.step.check_replicas()
-    session.save.wait()
-    session.step.reducer.release()  # gradients of the last step, whose memory saving can use
-    record = session.progress.checkpoint_record()
-    background = session.save if self.data_parallel_config.async_save else None
-
-    def remove_old():
-        self._rotate_checkpoints(use_mtime=False, output_dir=home)
-
-    write_checkpoint(self, save, home, record, background, remove_old)
-    session.snapshots.skip()
-    current().barrier()
+    """Rank 0 writes the checkpoint atomically and removes old ones; or, of a snapshot, one rank of each node."""
+    self.data_parallel_session.saves_to.write(partial(stock, self, model, metrics=metrics))
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):
@@ -194,7 +182,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
-    self.data_parallel_session.save.wait()
+    self.data_parallel_session.checkpoints.wait()
     if current().rank == 0:
         stock(self)
     make_replicas(self.model, current())

@@ -5,23 +5,26 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from mindnlp.engine.trainer import base
 
 from mindnlp_dp_plugin.checkpoint import archive, store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
+from mindnlp_dp_plugin.checkpoint.record import Record
+from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.optim.gathering import LazyTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
+from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 
 
 def write_checkpoint(
     trainer,
     save: Callable[[], None],
     home: str,
-    record: dict[str, Any],
+    record: Record,
     background: BackgroundSave | None = None,
     when_whole: Callable[[], None] = lambda: None,
 ) -> None:
@@ -65,6 +68,53 @@ def write_checkpoint(
             background.start(written.name, large_files, publish, stack.pop_all())
         elif writes:
             publish()
+
+
+class Checkpoints:
+    """The checkpoints in ``output_dir``. All ranks must make the same calls.
+
+    Args:
+        trainer: The Trainer that trains.
+        progress: Counts where it stands.
+        step: Its step.
+        is_async: Whether training goes on while one is written.
+
+    Attributes:
+        last_step: The optimizer step of the last one.
+    """
+
+    def __init__(self, trainer, progress: Progress, step: Step, is_async: bool):
+        self._trainer, self._progress, self._step = trainer, progress, step
+        self._is_async = is_async
+        self._background = BackgroundSave()
+        self.last_step = trainer.state.global_step
+
+    def write(self, save: Callable[[], None]) -> None:
+        """Write one, and remove old ones. All ranks wait for it, unless it is written while training goes on.
+
+        Args:
+            save: MindNLP's own ``_save_checkpoint``.
+        """
+        self._step.check_replicas()
+        self.wait()
+        self._step.reducer.release()  # gradients of the last step, whose memory saving can use
+        trainer, home = self._trainer, self._trainer._get_output_dir()
+
+        def remove_old():
+            trainer._rotate_checkpoints(use_mtime=False, output_dir=home)
+
+        background = self._background if self._is_async else None
+        write_checkpoint(trainer, save, home, self._progress.checkpoint_record(), background, remove_old)
+        self.last_step = trainer.state.global_step
+        current().barrier()
+
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is whole."""
+        self._background.wait()
+
+    def abandon(self) -> None:
+        """Stop writing: training has failed, and the checkpoint before is whole."""
+        self._background.abandon()
 
 
 def _save(state, file):

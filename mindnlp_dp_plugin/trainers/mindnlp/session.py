@@ -1,10 +1,10 @@
 """One call of ``Trainer.train()`` on several ranks, from its first collective to its last."""
 
 import functools
+import logging
 
 import mindspore
 
-from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Replacements
@@ -23,7 +23,12 @@ from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
+from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
+from mindnlp_dp_plugin.trainers.mindnlp.resume.training import digest_of_rows
+from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingSession:
@@ -37,8 +42,9 @@ class TrainingSession:
 
     Attributes:
         resumption: The same.
-        save: The checkpoint that is being written while training goes on.
-        snapshots: Checkpoints in memory, from ``begin`` on.
+        checkpoints: Those in ``output_dir``, from ``begin`` on.
+        snapshots: Those in memory, from ``begin`` on.
+        saves_to: Which of the two the Trainer's ``_save_checkpoint`` writes.
         preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         step: The data-parallel step, from ``begin`` on.
@@ -55,7 +61,7 @@ class TrainingSession:
         self._config = config
         self.resumption = resumption
         self.preemption = Preemption()
-        self.save = BackgroundSave()
+        self.checkpoints: Checkpoints | None = None
         self.snapshots: Snapshots | None = None
         self._callbacks = []
         self._replacements = Replacements()
@@ -79,7 +85,8 @@ class TrainingSession:
         self.progress.follow(self.step, self.losses)
         self._stand_in()
         self._observe([tracer] if tracer else [])
-        self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every)
+        self.checkpoints = self.saves_to = Checkpoints(trainer, self.progress, self.step, config.async_save)
+        self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every, self.checkpoints)
         self.preemption.begin()
 
     def _stand_in(self):
@@ -126,9 +133,8 @@ class TrainingSession:
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
-        self.save.abandon()
-        if self.snapshots:
-            self.snapshots.abandon()
+        for saves in filter(None, (self.checkpoints, self.snapshots)):
+            saves.abandon()
         self.preemption.end()
         if self._callbacks:
             callbacks = self._trainer.callback_handler.callbacks
@@ -157,8 +163,12 @@ class TrainingSession:
             f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
         }
         self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped)
+        self._trainer.data_parallel_training.trained["train_dataset"] = digest_of_rows(self._dataset.reading)
         if self.resumption:
-            self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
+            callbacks = describe_callbacks(self._trainer.callback_handler.callbacks)
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), args, callbacks)
+            if self._collective.rank == 0 and (news := self.resumption.news):
+                logger.warning(news)
         return self._dataset
 
     def _trackers(self):

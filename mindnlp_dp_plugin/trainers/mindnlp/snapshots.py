@@ -1,8 +1,10 @@
 """Hand a checkpoint to the launcher's keeping every so many optimizer steps, while training goes on."""
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 import psutil
 from mindnlp.peft import PeftModel
@@ -15,7 +17,7 @@ from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
-from mindnlp_dp_plugin.trainers.mindnlp.saving import write_checkpoint
+from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints, write_checkpoint
 
 logger = logging.getLogger(__name__)
 PURPOSE = Message("snapshots")
@@ -33,21 +35,19 @@ class Snapshots:
         progress: Counts where it stands.
         collective: The ranks that train together.
         every: Optimizer steps from one to the next; 0 for none.
-
-    Attributes:
-        is_taking: Whether the Trainer's ``_save_checkpoint`` is called for a snapshot.
+        checkpoints: Those on disk: one of them is as good.
 
     Raises:
         DataParallelError: On all ranks, if nobody would keep them, or a node has no room for them.
     """
 
-    def __init__(self, trainer, progress: Progress, collective: Collective, every: int):
+    def __init__(self, trainer, progress: Progress, collective: Collective, every: int, checkpoints: Checkpoints):
         self._trainer, self._progress, self._collective = trainer, progress, collective
         self._every = every
         self._save = BackgroundSave()
-        self._covered = trainer.state.global_step
+        self._checkpoints = checkpoints
+        self._last_step = trainer.state.global_step
         self._folder = None
-        self.is_taking = False
         hint = Message("Start all ranks with the same MINDNLP_DP_SNAPSHOT_EVERY.")
         require_same("snapshot_every", every, collective, hint)
         if every:
@@ -63,12 +63,13 @@ class Snapshots:
             logger.warning(tr("No more snapshots are taken: {problem}", problem=problem))
             self._every = 0
         elif not any(is_writing for is_writing, _ in answers):
-            self.is_taking = True
+            session = self._trainer.data_parallel_session
+            session.saves_to = self
             try:
-                self._trainer._save_checkpoint(model)
+                self._trainer._save_checkpoint(model)  # a subclass may add to it
             finally:
-                self.is_taking = False
-            self.skip()
+                session.saves_to = session.checkpoints
+            self._last_step = self._trainer.state.global_step
 
     def write(self, save: Callable[[], None]) -> None:
         """Take one; the older of the two before goes.
@@ -77,8 +78,11 @@ class Snapshots:
             save: MindNLP's own ``_save_checkpoint``.
         """
         arguments = self._trainer.args
-        record = self._progress.checkpoint_record()
-        record |= snapshots.origin(self._trainer._get_output_dir(), arguments.save_on_each_node)
+        record = replace(
+            self._progress.checkpoint_record(),
+            home=os.path.abspath(self._trainer._get_output_dir()),
+            save_on_each_node=arguments.save_on_each_node,
+        )
         replacements = Replacements()
         replacements.replace(arguments, "save_on_each_node", True)  # the first rank of each node writes
         try:
@@ -88,10 +92,6 @@ class Snapshots:
             write_checkpoint(self._trainer, save, str(self._folder), record, self._save)
         finally:
             replacements.undo()
-
-    def skip(self) -> None:
-        """Whatever is due is done: a checkpoint is as good."""
-        self._covered = self._trainer.state.global_step
 
     def abandon(self) -> None:
         """Stop writing; what is whole stays for the launcher."""
@@ -105,7 +105,10 @@ class Snapshots:
 
     @property
     def _is_due(self):
-        return self._every and self._trainer.state.global_step // self._every > self._covered // self._every
+        if not self._every:
+            return False
+        covered = max(self._last_step, self._checkpoints.last_step)
+        return self._trainer.state.global_step // self._every > covered // self._every
 
     def _problem(self):
         if self._save.is_writing:

@@ -1,60 +1,93 @@
-"""After a restart by ``mindnlp-dp run --max-restarts``, ``train()`` resumes where this job was.
+"""From which checkpoint ``train()`` goes on by itself: after a restart by ``--max-restarts``, and with ``--resume``.
 
-Each checkpoint records which job wrote it, in which of the script's calls of ``train()``. So a restart never resumes
-from what an older run left in the folder, nor from a later stage of the same script.
+It is the newest whole one of this training (``training.py``). After a restart it must be one of this job, too: what an
+older run left in the folder is left alone.
 """
 
 import logging
 import os
-from pathlib import Path
-from typing import Any
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data.sample import RowSample
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import JOB, RESTART
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.trainers.mindnlp.resume.training import Kinship, Training, digest_of_rows
 
 logger = logging.getLogger(__name__)
 PURPOSE = Message("the checkpoint to go on from")
 
-_num_train_calls = 0
+READINGS = 2
 
 
-def begin_train() -> None:
-    """Count a call of ``train()``."""
-    global _num_train_calls
-    _num_train_calls += 1
-
-
-def origin() -> dict[str, Any]:
-    """The origin that a checkpoint records."""
-    return {"job": os.environ.get(JOB), "train_call": _num_train_calls}
-
-
-def own_checkpoint(home: str | Path, is_resuming: bool = False) -> str | None:
+def own_checkpoint(trainer, training: Training, wanted, collective: Collective) -> str | None:
     """The newest whole checkpoint from which this ``train()`` goes on by itself; None without one.
 
-    After a restart, one that this job wrote; if it is resuming, one of any job. All ranks must call it, in the same
-    order.
+    All ranks must call it, in the same order.
 
     Args:
-        home: The folder of checkpoints; rank 0 reads it.
-        is_resuming: Whether ``--resume`` or ``MINDNLP_DP_RESUME`` was given.
+        trainer: The Trainer that trains.
+        training: What it trains.
+        wanted: The script's ``resume_from_checkpoint``.
+        collective: The ranks that train together; rank 0 reads the folder.
+
+    Raises:
+        DataParallelError: On all ranks, if it cannot be known whether a checkpoint is this training's, and the script
+            does not want it.
     """
-    is_restart = int(os.environ.get(RESTART, "0")) > 0
-    if not (is_restart or is_resuming):
+    restart, is_resuming = int(os.environ.get(RESTART, "0")), trainer.data_parallel_config.resume
+    if not (restart or is_resuming):
         return None
-    group = current()
-    folder, passed_over = None, []
-    if group.rank == 0:
-        folder, passed_over = store.newest_of(home, {"train_call": _num_train_calls} if is_resuming else origin())
-    found, passed_over = group.all_gather_object((folder and str(folder), passed_over), PURPOSE)[0]
-    if group.rank == 0:
-        why = tr("Restart {number}", number=os.environ[RESTART]) if is_restart else "--resume"
-        for problem in passed_over:
-            logger.warning(tr("{why}: passed over {problem}", why=why, problem=problem))
-        if found:
-            logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=found))
-        else:
-            logger.warning(tr("{why}: training continues from the start", why=why))
+    home = trainer.args.output_dir
+    if collective.all_gather_object(any(store.newest_first(home)), PURPOSE)[0]:
+        # All ranks read the rows, as a source may count how often it is read.
+        training.trained["train_dataset"] = digest_of_rows(RowSample(trainer.get_train_dataset()).read(READINGS))
+    found = problem = None
+    if collective.rank == 0:
+        try:
+            why = tr("Restart {number}", number=restart) if restart else "--resume"
+            found = _choose(home, training, wanted, why, is_resuming)
+        except DataParallelError as error:
+            problem = str(error)
+    found, problem = collective.all_gather_object((found and str(found), problem), PURPOSE)[0]
+    if problem:
+        raise DataParallelError(problem)
+    return found
+
+
+def _choose(home, training, wanted, why, is_resuming):
+    job, found, doubtful, others = os.environ.get(JOB), None, [], []
+    for folder, record in store.records_in(home):
+        is_of_job = record is not None and job is not None and record.job == job
+        if record and not (is_of_job or is_resuming):
+            continue
+        if problem := store.problem_of(folder):
+            logger.warning(tr("{why}: passed over {problem}", why=why, problem=f"{folder}: {problem}"))
+            continue
+        kinship, reason = training.kinship(record, is_of_job)
+        if kinship is Kinship.OWN:
+            found = folder
+            break
+        (doubtful if kinship is Kinship.UNKNOWN else others).append((folder, reason))
+    if found is None and doubtful:
+        found, reason = doubtful[0]
+        if not wanted:
+            raise DataParallelError(
+                "{why}: {checkpoint} may be of another training: {reason}. To go on from it, say "
+                "train(resume_from_checkpoint=True); to train anew, give this training an output_dir of its own.",
+                why=why,
+                checkpoint=str(found),
+                reason=reason,
+            )
+        found = found if wanted is True else None
+    if found:
+        logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=found))
+    elif others:
+        told = dict(why=why, checkpoint=others[0][0], reason=others[0][1])
+        logger.warning(
+            tr("{why}: training continues from the start: {checkpoint} is of another training: {reason}", **told)
+        )
+    else:
+        logger.warning(tr("{why}: training continues from the start", why=why))
     return found

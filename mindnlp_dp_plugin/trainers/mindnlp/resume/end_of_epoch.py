@@ -1,7 +1,8 @@
 """Go on with the end of an epoch, if that is all a checkpoint left of it.
 
 MindNLP saves the last step of an epoch before the epoch's own logging and evaluation. A run that resumes from there
-reads no row of that epoch, and does what comes at its end.
+reads no row of that epoch, and does what comes at its end. Without this it would then stop for good, and warn that the
+data set is empty: so MindNLP's loop takes an epoch in which it has read no row.
 """
 
 import logging

@@ -7,6 +7,7 @@ import os
 import socket
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mindnlp.engine.utils import get_last_checkpoint
@@ -80,13 +81,18 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
         raise DataParallelError(problem)
 
 
-def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collective: Collective) -> str | bool | None:
+def common_checkpoint(
+    wanted: str | os.PathLike | bool | None, home: str, collective: Collective, whole: str | None = None
+) -> str | bool | None:
     """The checkpoint to resume from, the same on all ranks. All ranks must call it.
+
+    Its files are read by one rank for all that see the same ones.
 
     Args:
         wanted: A folder; True for the newest in ``home``; None or False to train from the start.
         home: This rank's ``output_dir``; each node may have its own disk.
         collective: The ranks that train together.
+        whole: A checkpoint whose files rank 0 has read.
 
     Returns:
         The folder; if no rank has one, ``wanted``, and MindNLP reports that there is none.
@@ -95,22 +101,25 @@ def common_checkpoint(wanted: str | os.PathLike | bool | None, home: str, collec
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
     """
     folder = local_checkpoint(wanted, home)
-    everyone = collective.all_gather_object((*_describe(folder), socket.gethostname()), CHECKPOINT)
-    identity, first, first_host = everyone[0]
-    for rank, (other, theirs, host) in enumerate(everyone):
-        if other != identity:
+    seen = collective.all_gather_object(_files_as_seen(folder), CHECKPOINT)
+    reader = seen.index(seen[collective.rank])  # the first rank that sees these files
+    look = _look_over(folder, home, is_whole=folder == whole) if reader == collective.rank else None
+    looks = collective.all_gather_object(look, CHECKPOINT)
+    for rank, other in enumerate(looks):
+        if other and other.identity != looks[0].identity:
+            _require_same_home(looks[0], rank, other)
             raise DataParallelError(
                 "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. All nodes need "
                 "the same checkpoint: copy it to each, write to a folder that all share, or train with "
                 "save_on_each_node=True.",
-                first_host=first_host,
-                first=first,
+                first_host=looks[0].host,
+                first=looks[0].shown,
                 rank=rank,
-                host=host,
-                theirs=theirs,
+                host=other.host,
+                theirs=other.shown,
             )
-    if folder:
-        store.read_record(folder)
+    if looks[reader].refusal:
+        raise DataParallelError(looks[reader].refusal)
     return folder or wanted
 
 
@@ -121,14 +130,57 @@ def local_checkpoint(wanted: str | os.PathLike | bool | None, home: str) -> str 
     return os.fspath(wanted) if wanted else None
 
 
-def _describe(folder):
-    """What is the same for copies of a checkpoint on other nodes, and for no other checkpoint; and how it is shown."""
+def _files_as_seen(folder):
+    """The same for all ranks that see the same files, and for no copy of them."""
     if folder is None:
-        return None, tr("no checkpoint")
+        return None
+    files = [(path.name, path.stat()) for path in sorted(Path(folder).rglob("*"))]
+    numbers = [(name, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in files]
+    return hashlib.sha256(repr(numbers).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a rank has found on its node.
+
+    Attributes:
+        identity: What is the same for copies of a checkpoint on other nodes, and for no other checkpoint.
+        shown: How it is shown.
+        refusal: Why it cannot be resumed from.
+        home: Its ``output_dir``.
+        host: The node.
+    """
+
+    identity: tuple
+    shown: str
+    home: str
+    refusal: str | None = None
+    host: str = field(default_factory=socket.gethostname)
+
+
+def _require_same_home(first, rank, other):
+    if first.home != other.home:
+        raise DataParallelError(
+            "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}: the ranks have "
+            "other output_dir, {first_home!r} and {home!r}. Give all the same, without the time or the rank in its "
+            "name.",
+            first_host=first.host,
+            first=first.shown,
+            first_home=first.home,
+            rank=rank,
+            host=other.host,
+            theirs=other.shown,
+            home=other.home,
+        )
+
+
+def _look_over(folder, home, is_whole):
+    home = os.path.abspath(home)
+    if folder is None:
+        return _Look((), tr("no checkpoint"), home)
     name = Path(folder).name
-    if problem := store.problem_of(Path(folder)):
-        return (name, None), f"{name} ({problem})"
-    record = store.read_record(folder)
-    content = {what: record[what] for what in record if what not in ("files", "digests", "job")}  # each node's own
+    if not is_whole and (problem := store.problem_of(Path(folder))):
+        return _Look((name,), f"{name} ({problem})", home, str(store.refusal(folder, problem)))
+    content = replace(store.read_record(folder), job=None).as_json()  # each node has a job of its own
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-    return (name, digest), tr("{name} (digest {digest})", name=name, digest=digest)
+    return _Look((name, digest), tr("{name} (digest {digest})", name=name, digest=digest), home)

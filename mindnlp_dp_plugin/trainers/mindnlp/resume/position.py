@@ -3,43 +3,18 @@
 import json
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.trainers.mindnlp.resume.short_epochs import AccumulationGoesOn
 
-
-@dataclass(frozen=True)
-class Position:
-    """Where training stands.
-
-    Attributes:
-        epoch: The epoch.
-        micro_steps_in_epoch: Micro-steps done in it.
-        micro_steps: Micro-steps done since training first began.
-    """
-
-    epoch: int = 0
-    micro_steps_in_epoch: int = 0
-    micro_steps: int = 0
-
-
-SPLIT = ("world_size", "batch size", "gradient_accumulation_steps")  # of a global batch
-
-RECORDED = (
-    *Position.__dataclass_fields__,
-    "epoch_end_is_done",
-    "host_random",
-    "patience",
-    "settings",
-    "stopped_early",
-    "total_loss",
-    "with_optimizer",
-)
+SPLIT = ("world_size", "batch_size", "gradient_accumulation_steps")  # of a global batch
 
 
 class Resumption:
@@ -53,6 +28,7 @@ class Resumption:
             micro-steps of the same global batch are weighted so that their sum is the same.
         end_is_due: Whether it was saved before what its epoch ends with, such as an evaluation.
         is_over: Whether no step is left to train. Known when the data set is placed, as the next.
+        news: What the user must know of it; None if nothing.
         first_epoch: The epoch in which training goes on, if only with its end; None if nothing is left.
 
     Raises:
@@ -63,25 +39,16 @@ class Resumption:
         self.folder = Path(folder)
         self.record = store.read_record(folder)
         self.state = json.loads((self.folder / store.STATE).read_text(encoding="utf-8"))
-        missing = [name for name in RECORDED if name not in self.record]
-        if missing:
-            raise DataParallelError(
-                "Cannot resume from {folder!r}: {file} says nothing of {missing}. Another program has written it: take "
-                "another checkpoint, or start from its weights with from_pretrained.",
-                folder=folder,
-                file=store.RECORD,
-                missing=", ".join(missing),
-            )
-        self.position = Position(**{name: self.record[name] for name in Position.__dataclass_fields__})
-        self.end_is_due = self.record.get("epoch_end_is_due", False)
-        if not self.record["with_optimizer"]:
+        self.position = self.record.position
+        self.end_is_due = self.record.epoch_end_is_due
+        if not self.record.with_optimizer:
             raise DataParallelError(
                 "Cannot resume from {folder!r}: it holds the model only (save_only_model=True). Start from its weights "
                 "with from_pretrained.",
                 folder=folder,
             )
 
-    def place(self, dataset: ShardedDataset, settings: dict[str, Any], args) -> None:
+    def place(self, dataset: ShardedDataset, settings: Settings, args, callbacks: list[dict[str, Any]]) -> None:
         """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
@@ -90,32 +57,35 @@ class Resumption:
             args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
                 ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
                 ``gradient_accumulation_steps`` is set so that training steps where it would have.
+            callbacks: What may stop training, by ``describe_callbacks``.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
                 another split of the same global batch either.
         """
-        saved = self.record["settings"]
-        changed = [name for name in settings if settings[name] != saved[name]]
-        is_same_batch = set(changed) <= set(SPLIT) and _global_batch(saved) == _global_batch(settings)
-        before = self.record.get("nominal_accumulation", saved["gradient_accumulation_steps"])
+        is_stopped = self.record.stopped_early and not self._may_go_on(args, callbacks)
+        saved = self.record.settings
+        changed = [name for name, value in vars(settings).items() if value != getattr(saved, name)]
+        is_same_batch = set(changed) <= set(SPLIT) and saved.global_batch == settings.global_batch
+        before = self.record.nominal_accumulation or saved.gradient_accumulation_steps
         self.nominal_accumulation = before if is_same_batch else args.gradient_accumulation_steps
         if changed:
             position = self._in_micro_steps_of(settings) if is_same_batch else None
-            reads_on = position and dataset.reads_on(saved["world_size"], saved["batch size"])
-            if self.position.micro_steps_in_epoch and not reads_on:
+            reads_on = position and dataset.reads_on(saved.world_size, saved.batch_size)
+            if self.position.micro_steps_in_epoch and not (reads_on or args.ignore_data_skip):
                 self._refuse(changed, saved, settings)
             self.position = position or self._at_a_whole_step(args.gradient_accumulation_steps)
         if changed and args.max_steps <= 0:
             updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
             updates_left -= self.position.micro_steps_in_epoch // args.gradient_accumulation_steps
             args.max_steps = self.state["global_step"] + max(math.ceil(updates_left), 0)
+        self.is_over = is_stopped or self.state["global_step"] >= _max_steps(dataset, args)
+        self.news = self._news(is_stopped)
+        self._place_in_epoch(dataset, args.ignore_data_skip)
         if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
             args.gradient_accumulation_steps = AccumulationGoesOn(
                 args.gradient_accumulation_steps, self.position, dataset.num_steps
             )
-        self.is_over = self.record["stopped_early"] or self.state["global_step"] >= _max_steps(dataset, args)
-        self._place_in_epoch(dataset)
 
     def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
         """Write to ``folder`` the state from which MindNLP's loop derives its first epoch.
@@ -127,7 +97,34 @@ class Resumption:
         step = epoch * _updates_per_epoch(dataset, args)
         Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": step}))
 
-    def _place_in_epoch(self, dataset):
+    def _may_go_on(self, args, callbacks):
+        """Whether what stopped training may be gone."""
+        before = self.record.callbacks
+        if args.max_steps > 0:
+            is_other_length = args.max_steps != self.state["max_steps"]
+        else:
+            is_other_length = math.ceil(args.num_train_epochs) != self.state["num_train_epochs"]
+        return is_other_length or not callbacks or (before is not None and callbacks != before)
+
+    def _news(self, is_stopped):
+        known = {"checkpoint": str(self.folder), "step": self.state["global_step"]}
+        if is_stopped:
+            return tr(
+                "No step is trained: a callback stopped the training of {checkpoint} at step {step}, and the callbacks "
+                "are as they were. To go on, leave it out, change its settings, or train for more epochs or steps.",
+                **known,
+            )
+        if self.is_over:
+            return tr(
+                "No step is trained: the training of {checkpoint} has ended at step {step}. To go on, train for more "
+                "epochs or steps.",
+                **known,
+            )
+        if self.record.stopped_early:
+            return tr("A callback stopped the training of {checkpoint} at step {step}; now it goes on.", **known)
+        return None
+
+    def _place_in_epoch(self, dataset, ignores_rows):
         epoch, micro_steps = self.position.epoch, self.position.micro_steps_in_epoch
         if self.end_is_due and micro_steps == 0:
             self.first_epoch = epoch - 1
@@ -136,12 +133,14 @@ class Resumption:
             self.first_epoch = epoch
             dataset.start_at(epoch, micro_steps, is_at_end=True)
         else:
+            if ignores_rows:  # the epoch begins again
+                self.position, micro_steps = replace(self.position, micro_steps_in_epoch=0), 0
             self.first_epoch = None if self.is_over else epoch
             dataset.start_at(epoch, micro_steps)
 
     def _in_micro_steps_of(self, settings):
         """The position counted in micro-steps of other sizes; None if it stands within one."""
-        rows, of_micro_step = (each["world_size"] * each["batch size"] for each in (self.record["settings"], settings))
+        rows, of_micro_step = self.record.settings.micro_batch, settings.micro_batch
         micro_steps, rest = divmod(self.position.micro_steps_in_epoch * rows, of_micro_step)
         total = self.position.micro_steps * rows // of_micro_step
         return None if rest else Position(self.position.epoch, micro_steps, total)
@@ -153,11 +152,16 @@ class Resumption:
 
     def _refuse(self, changed, saved, settings):
         differences = ", ".join(
-            tr("{name} was {before} and is {now}", name=name, before=saved[name], now=settings[name])
+            tr(
+                "{name} was {before} and is {now}",
+                name=NAMES.get(name, name),
+                before=getattr(saved, name),
+                now=getattr(settings, name),
+            )
             for name in changed
         )
-        at_ends = store.at_epoch_ends(self.folder.absolute().parent)
-        offered = tr(", here {folder!r}", folder=str(at_ends[0])) if at_ends else ""
+        at_end, _ = store.newest(self.folder.absolute().parent, lambda record: record.micro_steps_in_epoch == 0)
+        offered = tr(", here {folder!r}", folder=str(at_end)) if at_end else ""
         raise DataParallelError(
             "Cannot resume from {folder!r} with other settings: {differences}. It was saved in the middle of epoch "
             "{epoch}, whose rows were sharded by them. Take the old settings, {others}, or resume from a checkpoint "
@@ -165,13 +169,9 @@ class Resumption:
             folder=str(self.folder),
             differences=differences,
             epoch=self.position.epoch,
-            others=_other_splits(_global_batch(saved), settings["world_size"]),
+            others=_other_splits(saved.global_batch, settings.world_size),
             offered=offered,
         )
-
-
-def _global_batch(settings):
-    return math.prod(settings[name] for name in SPLIT)
 
 
 def _other_splits(global_batch, world_size):
@@ -188,46 +188,21 @@ def _other_splits(global_batch, world_size):
     )
 
 
-class AccumulationGoesOn(int):
-    """``gradient_accumulation_steps`` of a resumed run whose epochs are no longer than the accumulation.
-
-    MindNLP's loop steps when ``count % gradient_accumulation_steps`` is 0, with a count that restarts at 0 when it
-    resumes, and at the end of such an epoch, which it does not recognise if it resumes in the middle. Here the
-    remainder is that of the count since training first began, and 0 at the end of the resumed epoch.
-
-    Args:
-        accumulation: The number of micro-steps.
-        position: Where the checkpoint stands.
-        num_steps: Micro-steps of an epoch, no more than ``accumulation``.
-    """
-
-    def __new__(cls, accumulation: int, position: Position, num_steps: int):
-        """As of an int."""
-        self = super().__new__(cls, accumulation)
-        self._made = position.micro_steps
-        self._epoch_ends_after = num_steps - position.micro_steps_in_epoch
-        return self
-
-    def __rmod__(self, count):
-        """``count % self``"""
-        return 0 if count == self._epoch_ends_after else (self._made + count) % int(self)
-
-
-def settings_of(dataset: ShardedDataset, args) -> dict[str, Any]:
-    """The settings that decide which rows make a step; none may change in the middle of an epoch.
+def settings_of(dataset: ShardedDataset, args) -> Settings:
+    """What decides which rows make a step.
 
     Args:
         dataset: A rank's share of the training data.
         args: The TrainingArguments.
     """
-    return {
-        "world_size": args.world_size,
-        Message("batch size"): dataset.get_batch_size(),
-        "gradient_accumulation_steps": args.gradient_accumulation_steps,
-        "seed": args.seed,
-        Message("number of rows"): dataset.num_rows,
-        "group_by_length": args.group_by_length,
-    }
+    return Settings(
+        args.world_size,
+        dataset.get_batch_size(),
+        args.gradient_accumulation_steps,
+        args.seed,
+        dataset.num_rows,
+        args.group_by_length,
+    )
 
 
 def _max_steps(dataset, args):

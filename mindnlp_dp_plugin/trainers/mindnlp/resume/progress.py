@@ -1,10 +1,9 @@
 """Count where training stands, for checkpoints."""
 
-from typing import Any
-
 import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
 
+from mindnlp_dp_plugin.checkpoint.record import Position, Record
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.job.rank_status import show_status
@@ -12,8 +11,8 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
-from mindnlp_dp_plugin.trainers.mindnlp.resume import agreement
-from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Position, Resumption, settings_of
+from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
+from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import COUNTER, describe_callbacks
 
 
 class Progress(TrainerCallback):
@@ -50,6 +49,7 @@ class Progress(TrainerCallback):
         self.clock = Clock(trainer.args, dataset.num_steps, self._before.micro_steps, self._before.micro_steps_in_epoch)
         self._epoch_has_ended = False
         self._host_random = None
+        self._callbacks = describe_callbacks(trainer.callback_handler.callbacks)
         self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
         self._carried_loss = 0.0  # what the checkpoint holds of that sum, until it is added
@@ -66,7 +66,7 @@ class Progress(TrainerCallback):
         self.step, self.losses = step, losses
         step.optimizer_steps.before.append(self.note_update)
         if self._resumption:
-            step.reducer.take_order(self._resumption.record.get("gradient_order"))
+            step.reducer.take_order(self._resumption.record.gradient_order)
 
     def loss_since_log(self) -> float:
         """The sum of losses since the last log, before and after the resumption: the mean of all ranks' sums.
@@ -88,7 +88,7 @@ class Progress(TrainerCallback):
         """Record that the optimizer is about to step."""
         self._at_last_update = Position(self._epoch, self.clock.micro_steps_in_epoch, self.clock.micro_steps)
 
-    def checkpoint_record(self) -> dict[str, Any]:
+    def checkpoint_record(self) -> Record:
         """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
         trainer, position = self._trainer, self._at_last_update
         state, control = trainer.state, trainer.control
@@ -99,30 +99,32 @@ class Progress(TrainerCallback):
         if ends_epoch and position.epoch == self._epoch and not num_pending:
             position = Position(position.epoch + 1, 0, position.micro_steps)
         end_is_done = self._epoch_has_ended and not control.should_evaluate
-        pending_loss = self.loss_since_log()
-        return {
+        pending_loss, scaler = self.loss_since_log(), self.step.precision.scaler
+        return Record(
             **vars(position),
-            **agreement.origin(),
+            **trainer.data_parallel_training.as_recorded(),
+            callbacks=self._callbacks,
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
-            "epoch_end_is_done": bool(num_pending),
-            "epoch_end_is_due": (ends_epoch or control.should_training_stop) and not end_is_done,
-            "stopped_early": control.should_training_stop and state.global_step < state.max_steps,
-            "total_loss": trainer._total_loss_scalar + pending_loss,
-            "pending_loss": pending_loss,
-            "last_logged_step": trainer._globalstep_last_logged,
-            "patience": [callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
-            "with_optimizer": not trainer.args.save_only_model,
-            "nominal_accumulation": self.nominal_accumulation,
-            "gradient_order": self.step.reducer.order,
-            "settings": settings_of(self._dataset, trainer.args),
-            "host_random": self._collective.all_gather_object(rng.host_state(), Message("random states")),
-            "loss_scaling": self.step.precision.scaler and vars(self.step.precision.scaler),
-        }
+            epoch_end_is_done=bool(num_pending),
+            epoch_end_is_due=(ends_epoch or control.should_training_stop) and not end_is_done,
+            stopped_early=control.should_training_stop and state.global_step < state.max_steps,
+            total_loss=trainer._total_loss_scalar + pending_loss,
+            pending_loss=pending_loss,
+            last_logged_step=trainer._globalstep_last_logged,
+            patience=[callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
+            with_optimizer=not trainer.args.save_only_model,
+            nominal_accumulation=self.nominal_accumulation,
+            gradient_order=self.step.reducer.order,
+            settings=settings_of(self._dataset, trainer.args),
+            host_random=self._collective.all_gather_object(rng.host_state(), Message("random states")),
+            loss_scaling=scaler and dict(vars(scaler)),
+        )
 
     def repeated_micro_steps(self) -> bool:
         """Whether this epoch ends with micro-steps that the checkpoint has counted."""
-        record = self._resumption.record if self._resumption else {"epoch_end_is_done": False}
-        return record["epoch_end_is_done"] and self._epoch_has_ended and self._epoch == self._before.epoch
+        if self._resumption is None or not self._resumption.record.epoch_end_is_done:
+            return False
+        return self._epoch_has_ended and self._epoch == self._before.epoch
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Restore the counts of the Trainer and its callbacks, if this run resumes."""
@@ -131,15 +133,15 @@ class Progress(TrainerCallback):
         trainer, record = self._trainer, self._resumption.record
         step = trainer.state.global_step = self._resumption.state["global_step"]
         if self._resumption.first_epoch is not None:
-            self._carried_loss = record.get("pending_loss", 0.0)
-        trainer._globalstep_last_logged = record.get("last_logged_step", step)
-        trainer._total_loss_scalar = record["total_loss"] - self._carried_loss
-        for callback, patience in zip(self._callbacks_with_patience(), record["patience"]):
+            self._carried_loss = record.pending_loss
+        trainer._globalstep_last_logged = step if record.last_logged_step is None else record.last_logged_step
+        trainer._total_loss_scalar = record.total_loss - self._carried_loss
+        for callback, patience in zip(self._callbacks_with_patience(), record.patience):
             callback.early_stopping_patience_counter = patience
-        if self.step.precision.scaler and record.get("loss_scaling"):
-            vars(self.step.precision.scaler).update(record["loss_scaling"])
-        if record["settings"]["world_size"] == self._collective.world_size:
-            self._host_random = record["host_random"][self._collective.rank]
+        if self.step.precision.scaler and record.loss_scaling:
+            vars(self.step.precision.scaler).update(record.loss_scaling)
+        if record.settings.world_size == self._collective.world_size:
+            self._host_random = record.host_random[self._collective.rank]
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         """Start counting a new epoch."""
@@ -168,4 +170,4 @@ class Progress(TrainerCallback):
 
     def _callbacks_with_patience(self):
         callbacks = self._trainer.callback_handler.callbacks
-        return [callback for callback in callbacks if hasattr(callback, "early_stopping_patience_counter")]
+        return [callback for callback in callbacks if hasattr(callback, COUNTER)]

@@ -1,0 +1,154 @@
+"""What a checkpoint says beside model, optimizer and scheduler.
+
+A new field is a line in ``Record``, with a default for the checkpoints that lack it, and the places that write and read
+it. The keys in the file are the names of the fields; two of ``Settings`` are called otherwise there (``NAMES``).
+"""
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from mindnlp_dp_plugin.language import Message
+
+NAMES = {"batch_size": Message("batch size"), "num_rows": Message("number of rows")}
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where training stands.
+
+    Attributes:
+        epoch: The epoch.
+        micro_steps_in_epoch: Micro-steps done in it.
+        micro_steps: Micro-steps done since training first began.
+    """
+
+    epoch: int = 0
+    micro_steps_in_epoch: int = 0
+    micro_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that decide which rows make a step; none may change in the middle of an epoch.
+
+    Attributes:
+        world_size: The ranks.
+        batch_size: Rows of a rank's micro-step.
+        gradient_accumulation_steps: Micro-steps of a step.
+        seed: What the order of the rows is drawn from.
+        num_rows: Rows of the data set; None if unknown.
+        group_by_length: Whether rows of similar length are read together.
+    """
+
+    world_size: int
+    batch_size: int
+    gradient_accumulation_steps: int
+    seed: int
+    num_rows: int | None
+    group_by_length: bool
+
+    @property
+    def micro_batch(self) -> int:
+        """Rows of a micro-step on all ranks."""
+        return self.world_size * self.batch_size
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of an optimizer step."""
+        return self.micro_batch * self.gradient_accumulation_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What goes into the file of that name. A checkpoint of an earlier version lacks what has a default.
+
+    Attributes:
+        epoch: See ``Position``.
+        micro_steps_in_epoch: See ``Position``.
+        micro_steps: See ``Position``.
+        epoch_end_is_done: Whether the end of its epoch was done, with micro-steps pending that are repeated.
+        epoch_end_is_due: Whether it was saved before what its epoch ends with, such as an evaluation.
+        stopped_early: Whether a callback had stopped training.
+        total_loss: The sum of all losses.
+        pending_loss: What of that was not logged.
+        last_logged_step: The step of the last log; None if that is the last step.
+        callbacks: What may have stopped it, as before training began.
+        patience: How long each callback with patience has waited.
+        with_optimizer: Whether the optimizer's states are there.
+        nominal_accumulation: Micro-steps of a step when training first began; None for those of ``settings``.
+        gradient_order: The order of the gradients in their buckets, as rank 0 saw it.
+        settings: What decides which rows make a step.
+        host_random: The states of Python's and NumPy's generators on each rank.
+        loss_scaling: The state of the scale of the loss, if there is one.
+        job: The run of ``mindnlp-dp run`` that wrote it.
+        train_call: In which of its process's calls of ``train()`` with this ``output_dir``.
+        training: The training it belongs to: a name that no other has.
+        trained: What was trained, by name.
+        began_with: A digest of the weights with which the training first began.
+        before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
+        ended_with: A digest of the weights with which it came to its end; None before.
+        home: Of a snapshot: the folder of checkpoints to which it belongs.
+        save_on_each_node: Of a snapshot: whether each node has checkpoints of its own.
+    """
+
+    epoch: int
+    micro_steps_in_epoch: int
+    micro_steps: int
+    epoch_end_is_done: bool
+    epoch_end_is_due: bool = False
+    stopped_early: bool
+    total_loss: float
+    pending_loss: float = 0.0
+    last_logged_step: int | None = None
+    callbacks: list[dict[str, Any]] | None = None
+    patience: list[int]
+    with_optimizer: bool
+    nominal_accumulation: int | None = None
+    gradient_order: list[int] | None = None
+    settings: Settings
+    host_random: list[dict[str, Any]]
+    loss_scaling: dict[str, Any] | None = None
+    job: str | None = None
+    train_call: int | None = None
+    training: str | None = None
+    trained: dict[str, Any] | None = None
+    began_with: str | None = None
+    before: list[str] | None = None
+    ended_with: str | None = None
+    home: str | None = None
+    save_on_each_node: bool | None = None
+
+    @property
+    def position(self) -> Position:
+        """Where training stood."""
+        return Position(self.epoch, self.micro_steps_in_epoch, self.micro_steps)
+
+    def is_of_same_training(self, other: "Record") -> bool:
+        """Whether another belongs to the same training, as the same job went on with it."""
+        return (other.job, other.train_call, other.training) == (self.job, self.train_call, self.training)
+
+    def as_json(self) -> dict[str, Any]:
+        """In a form JSON can hold."""
+        content = {name: value for name, value in vars(self).items() if value is not None}
+        settings = {key: getattr(self.settings, name) for name, key in _keys_of_settings().items()}
+        return {**content, "settings": settings}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Record":
+        """What ``as_json`` has made, of this version or another; nothing may be ``missing_in`` it."""
+        found = {field.name: content[field.name] for field in fields(cls) if field.name in content}
+        settings = {name: content["settings"][key] for name, key in _keys_of_settings().items()}
+        return cls(**{**found, "settings": Settings(**settings)})
+
+    @classmethod
+    def missing_in(cls, content: dict[str, Any]) -> list[str]:
+        """What every version writes, and ``content`` does not hold."""
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in content]
+        settings = content.get("settings")
+        if not isinstance(settings, dict):
+            return missing if "settings" in missing else [*missing, "settings"]
+        return missing + [key for key in _keys_of_settings().values() if key not in settings]
+
+
+def _keys_of_settings():
+    return {field.name: NAMES.get(field.name, field.name) for field in fields(Settings)}

@@ -1,0 +1,129 @@
+"""Train several times, each training until it is done: ``python trainings.py OUTPUT NAME...``.
+
+A training that is done is skipped, as scripts do by a marker file: ``OUTPUT/done/<name>.npz`` holds its weights,
+``<name>.rank<r>.json`` what it ended with. ``FAULTS`` strike as ``faults.py`` says, at the moment of a training's name.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+
+from tests.programs.faults import comes_to
+from tests.programs.resume_scenarios import digest_of
+from tests.programs.tiny import tiny_dataset, tiny_model
+
+OUTPUT = Path(sys.argv[1])
+DONE = OUTPUT / "done"
+EXPLICIT = os.environ.get("EXPLICIT", "").split()  # trainings of which the script says resume_from_checkpoint=True
+SETTINGS = json.loads(os.environ.get("SETTINGS", "{}"))  # of the trainings, by name
+
+
+class Struck(Trainer):
+    name = None
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.rows = []
+
+    def training_step(self, model, batch):
+        comes_to(self.name, self.state.global_step)
+        self.rows.append(batch["input_ids"].asnumpy().tolist())
+        return super().training_step(model, batch)
+
+
+class Probes(TrainerCallback):
+    """Trains another model after the second step."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 2:
+            train("probe", max_steps=1)
+
+
+class StopsAt(TrainerCallback):
+    """A time limit: stops and saves."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            control.should_training_stop = control.should_save = True
+
+
+def rows(seed=7):
+    chance = np.random.default_rng(seed)
+    read = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(chance.integers(3))) for _ in range(32)]
+    return mindspore.dataset.GeneratorDataset(read, ["input_ids", "labels"], shuffle=False).batch(4)
+
+
+def train(name, folder=None, starts_from=None, data=rows, callbacks=(), **changes):
+    """Train, or skip what is done."""
+    arguments = TrainingArguments(
+        output_dir=str(OUTPUT / (folder or name)), save_strategy="steps", logging_steps=1, disable_tqdm=True,
+        **{"max_steps": 4, "save_steps": 2, "learning_rate": 1e-3, **changes},
+    )  # fmt: skip
+    model = tiny_model()
+    if starts_from:
+        with np.load(DONE / f"{starts_from}.npz") as weights:
+            for parameter, value in zip(model.parameters(), weights.values()):
+                parameter.assign_value(mindspore.Tensor(value))
+    trainer = Struck(
+        model, arguments, train_dataset=data(), eval_dataset=tiny_dataset(num_rows=8), callbacks=list(callbacks)
+    )
+    trainer.name = name
+    try:
+        trainer.train(resume_from_checkpoint=name in EXPLICIT or None)
+        end = {"model": digest_of(model), "step": trainer.state.global_step, "rows": trainer.rows}
+    except dp.DataParallelError as error:
+        end = {"refused": str(error)}
+    (DONE / f"{name}.rank{dp.get_rank()}.json").write_text(json.dumps(end))
+    dp.barrier()
+    if dp.is_main_process():
+        np.savez(DONE / f"{name}.npz", *[parameter.asnumpy() for parameter in model.parameters()])
+    dp.barrier()
+
+
+def limited(stop_at=3, **changes):
+    return dict(max_steps=6, callbacks=[StopsAt(stop_at)] if stop_at else [], **changes)
+
+
+def patient(patience=2):
+    metric = dict(metric_for_best_model="loss", greater_is_better=True)  # it falls: the first is the best
+    each_step = dict(save_steps=1, eval_steps=1, evaluation_strategy="steps", load_best_model_at_end=True)
+    return dict(max_steps=8, callbacks=[EarlyStoppingCallback(patience)], **metric, **each_step)
+
+
+TRAININGS = {
+    # Stages that share a folder; the second starts where the first ended.
+    "stage_1": lambda: dict(folder="stages"),
+    "stage_2": lambda: dict(folder="stages", starts_from="stage_1", max_steps=6, save_steps=4, learning_rate=5e-4),
+    # The same settings.
+    "twin_1": lambda: dict(folder="twins"),
+    "twin_2": lambda: dict(folder="twins", starts_from="twin_1"),
+    # Folds: other rows, the same model at the start.
+    "fold_1": lambda: dict(folder="folds"),
+    "fold_2": lambda: dict(folder="folds", data=lambda: rows(8)),
+    # With a folder each.
+    "first": lambda **changes: changes,
+    "second": lambda: dict(max_steps=6),
+    "probing": lambda: dict(max_steps=6, callbacks=[Probes()]),
+    # Stopped by a callback.
+    "limited": limited,
+    "patient": patient,
+    "ignoring": lambda: dict(max_steps=6, ignore_data_skip=True),
+    "timed": lambda by_rank=False: dict(folder=f"timed{dp.get_rank() or ''}" if by_rank else "timed"),
+}
+
+
+if __name__ == "__main__":
+    DONE.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:]:
+        if not (DONE / f"{name}.npz").exists():
+            train(name, **TRAININGS[name](**SETTINGS.get(name, {})))
