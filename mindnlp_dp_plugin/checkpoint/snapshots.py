@@ -42,5 +42,5 @@ def make_checkpoint(kept: Path, leads: bool) -> Path | None:
         return None
     with store.atomic_save(home) as scratch:
         written = shutil.copytree(snapshot, scratch / snapshot.name, ignore=shutil.ignore_patterns(store.RECORD))
-        store.publish(written, home, replace(record, home=None, save_on_each_node=None))
+        store.publish(written, home, replace(record, home=None, save_on_each_node=None).as_json())
     return home / snapshot.name

@@ -92,14 +92,14 @@ def atomic_save(home: str | Path) -> Iterator[Path]:
         clear_leftovers(home)
 
 
-def publish(written: Path, home: str | Path, record: Record) -> None:
+def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
     """Give a folder that is written its place among the checkpoints, readable by its owner only; one of the same
     name goes.
 
     Args:
         written: The folder, already under its final name, somewhere in ``home``.
         home: Where it belongs.
-        record: What ``read_record`` is to return.
+        record: What ``read_whole`` is to return; what JSON can hold. ``Record.as_json`` of a Trainer's checkpoint.
     """
     files = [path for path in sorted(written.rglob("*")) if path.is_file()]
     names = [str(path.relative_to(written)) for path in files]
@@ -107,7 +107,7 @@ def publish(written: Path, home: str | Path, record: Record) -> None:
         "files": {name: path.stat().st_size for name, path in zip(names, files)},
         "digests": {name: _digest(path) for name, path in zip(names, files)},
     }
-    (written / RECORD).write_text(json.dumps({"format": FORMAT, **record.as_json(), **contents}), encoding="utf-8")
+    (written / RECORD).write_text(json.dumps({"format": FORMAT, **record, **contents}), encoding="utf-8")
     with suppress(OSError):  # some network file systems know no modes; the folder around it is private, too
         written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
@@ -144,8 +144,19 @@ def remove(folder: str | Path, ignore_errors: bool = False) -> None:
         leaving.parent.parent.rmdir()
 
 
+def read_whole(folder: str | Path) -> dict[str, Any]:
+    """What ``publish`` was given, and the files with their digests. All files are read.
+
+    Raises:
+        DataParallelError: If one is damaged; the newest whole checkpoint beside it is offered.
+    """
+    if problem := _problem_of(Path(folder)):
+        raise refusal(folder, problem)
+    return _read_manifest(Path(folder))[0]
+
+
 def read_record(folder: str | Path) -> Record:
-    """What ``publish`` was given with a checkpoint. Whether its other files are whole, ``problem_of`` tells.
+    """What a Trainer's checkpoint says of itself. Whether its other files are whole, ``problem_of`` tells.
 
     Raises:
         DataParallelError: If it cannot be read; the newest whole checkpoint beside it is offered.
@@ -206,22 +217,24 @@ def step_of(folder: Path) -> int:
 
 
 def problem_of(folder: Path) -> str | None:
-    """What is wrong with a checkpoint; None if nothing is."""
+    """What is wrong with a Trainer's checkpoint; None if nothing is."""
+    return _problem_of(folder) or _missing_in(_read_manifest(folder)[0])
+
+
+def _problem_of(folder):
     try:
-        return _problem_of(folder)
+        return _problem_of_files(folder)
     except OSError as error:
         return tr("it cannot be read ({error})", error=error)
 
 
-def _problem_of(folder):
+def _problem_of_files(folder):
     content, problem = _read_manifest(folder)
     if problem:
         return problem
     files, digests = content.get("files"), content.get("digests", {})  # earlier versions noted none
     if not isinstance(files, dict) or not isinstance(digests, dict):
         return tr("{file} lists no files", file=RECORD)
-    if problem := _missing_in(content):
-        return problem
     for name, size in files.items():
         if not (folder / name).is_file():
             return tr("{file} is missing", file=name)

@@ -12,7 +12,9 @@ def write_snapshot(kept, home, step, on_each_node):
         written = scratch / f"checkpoint-{step}"
         written.mkdir()
         (written / store.STATE).write_text("{}")
-        store.publish(written, folder, record(job="a", train_call=0, home=str(home), save_on_each_node=on_each_node))
+        store.publish(
+            written, folder, record(job="a", train_call=0, home=str(home), save_on_each_node=on_each_node).as_json()
+        )
     return folder / written.name
 
 

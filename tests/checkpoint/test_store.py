@@ -43,7 +43,7 @@ def write_checkpoint(home, name="checkpoint-1"):
         written.mkdir()
         (written / "model.safetensors").write_text("weights")
         (written / store.STATE).write_text("{}")
-        store.publish(written, home, record(job="some"))
+        store.publish(written, home, record(job="some").as_json())
     return home / name
 
 

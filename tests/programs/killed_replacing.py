@@ -21,7 +21,7 @@ def save(home, content):
     written.mkdir(parents=True)
     (written / "model.safetensors").write_text(content)
     (written / "trainer_state.json").write_text("{}")
-    store.publish(written, home, record(job=content))
+    store.publish(written, home, record(job=content).as_json())
 
 
 def kill_before(number):

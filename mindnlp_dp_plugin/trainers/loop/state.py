@@ -101,7 +101,7 @@ def load_state(folder: str | Path) -> LoopState:
             read by another number of ranks, with other batches or another seed.
     """
     loop, group = latest_loop(), current()
-    door, record = loop.door, store.read_record(folder)
+    door, record = loop.door, store.read_whole(folder)
     require_same("dp.load_state", record["digests"], group, HINT, str(folder))
     _require_same_rows_of_a_step(folder, record, loop, group)
     contents = safe_unpickler.load(str(Path(folder, STATE)))

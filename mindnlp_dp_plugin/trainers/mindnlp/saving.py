@@ -59,7 +59,7 @@ def write_checkpoint(
             state.best_model_checkpoint = os.path.join(home, written.name)
 
         def publish():
-            store.publish(written, home, record)
+            store.publish(written, home, record.as_json())
             when_whole()
 
         if writes:
