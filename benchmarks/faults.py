@@ -55,7 +55,7 @@ TRACES_S = 5  # for what other jobs have just made, and are about to use
 STEPS_PER_JOB = 4
 INTERRUPTIONS_PER_JOB = 4
 HANG_S = 180
-IS_APART = "MINDNLP_DP_FAULTS_APART"
+IS_APART = "FAULTS_APART"
 
 
 def main():

@@ -1,7 +1,12 @@
-"""Click in the user's language: help is looked up when it is shown, and so are click's own words."""
+"""Click in the user's language: help is looked up when it is shown, and so are click's own words.
+
+Click has no hook for either. Without ``speak`` a Chinese user reads click's English in between ("Usage", "Invalid
+value for"), and Chinese help is broken at columns that count a letter of two columns as one.
+"""
 
 import gettext
 import inspect
+import math
 import re
 import sys
 import unicodedata
@@ -35,6 +40,14 @@ class _Translated:
 class Option(_Translated, click.Option):
     """An option."""
 
+    def type_cast_value(self, ctx, value):
+        """The value; no range of click's refuses NaN, and no number here may be infinite."""
+        cast = super().type_cast_value(ctx, value)
+        for number in cast if isinstance(cast, tuple) else (cast,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise click.BadParameter(tr("{number} is not a finite number.", number=number), ctx, self)
+        return cast
+
 
 class Command(_Translated, click.Command):
     """A command."""
@@ -64,8 +77,8 @@ option = partial(click.option, cls=Option)
 def speak() -> None:
     """Let click find its own words in the plugin's catalogue.
 
-    Its modules look words up by ``gettext.gettext``, which goes by LANGUAGE: if that were set here, ranks would inherit
-    it. Help is wrapped by the width of letters, as Chinese ones are two columns wide, and have no blanks between them.
+    Its modules look words up by a ``gettext.gettext`` of their own import, which goes by LANGUAGE: if that were set
+    here, ranks would inherit it. Help is wrapped by the width of letters; Chinese has no blanks between words.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("click.") and vars(module).get("_") is gettext.gettext:

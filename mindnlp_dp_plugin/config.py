@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.variables import of_setting
+from mindnlp_dp_plugin.job.variables import of_setting, require_known
 from mindnlp_dp_plugin.language import LANGUAGES, Message
 from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 
@@ -215,7 +215,7 @@ class DataParallelConfig:
             environ: The variables to read, ``os.environ`` if None.
 
         Raises:
-            DataParallelError: If a ``MINDNLP_DP_<FIELD>`` has a wrong value.
+            DataParallelError: If a ``MINDNLP_DP_<FIELD>`` has a wrong value, or there is no such field.
         """
         environ = os.environ if environ is None else environ
         if environ.get(LANGUAGE) and environ[LANGUAGE] not in LANGUAGES:
@@ -225,6 +225,7 @@ class DataParallelConfig:
                 language=environ[LANGUAGE],
                 languages=", ".join(LANGUAGES),
             )
+        require_known(environ, [option.name for option in fields(cls)])
         values = {}
         for option in fields(cls):
             variable = of_setting(option.name)

@@ -15,7 +15,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from mindnlp_dp_plugin.cli import commands
+from mindnlp_dp_plugin.cli.program import commands
 from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES, VARIABLE
 
 PACKAGE = CATALOGUES.parent

@@ -14,7 +14,7 @@ import pytest
 from click import ClickException
 from click.testing import CliRunner
 
-from mindnlp_dp_plugin.cli import commands
+from mindnlp_dp_plugin.cli.program import commands
 from mindnlp_dp_plugin.config import (
     AVERAGES,
     BACKENDS,
@@ -277,7 +277,7 @@ OPTIONS = {
     "--log-dir": ["", "logs", "/", "\udcff"],
     "--max-restarts": ["0", "3", "-1", "9" * 30],
 }
-MODULES = ["json", "", ".json", "json.", "a/b", "\udcff"]
+MODULES = ["json.tool", "json", "", ".json", "json.", "a/b", "\udcff"]
 SCRIPTS = [
     [__file__],
     ["nowhere.py"],
@@ -301,7 +301,7 @@ def test_any_command_line_of_run():
         for name, values in OPTIONS.items():
             if chance.random() < 0.1:
                 words += [name, chance.choice(values)]
-        words += [*chance.choice([SCRIPTS[0], *SCRIPTS]), chance.choice(WORDS)]
+        words += [*chance.choice([*[SCRIPTS[0]] * 5, *SCRIPTS]), chance.choice(WORDS)]
         environ = {**dict.fromkeys(SETTINGS), "MINDNLP_DP_TIMEOUT": "0.01"}  # for names of nodes to be resolved
         environ[chance.choice([name for name in SETTINGS if not environ[name]])] = chance.choice(WORDS)
         outcome = runner.invoke(commands, words, env=environ, standalone_mode=False)

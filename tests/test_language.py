@@ -6,7 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from mindnlp_dp_plugin.cli import commands
+from mindnlp_dp_plugin.cli.program import commands
 from mindnlp_dp_plugin.command_line import columns, speak
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.job.rank_process import folder_told
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
 
 FOLDER = "snapshots"
@@ -16,7 +17,8 @@ FOLDER = "snapshots"
 
 def folder_of_ranks() -> Path | None:
     """Where this node's snapshots are; None unless ``mindnlp-dp run`` keeps them."""
-    return Path(os.environ[STATUS_DIR], FOLDER) if STATUS_DIR in os.environ else None
+    folder = folder_told(STATUS_DIR)
+    return folder / FOLDER if folder else None
 
 
 def make_checkpoint(kept: Path, leads: bool) -> Path | None:

@@ -270,7 +270,9 @@ def _missing_in(content):
 
 def _read_json(path):
     """Its content, and what is wrong with it."""
-    if not path.is_file():  # a named pipe would be waited for
+    if path.exists() and not path.is_file():  # a named pipe would be waited for
+        return None, tr("{file} is no file", file=path.name)
+    if not path.exists():
         if path.name == RECORD:
             return None, tr("{file} is missing (training on several ranks writes it)", file=RECORD)
         return None, tr("{file} is missing", file=path.name)

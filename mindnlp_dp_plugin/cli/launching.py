@@ -12,6 +12,8 @@ from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import default_log_dir
 
+MAX_RANKS = 1024  # on a node: more is a slip of the finger
+
 
 class NumRanks(click.ParamType):
     """A number of ranks, or ``auto``: one per Ascend card, otherwise one per core."""
@@ -20,7 +22,10 @@ class NumRanks(click.ParamType):
 
     def convert(self, value, param, ctx):
         """The number."""
-        return num_devices() if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
+        number = num_devices() if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
+        if number > MAX_RANKS:
+            self.fail(tr("{number} ranks on a node are too many: give at most {most}.", number=number, most=MAX_RANKS))
+        return number
 
 
 class NumNodes(click.ParamType):

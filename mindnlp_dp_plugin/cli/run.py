@@ -139,4 +139,4 @@ def _ranks_per_node(given, num_nodes) -> int:
             num_ranks=given.num_ranks,
             num_nodes=num_nodes,
         )
-    return given.num_ranks // num_nodes
+    return launching.NumRanks().convert(given.num_ranks // num_nodes, None, None)

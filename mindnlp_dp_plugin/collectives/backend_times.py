@@ -1,11 +1,12 @@
-"""How long MindSpore's engines wait: as long as the watchdog for peers, and not long for its own cluster."""
+"""How long MindSpore's engines wait: longer than the watchdog for peers, and not long for its own cluster."""
 
 import math
 import os
 
 # Their default is 30 s, less than rank 0 may need to download and tokenize.
-OF_MCCL = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT")  # MindSpore 2.10 and 2.7
+OF_MCCL, OF_MCCL_2_7 = "MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT"
 LEAD_S = 30  # so that the watchdog, which names the ranks, reports first
+AT_THE_END_S = 7 * 24 * 3600  # what a rank does at its end, which needs nobody, no timeout ends
 
 # What CANN documents: the limits of HCCL_CONNECT_TIMEOUT, and the upper one of HCCL_EXEC_TIMEOUT on Ascend 910.
 CONNECT_LIMITS_S = (120, 7200)
@@ -26,7 +27,7 @@ def set_backend_times(device: str, timeout: float) -> None:
     """
     seconds = math.ceil(timeout)
     if device == "CPU":
-        times = dict.fromkeys(OF_MCCL, seconds + LEAD_S)
+        times = {OF_MCCL: max(seconds + LEAD_S, AT_THE_END_S), OF_MCCL_2_7: seconds + LEAD_S}
     else:
         shortest, longest = CONNECT_LIMITS_S
         connect = min(max(seconds, shortest), longest)

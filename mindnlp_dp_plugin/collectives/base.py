@@ -133,6 +133,9 @@ class Collective(ABC):
                 where two differ; an engine need not look at it.
         """
 
+    def leave(self) -> None:  # noqa: B027  nothing to let go of is usual
+        """Let go of the other ranks, so that each can join anew. All ranks must call it, last of all."""
+
     @abstractmethod
     def barrier(self) -> None:
         """Wait until all ranks have called it. All ranks must call it, in the same order."""

@@ -2,7 +2,7 @@
 
 import mindspore
 import numpy as np
-from mindspore.communication import get_group_size, get_rank, init
+from mindspore.communication import get_group_size, get_rank, init, release
 from mindspore.mint import distributed
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
@@ -74,6 +74,9 @@ class MindSporeCollective(Collective):
         gathered = [None] * self.world_size
         distributed.all_gather_object(gathered, pack(value))
         return [unpack(theirs) for theirs in gathered]
+
+    def leave(self):
+        release()
 
     def barrier(self):
         # distributed.barrier returns at once on MCCL (2.7.0 and 2.10.0); no rank gets the sum before all have called.

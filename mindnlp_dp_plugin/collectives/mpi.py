@@ -50,6 +50,9 @@ class MpiCollective(Collective):
     def all_gather_object(self, value, purpose=None):
         return self._comm.allgather(value)
 
+    def leave(self):
+        MPI.Finalize()
+
     def barrier(self):
         self._comm.Barrier()
 

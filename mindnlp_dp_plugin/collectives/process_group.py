@@ -55,6 +55,12 @@ def shutdown() -> None:
         _group.end()
 
 
+def see_off() -> None:
+    """Call it before this process leaves by ``os._exit(0)``; the other ranks may go on, and need not do the same."""
+    if isinstance(_group, Watched):
+        _group.see_off()
+
+
 def _join_others(rank_info, backend, timeout):
     global _watchdog
     status = show_status(rank_info.rank)

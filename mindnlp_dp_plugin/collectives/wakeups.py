@@ -1,4 +1,9 @@
-"""Let MindSpore's threads connect without interrupting each other."""
+"""Let MindSpore's threads connect, and leave, without interrupting each other.
+
+Without it, joining over MCCL takes up to 70 s instead of ten on one core, and a rank that leaves may crash (SIGSEGV).
+Both are races in MindSpore 2.7 to 2.10 that a thread loses if it is preempted: with the policy SCHED_BATCH a thread
+that wakes up does not preempt the one that runs.
+"""
 
 import os
 import sys

@@ -10,16 +10,17 @@ import os
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.collectives.engines import Engine
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.rank_process import folder_told
 from mindnlp_dp_plugin.job.rank_status import (
     CLAIM,
     ENDING,
+    LEAVING,
     Phase,
     RankStatus,
     Status,
@@ -31,6 +32,8 @@ from mindnlp_dp_plugin.job.variables import LOG_DIR, STATUS_DIR
 from mindnlp_dp_plugin.language import Message, tr
 
 POLL_S = 0.25
+END_POLL_S = 0.02
+SEE_OFF_S = 5
 CLAIMANT_TIMEOUT_S = 5
 HINT = Message(
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
@@ -55,6 +58,7 @@ class Watched(Collective):
         self._status = status
         self._watchdog = watchdog
         self._number = 0
+        self._process = os.getpid()
         self.rank, self.world_size = collective.rank, collective.world_size
         self.uses_numpy, self.can_reduce_scatter = collective.uses_numpy, collective.can_reduce_scatter
         self.forms_cluster, self.bucket_cap_mb = engine.forms_cluster, engine.bucket_cap_mb
@@ -66,17 +70,14 @@ class Watched(Collective):
         return self._started("reduce_scatter", self._engine.reduce_scatter, buffer, lengths)
 
     def all_gather(self, part):
-        self._number += 1
-        return self._wait((self._number, "all_gather", part.size), self._engine.all_gather, part)
+        return self._wait(self._next("all_gather", part.size), self._engine.all_gather, part)
 
     def broadcast(self, tensor, src=0):
-        self._number += 1
-        self._wait((self._number, "broadcast", tensor.size), self._engine.broadcast, tensor, src)
+        self._wait(self._next("broadcast", tensor.size), self._engine.broadcast, tensor, src)
 
     def all_gather_object(self, value, purpose=None):
         # The purpose travels along: two exchanges that are each the n-th of their rank would match by chance.
-        self._number += 1
-        noted = (self._number, "all_gather_object", 0, str(purpose or ""))
+        noted = self._next("all_gather_object", purpose=str(purpose or ""))
         return self._wait(noted, self._exchange, value, noted)
 
     def _exchange(self, value, noted):
@@ -88,18 +89,47 @@ class Watched(Collective):
         return [value for _, value in everyone]
 
     def barrier(self):
-        self._number += 1
-        self._wait((self._number, "barrier"), self._engine.barrier)
+        self._wait(self._next("barrier"), self._engine.barrier)
 
     def end(self) -> None:
-        """Wait until all ranks are done. All ranks must call it, last of all."""
-        self._number += 1
-        self._wait((self._number, ENDING), self._engine.barrier)
+        """Wait, however long it takes, until all ranks are done. All ranks must call it, last of all."""
+        self._wait(self._next(ENDING), self._meet_at_the_end)
         self._status.end()
 
-    def _started(self, name, start, buffer, *more):
+    def leave(self):
+        self._wait(self._next(LEAVING), self._engine.barrier)
+        self._engine.leave()
+
+    def _meet_at_the_end(self):
+        # What a rank still does for itself may take longer than an engine waits, and MPI would use up a core meanwhile.
+        while not self._watchdog.are_all_at_their_ends():
+            time.sleep(END_POLL_S)
+        self._engine.barrier()
+
+    def see_off(self) -> None:
+        """Before this process leaves at once: wait for ranks of this node that are in a collective it has completed.
+
+        What it has sent them may be on its way, and would be lost with it.
+        """
+        deadline = time.monotonic() + SEE_OFF_S
+        while self._watchdog.is_waited_for(self._number) and time.monotonic() < deadline:
+            time.sleep(END_POLL_S)
+
+    def _next(self, name, num_elements=0, purpose=""):
+        """What is noted of the next collective. A child that was forked shares the engine's memory and connections."""
+        if os.getpid() != self._process:
+            raise DataParallelError(
+                "{name} was called in process {pid}, a child of rank {rank} that was forked: only ranks take part. "
+                "Call it in the script itself, or start the child as a program of its own, which is alone.",
+                name=name,
+                pid=os.getpid(),
+                rank=self.rank,
+            )
         self._number += 1
-        noted = (self._number, name, buffer.size)
+        return self._number, name, num_elements, purpose
+
+    def _started(self, name, start, buffer, *more):
+        noted = self._next(name, buffer.size)
         work = self._wait(noted, start, buffer, *more) if self._starting_waits else start(buffer, *more)
         return WatchedWork(work, self._wait, noted)
 
@@ -147,7 +177,7 @@ class Watchdog(threading.Thread):
         super().__init__(name="watchdog", daemon=True)
         self._rank = rank_info.rank
         self._status = status
-        self._folder = Path(os.environ[STATUS_DIR]) if STATUS_DIR in os.environ else None
+        self._folder = folder_told(STATUS_DIR)
         first = rank_info.rank - rank_info.local_rank
         self._local_ranks = range(first, first + rank_info.local_world_size) if self._folder else ()
         self.allow(timeout)
@@ -166,7 +196,7 @@ class Watchdog(threading.Thread):
             if mine.phase != Phase.WAITING:
                 continue
             waited = time.monotonic() - mine.since
-            if waited > self._timeout:
+            if waited > self._timeout and not mine.is_at_its_end:  # whose script is over needs nobody
                 self._give_up(
                     tr(
                         "rank {rank} has waited {waited:.1f} s in {collective}, longer than timeout={limit:g} "
@@ -187,6 +217,15 @@ class Watchdog(threading.Thread):
         """End the job if this rank is in another collective than a peer."""
         if found := self._disagreement(self._status.read()):
             self._give_up(found)
+
+    def are_all_at_their_ends(self) -> bool:
+        """Whether no rank of this node has anything left to do, as far as can be seen."""
+        return all(status.is_at_its_end for status in self._statuses().values())
+
+    def is_waited_for(self, number: int) -> bool:
+        """Whether another rank of this node is in one of the collectives up to this number."""
+        others = [status for rank, status in self._statuses().items() if rank != self._rank]
+        return any(status.phase == Phase.WAITING and status.number <= number for status in others)
 
     def end_job(self, mine: tuple, other: int, theirs: tuple) -> None:
         """End the job: a peer is in another collective.
@@ -229,11 +268,13 @@ class Watchdog(threading.Thread):
             os.close(os.open(self._folder / CLAIM, os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:  # a peer has found it, too, and reports this rank with the others
             time.sleep(CLAIMANT_TIMEOUT_S)
+        except OSError:  # somebody has removed the folder
+            pass
         try:
             error = DataParallelError(
                 "{why}. {hint}\n{ranks}", why=why, hint=HINT, ranks=describe_ranks(self._folder, self._local_ranks)
             )
-            write_record(Path(os.environ[LOG_DIR]), self._rank, error, 1)
+            write_record(folder_told(LOG_DIR), self._rank, error, 1)
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))
         finally:  # even if the disk or standard error fails
             os._exit(1)

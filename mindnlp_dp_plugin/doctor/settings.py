@@ -1,14 +1,11 @@
 """Settings in the environment, and leftovers of jobs."""
 
 import os
-from dataclasses import fields
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect
-from mindnlp_dp_plugin.job.variables import COMMAND_LINE, PREFIX, SECRET, of_setting
-from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
@@ -19,16 +16,6 @@ def plugin_settings() -> Finding:
         config = DataParallelConfig.from_env()
     except DataParallelError as error:
         return failure("settings", str(error), tr("export a valid value, or unset the variable"))
-    known = {of_setting(field.name) for field in fields(DataParallelConfig)}
-    found = {name for name in os.environ if name.startswith(PREFIX)}
-    unknown = sorted(found - known - {COMMAND_LINE, LANGUAGE, SECRET})
-    if unknown:
-        found = tr("{unknown}: not settings of the plugin", unknown=", ".join(unknown))
-        return warning(
-            "settings",
-            found,
-            tr("unset, or correct the spelling; settings are {known}", known=", ".join(sorted(known))),
-        )
     return ok("settings", str(config).partition("(")[2].rstrip(")"))
 
 

@@ -193,7 +193,10 @@ def read_records(log_dir: Path, ranks: Iterable[int]) -> dict[int, ErrorRecord]:
     records = {}
     for rank in ranks:
         with suppress(OSError, ValueError, TypeError):
-            known = json.loads(record_path(log_dir, rank).read_bytes())
+            path = record_path(log_dir, rank)
+            if not path.is_file():  # none yet; a pipe of that name would never end
+                continue
+            known = json.loads(path.read_bytes())
             records[rank] = ErrorRecord(**{**known, "cause": Cause(known["cause"])})
     return records
 

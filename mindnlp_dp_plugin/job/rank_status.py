@@ -10,18 +10,21 @@ import mmap
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 
 import psutil
 
-from mindnlp_dp_plugin.job.stacks import answer_for_stacks, ask_for_stacks
+from mindnlp_dp_plugin.job.rank_process import folder_told
+from mindnlp_dp_plugin.job.signals import start_of
+from mindnlp_dp_plugin.job.stacks import SIGNAL, answer_for_stacks, can_answer, read_stacks
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
 from mindnlp_dp_plugin.language import Message, tr
 
 JOINING = Message("joining the other ranks")
 ENDING = Message("its last barrier")
+LEAVING = Message("executing a program in its place")
 CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
 THREAD = "thread "
@@ -38,45 +41,42 @@ class Phase(IntEnum):
     FAILED = 3
 
 
-class _Record(ctypes.Structure):
-    _fields_ = (
-        ("pid", ctypes.c_int64),
-        ("phase", ctypes.c_int64),
-        ("number", ctypes.c_int64),
-        ("since", ctypes.c_double),
-        ("timeout", ctypes.c_double),
-        ("num_elements", ctypes.c_int64),
-        ("step", ctypes.c_int64),
-        ("name", ctypes.c_char * (MAX_NAME + 1)),
-        ("purpose", ctypes.c_char * (MAX_PURPOSE + 1)),
-    )
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a rank does.
+class Status(ctypes.Structure):
+    """What a rank does, as it stands in shared memory.
 
     Attributes:
         pid: Its process id.
+        began: When that process was started, as the kernel counts it: another may get the same number later.
         phase: Whether it waits in a collective.
         number: The number of its current or last collective, from 1.
         since: When it entered or left that collective, on the machine's monotonic clock.
         timeout: Seconds it may wait; 0 if not set yet.
         num_elements: Number of elements in the collective, if that must be the same on all ranks.
         step: The optimizer step that it has begun; 0 before the first.
-        name: The collective's name.
-        purpose: What an exchange of objects is for.
     """
 
-    pid: int
-    phase: Phase
-    number: int
-    since: float
-    timeout: float
-    num_elements: int
-    step: int
-    name: str
-    purpose: str
+    _fields_ = (
+        ("pid", ctypes.c_int64),
+        ("began", ctypes.c_int64),
+        ("phase", ctypes.c_int64),
+        ("number", ctypes.c_int64),
+        ("since", ctypes.c_double),
+        ("timeout", ctypes.c_double),
+        ("num_elements", ctypes.c_int64),
+        ("step", ctypes.c_int64),
+        ("_name", ctypes.c_char * (MAX_NAME + 1)),
+        ("_purpose", ctypes.c_char * (MAX_PURPOSE + 1)),
+    )
+
+    @property
+    def name(self) -> str:
+        """The collective's name."""
+        return self._name.decode(errors="replace")
+
+    @property
+    def purpose(self) -> str:
+        """What an exchange of objects is for."""
+        return self._purpose.decode(errors="replace")
 
     @property
     def collective(self) -> str:
@@ -89,6 +89,16 @@ class Status:
     def thread(self) -> str | None:
         """The thread for which this rank waits at the end of its script."""
         return self.name.removeprefix(THREAD) if self.name.startswith(THREAD) else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this rank has come to its end, or fails."""
+        return self.phase in (Phase.DONE, Phase.FAILED)
+
+    @property
+    def is_at_its_end(self) -> bool:
+        """Whether it has nothing left to do but to wait for the others' ends."""
+        return self.phase == Phase.DONE or (self.phase == Phase.WAITING and self.name == ENDING)
 
     @property
     def has_joined(self) -> bool:
@@ -118,7 +128,7 @@ class RankStatus:
     """
 
     def __init__(self, path: Path | None = None):
-        size = ctypes.sizeof(_Record)
+        size = ctypes.sizeof(Status)
         if path is None:
             memory = mmap.mmap(-1, size)
         else:
@@ -126,51 +136,52 @@ class RankStatus:
             os.posix_fallocate(descriptor, 0, size)  # an error now, where a full disk would be a SIGBUS later
             memory = mmap.mmap(descriptor, size)
             os.close(descriptor)
-        self._record = _Record.from_buffer(memory)
-        if self._record.pid != os.getpid():
-            self._record.pid = os.getpid()
-            self._record.since = time.monotonic()
+        self._status = Status.from_buffer(memory)
+        if self._status.pid != os.getpid():
+            self._status.began = start_of(os.getpid()) or 0
+            self._status.pid = os.getpid()
+            self._status.since = time.monotonic()
 
     def allow(self, timeout: float) -> None:
         """Set how many seconds this rank may wait."""
-        self._record.timeout = timeout
+        self._status.timeout = timeout
 
     def enter(self, number: int, name: str, num_elements: int = 0, purpose: str = "") -> None:
         """Record that this rank waits in a collective."""
-        record = self._record
-        record.purpose = purpose.encode()[:MAX_PURPOSE]
-        record.number = number
-        record.name = name.encode()
-        record.num_elements = num_elements
-        record.since = time.monotonic()
-        record.phase = Phase.WAITING
+        status = self._status
+        status._purpose = purpose.encode()[:MAX_PURPOSE]
+        status.number = number
+        status._name = name.encode()
+        status.num_elements = num_elements
+        status.since = time.monotonic()
+        status.phase = Phase.WAITING
 
     def leave(self) -> None:
         """Record that this rank no longer waits."""
-        self._record.phase = Phase.RUNNING
-        self._record.since = time.monotonic()
+        self._status.phase = Phase.RUNNING
+        self._status.since = time.monotonic()
 
     def begin_step(self, step: int) -> None:
         """Record which optimizer step this rank has begun, from 1."""
-        self._record.step = step
+        self._status.step = step
 
     def end(self) -> None:
         """Record that all ranks are done, so this one may leave."""
-        self._record.phase = Phase.DONE
+        self._status.phase = Phase.DONE
 
     def fail(self) -> None:
         """Record that this rank ends because of an exception: the disk with the logs may be full."""
-        self._record.since = time.monotonic()
-        self._record.phase = Phase.FAILED
+        self._status.since = time.monotonic()
+        self._status.phase = Phase.FAILED
 
     def wait_for_thread(self, name: str) -> None:
         """Record that this rank has come to the end of its script, but must wait for a thread."""
-        self._record.name = f"{THREAD}{name}".encode()[:MAX_NAME]
-        self._record.since = time.monotonic()
+        self._status._name = f"{THREAD}{name}".encode()[:MAX_NAME]
+        self._status.since = time.monotonic()
 
     def read(self) -> Status:
         """The current status."""
-        return _parse(self._record)
+        return Status.from_buffer_copy(self._status)
 
 
 def describe_collective(number: int, name: str, num_elements: int = 0, purpose: str = "") -> str:
@@ -186,13 +197,16 @@ def describe_collective(number: int, name: str, num_elements: int = 0, purpose: 
 def show_status(rank: int) -> RankStatus:
     """This process's status and, when asked, its stacks, where its launcher looks for them, if that is mindnlp-dp run.
 
-    May be called again: the same status is shown.
+    May be called again: the same status is shown. A child of the rank shows none.
     """
-    if STATUS_DIR not in os.environ:
+    folder = folder_told(STATUS_DIR)
+    if folder is None:
         return RankStatus()
-    folder = Path(os.environ[STATUS_DIR])
-    status = RankStatus(status_path(folder, rank))
-    answer_for_stacks(folder, rank)
+    try:
+        status = RankStatus(status_path(folder, rank))
+        answer_for_stacks(folder, rank)
+    except FileNotFoundError:  # the folder was removed; who reads the status still has what was shown in it before
+        return RankStatus()
     return status
 
 
@@ -201,47 +215,59 @@ def status_path(folder: Path, rank: int) -> Path:
     return folder / f"rank_{rank}.state"
 
 
+_shown: dict[Path, mmap.mmap] = {}  # what is mapped can still be read when the folder is gone
+
+
 def read_status(folder: Path, rank: int) -> Status | None:
     """The status of a rank; None if it has not started."""
-    try:
-        content = status_path(folder, rank).read_bytes()
-    except FileNotFoundError:
-        return None
-    return _parse(_Record.from_buffer_copy(content)) if len(content) == ctypes.sizeof(_Record) else None
+    path = status_path(folder, rank)
+    if path not in _shown:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            if os.fstat(descriptor).st_size != ctypes.sizeof(Status):
+                return None
+            _shown[path] = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+    status = Status.from_buffer_copy(_shown[path])
+    return status if status.pid else None
 
 
-def note_exception(rank: int, error: BaseException | None) -> None:
-    """Record what ended this rank's ``train()``: peers report it if the script catches it. None to forget it."""
-    if STATUS_DIR not in os.environ:
-        return
-    note = _exception_path(Path(os.environ[STATUS_DIR]), rank)
-    if error is None:
-        note.unlink(missing_ok=True)
-    else:
-        note.write_text(f"{type(error).__name__}: {error}", encoding="utf-8", errors="replace")
+def send_signal(status: Status, signum: int) -> bool:
+    """Send a signal to a rank, unless it has come to its end or is gone; returns whether it was sent.
+
+    Python's handlers are gone before a process is, and it may wait long in MPI's clean-up: then the signal would kill
+    it. When it is gone, another process may have its number.
+    """
+    if status.is_over or start_of(status.pid) != status.began:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(status.pid, signum)
+        return True
+    return False
 
 
 def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     """A text with the collective and the stacks of each given rank of this node."""
     statuses = {rank: read_status(folder, rank) for rank in ranks}
     begun = {rank: status for rank, status in statuses.items() if status}
-    stacks = ask_for_stacks(folder, {rank: status.pid for rank, status in begun.items()})
+    asked = [rank for rank, status in begun.items() if can_answer(folder, rank) and send_signal(status, SIGNAL)]
+    stacks = read_stacks(folder, asked)
     lines = [f"  rank {rank}: {status or tr('has not started')}" for rank, status in statuses.items()]
     for rank in begun:
-        if (note := _exception_path(folder, rank)).exists():
-            caught = note.read_text(encoding="utf-8")
-            lines.append(
-                "  " + tr("rank {rank}: its train() raised {error}, and the script went on", rank=rank, error=caught)
-            )
-    for rank in begun:
-        lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks[rank]}")
+        lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks.get(rank, '')}")
     return "\n".join(lines)
 
 
 def note_save(home: Path) -> None:
     """Record that checkpoints are written to ``home``, so that a partial one is removed if this process is killed."""
-    if STATUS_DIR in os.environ:
-        with Path(os.environ[STATUS_DIR], SAVES).open("a", encoding="utf-8") as saves:
+    if folder := folder_told(STATUS_DIR):
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)  # somebody has removed it
+        with (folder / SAVES).open("a", encoding="utf-8") as saves:
             saves.write(json.dumps(str(home.absolute())) + "\n")
 
 
@@ -251,26 +277,8 @@ def noted_saves(folder: Path) -> set[Path]:
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
 
 
-def _exception_path(folder, rank):
-    return folder / f"rank_{rank}.exception"
-
-
 def _is_stopped(pid):
     try:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.Error:
         return False
-
-
-def _parse(record):
-    return Status(
-        pid=record.pid,
-        phase=Phase(record.phase),
-        number=record.number,
-        since=record.since,
-        timeout=record.timeout,
-        num_elements=record.num_elements,
-        step=record.step,
-        name=record.name.decode(errors="replace"),
-        purpose=record.purpose.decode(errors="replace"),
-    )

@@ -3,9 +3,11 @@
 import ctypes
 import signal
 import sys
+from pathlib import Path
 
 PREEMPTING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1
+START_FIELD = 19  # of /proc/<pid>/stat, behind the name
 SAME_REQUEST_S = 0.5  # `timeout` and Slurm send a signal twice, or to launcher and ranks alike
 
 prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda option, value: 0
@@ -17,6 +19,14 @@ def name_of(signum: int) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"SIGRTMIN+{signum - signal.SIGRTMIN}"
+
+
+def start_of(pid: int) -> int | None:
+    """When a process was started, as the kernel counts it since boot; None if there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[START_FIELD])
+    except (OSError, IndexError):
+        return None
 
 
 def end_with_parent(signum: int) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,27 +18,35 @@ WATCHDOG = re.compile(r'collectives/watchdog\.py", line \d+ in run$', re.MULTILI
 
 @functools.cache
 def answer_for_stacks(folder: Path, rank: int) -> None:
-    """Let this process write the Python stacks of all its threads on request."""
+    """Let this process write the Python stacks of all its threads on request. Call it in the main thread first.
+
+    When Python ends, faulthandler puts back what was there before: unless that ignores the signal, it kills a rank that
+    waits in MPI's clean-up.
+    """
     descriptor = os.open(_path(folder, rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with suppress(ValueError):  # in another thread
+        signal.signal(SIGNAL, signal.SIG_IGN)
     faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
 
 
-def ask_for_stacks(folder: Path, pids: dict[int, int]) -> dict[int, str]:
-    """The stacks of ranks on this node, innermost frame first; empty for one that is gone, stopped or does not answer.
+def can_answer(folder: Path, rank: int) -> bool:
+    """Whether a rank is ready for the signal, of which it would die otherwise."""
+    return _path(folder, rank).exists()
+
+
+def read_stacks(folder: Path, ranks: Iterable[int]) -> dict[int, str]:
+    """The stacks of ranks on this node that were sent the signal, innermost frame first; empty for one that is stopped
+    or does not answer.
 
     Args:
         folder: The status folder.
-        pids: Their processes, by rank.
+        ranks: The ranks.
     """
-    for rank, pid in pids.items():
-        with suppress(ProcessLookupError):
-            if _path(folder, rank).exists():  # else it is not ready to answer, and would die of the signal
-                os.kill(pid, SIGNAL)
     deadline = time.monotonic() + TIMEOUT_S
-    while not all(_text(folder, rank) for rank in pids) and time.monotonic() < deadline:
+    while not all(_text(folder, rank) for rank in ranks) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.05)  # to the end of what they are writing
-    return {rank: _tidy(_text(folder, rank)) for rank in pids}
+    return {rank: _tidy(_text(folder, rank)) for rank in ranks}
 
 
 def _path(folder, rank):

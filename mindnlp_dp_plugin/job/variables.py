@@ -1,4 +1,10 @@
-"""Names of the plugin's environment variables, that of the language apart. The first ones are for users."""
+"""Names of the plugin's environment variables. The first ones are for users, and so is one for each setting."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 
 PREFIX = "MINDNLP_DP_"
 SECRET = "MINDNLP_DP_SECRET"  # what the nodes of a job prove to know
@@ -14,9 +20,36 @@ LOCAL_RANK = "MINDNLP_DP_LOCAL_RANK"  # a rank's number among them; its card has
 DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they install
 GOES_ON = "MINDNLP_DP_GOES_ON"  # set if the ranks may be started again; one process alone saves for that, too
 WORLD_SIZES = "MINDNLP_DP_WORLD_SIZES"  # those a job may have that goes on without nodes; the last is the one asked for
-JOINED = "MINDNLP_DP_JOINED"  # the process that joined the group; its children inherit its environment, not its rank
+RANK_PROCESS = "MINDNLP_DP_RANK_PROCESS"  # the process that is the rank, which sets it itself, for its children
+
+FOR_RANKS = (
+    *(LOG_DIR, STATUS_DIR, JOB, RESTART, COMMAND_LINE, LOCAL_WORLD_SIZE, DEFERRED, GOES_ON, WORLD_SIZES, RANK_PROCESS),
+)
 
 
 def of_setting(field: str) -> str:
     """The variable of a setting, by its field of ``DataParallelConfig``."""
     return PREFIX + field.upper()
+
+
+def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
+    """Refuse a variable that the plugin does not have: a setting that is misspelt would have no effect.
+
+    Args:
+        environ: The environment.
+        fields: The settings.
+
+    Raises:
+        DataParallelError: The message names the variable, its value and the one that may be meant.
+    """
+    settings = [of_setting(field) for field in fields]
+    known = {*settings, LANGUAGE, SECRET, *FOR_RANKS}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known:
+            alike = difflib.get_close_matches(name, [*settings, LANGUAGE, SECRET], n=1, cutoff=0)
+            raise DataParallelError(
+                "{name}={value!r} is not a setting: is {alike} meant? Correct or unset it; docs/settings lists all.",
+                name=name,
+                value=environ[name],
+                alike=alike[0],
+            )

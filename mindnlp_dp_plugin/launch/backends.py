@@ -41,6 +41,20 @@ def choose(backend: str, num_nodes: int) -> str:
     return backend
 
 
+def require_device(engine: Engine) -> None:
+    """Check that this node has what the ranks of an engine compute on.
+
+    Raises:
+        DataParallelError: It needs an Ascend card, and none is visible.
+    """
+    if engine.device == "Ascend" and not has_ascend():
+        raise DataParallelError(
+            "--backend {backend} needs an Ascend card, and this machine shows none (/dev/davinci*, npu-smi): give the "
+            "container its devices, or use --backend auto.",
+            backend=engine.name,
+        )
+
+
 def usable_here() -> list[str]:
     """The engines that work on this node; ``auto`` takes the first."""
     return [e.name for e in engines_for("Ascend" if has_ascend() else "CPU") if not starter(e).missing()]

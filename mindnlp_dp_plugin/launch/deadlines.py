@@ -78,6 +78,8 @@ class Deadlines:
         for rank, status in statuses.items():
             if status is None or status.phase != Phase.WAITING or not status.has_joined or not status.timeout:
                 continue
+            if status.is_at_its_end:  # it waits for ranks that need nobody
+                continue
             if now - status.since > status.timeout + 3 * GRACE_S:
                 return rank, tr(
                     "rank {rank} has waited {waited:.1f} s in {collective}, longer than timeout={limit:g} "

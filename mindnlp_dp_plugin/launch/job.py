@@ -1,6 +1,5 @@
 """A job as the user asked for it, checked, and its processes on this node."""
 
-import importlib.machinery
 import importlib.util
 import ipaddress
 import json
@@ -9,6 +8,7 @@ import signal
 import sys
 import uuid
 from dataclasses import dataclass, field, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -139,23 +139,40 @@ def worker_argv(command: list[str]) -> list[str]:
 
 
 def require_script(command: list[str]) -> None:
-    """Check that the script exists.
+    """Check that Python finds what is to be run, before ranks start.
 
     Raises:
-        DataParallelError: If the file or the module does not exist.
+        DataParallelError: If the file or the module does not exist, or cannot be run.
     """
-    if command[0] != "-m":
-        if not os.path.exists(command[0]):  # not pathlib's, which raises for some names
-            raise DataParallelError(
-                "script {script!r} does not exist: check the path (modules need -m).", script=command[0]
-            )
-    else:
-        package = command[1].partition(".")[0]
-        here = package.isidentifier() and importlib.machinery.PathFinder.find_spec(package, [os.getcwd()])
-        if not package.isidentifier() or (here is None and importlib.util.find_spec(package) is None):
-            raise DataParallelError(
-                "module {module!r} cannot be found: check the name, or install it.", module=command[1]
-            )
+    name = command[1] if command[0] == "-m" else command[0]
+    if command[0] == "-m":
+        if not _can_be_run(name):
+            raise DataParallelError("module {module!r} cannot be found: check the name, or install it.", module=name)
+    elif not os.path.exists(name):  # not pathlib's, which raises for some names
+        raise DataParallelError("script {script!r} does not exist: check the path (modules need -m).", script=name)
+    elif os.path.isdir(name) and not os.path.exists(os.path.join(name, "__main__.py")):
+        raise DataParallelError("script {script!r} is a folder without __main__.py: give a file in it.", script=name)
+
+
+def _can_be_run(module: str) -> bool:
+    """Whether ``python -m`` finds a module; nothing is imported for it."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        return False
+    package, *parts = module.split(".")
+    found = PathFinder.find_spec(package, [os.getcwd()]) or importlib.util.find_spec(package)
+    while found and (parts or found.submodule_search_locations):
+        if "__path__" in _text_of(found.origin):
+            return True  # it looks for its parts elsewhere, too
+        part = parts.pop(0) if parts else "__main__"
+        found = PathFinder.find_spec(f"{found.name}.{part}", found.submodule_search_locations or [])
+    return found is not None
+
+
+def _text_of(origin):
+    try:
+        return Path(origin).read_text(encoding="utf-8", errors="replace")
+    except (OSError, TypeError):  # built in, or a package without an __init__.py
+        return ""
 
 
 def require_master(node: NodeInfo, timeout: float, bind_address: str | None = None) -> tuple[str, int]:

@@ -27,7 +27,7 @@ from mindnlp_dp_plugin.job.variables import (
     of_setting,
 )
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.launch.backends import starter
+from mindnlp_dp_plugin.launch.backends import require_device, starter
 from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
@@ -97,9 +97,10 @@ def launch(job: Job) -> int:
         the signal that stopped the launcher.
 
     Raises:
-        DataParallelError: If the log directory cannot be used, or the nodes do not find each other.
+        DataParallelError: If the device is missing, the log directory cannot be used, or nodes do not find each other.
         Interrupted: When everything is done after a SIGINT.
     """
+    require_device(ENGINES[job.backend])
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
     with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir, job.local_ranks):

@@ -4,12 +4,11 @@ import os
 import signal
 import socket
 import time
-from contextlib import suppress
 from dataclasses import replace
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord, read_records
-from mindnlp_dp_plugin.job.rank_status import Phase, read_status
+from mindnlp_dp_plugin.job.rank_status import Phase, read_status, send_signal
 from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import grace, mpi
@@ -21,7 +20,7 @@ from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returnc
 from mindnlp_dp_plugin.launch.rendezvous.agreement import Member
 from mindnlp_dp_plugin.launch.result import Ending
 from mindnlp_dp_plugin.launch.signals import Signals
-from mindnlp_dp_plugin.launch.terminal import View, tell
+from mindnlp_dp_plugin.launch.terminal import View, tell, tell_note
 
 POLL_S = 0.03
 LOOK_S = 0.25
@@ -48,6 +47,7 @@ class Monitor:
         self._next_deadline = 0.0
         self._has_told_of_output = False
         self._has_told_of_thread = False
+        self._has_told_of_folder = False
         self._lost: dict[int, tuple[float, int]] = {}  # since when, and how they ended as far as is known
         self._next_look = 0.0
         self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
@@ -94,8 +94,7 @@ class Monitor:
         if not all(statuses):
             return False
         for status in statuses:
-            with suppress(ProcessLookupError):
-                os.kill(status.pid, signum)
+            send_signal(status, signum)
         return True
 
     def _look_for_failure(self, are_over: bool) -> None:
@@ -107,6 +106,7 @@ class Monitor:
         self._next_deadline = now + LOOK_S
         reap_orphans({popen.pid for _, popen in self._running})
         self._tell_of_thread(now)
+        self._tell_of_folder()
         if self._job.world_size > 1 and (missed := self._deadlines.missed(self._job.log_dir)):
             self._note(next(iter(self._records().values()), missed))
 
@@ -119,7 +119,7 @@ class Monitor:
         return deaths or self._unnoticed_deaths()
 
     def _unnoticed_deaths(self) -> list[ErrorRecord]:
-        """Ranks that failed unnoticed by mpirun, or left with status 0 before all had finished the script.
+        """Ranks that failed unnoticed by mpirun, or left by ``os._exit(0)`` while another waits for them.
 
         Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then allocates memory without end.
         """
@@ -129,15 +129,19 @@ class Monitor:
             return []
         self._next_look = now + LOOK_S
         lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
-        if is_over and len(lost) == self._job.nproc and not self._records():
-            return []  # they all left by os._exit(0), and nobody needed anybody
         self._lost = {rank: self._lost.get(rank) or (now, self._how_it_ended(rank)) for rank in lost}
-        delay = 0 if is_over else NOTICE_S
+        delay, is_needed = 0 if is_over else NOTICE_S, self._does_anybody_wait(lost, now)
         return [
             death(f"rank {rank}", rank, returncode)
             for rank, (since, returncode) in self._lost.items()
-            if now - since >= delay
+            if now - since >= delay and (returncode or is_needed)
         ]
+
+    def _does_anybody_wait(self, lost: set[int], now: float) -> bool:
+        """Whether a rank has been waiting for others; who waits on other nodes cannot be seen."""
+        others = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks if rank not in lost]
+        waits = any(each and each.phase == Phase.WAITING and now - each.since > NOTICE_S for each in others)
+        return waits or (self._job.num_nodes > 1 and bool(others or self._records()))
 
     def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
         """Whether a signal ended a rank after all had finished: MindSpore's cluster may crash then.
@@ -191,6 +195,18 @@ class Monitor:
                     )
                 )
                 return
+
+    def _tell_of_folder(self) -> None:
+        """Ranks need their shared folder no more once they run; but who removed it may remove more."""
+        if not self._has_told_of_folder and not self._job.scratch_dir.is_dir():
+            self._has_told_of_folder = True
+            tell_note(
+                tr(
+                    "somebody has removed {folder}, the job's own: it goes on, but shows no stacks if ranks hang "
+                    "(systemd removes a user's shared memory at logout: loginctl enable-linger)",
+                    folder=self._job.scratch_dir,
+                )
+            )
 
     def _records(self) -> dict[int, ErrorRecord]:
         return read_records(self._job.log_dir, self._job.local_ranks)

@@ -18,6 +18,26 @@ def ignore_stop_signals() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
+_has_come: list[int] = []
+
+
+def heed_ctrl_c() -> None:
+    """Let the first Ctrl-C be Python's exception, and the second end the process, whoever swallows the first."""
+
+    def interrupt(signum, frame):
+        _has_come.append(signum)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C was pressed, though an import may have swallowed the exception."""
+    return bool(_has_come)
+
+
 class Interrupted(Exception):
     """The user has pressed Ctrl-C, and everything has ended."""
 
@@ -33,7 +53,7 @@ class Signals:
     """
 
     def __enter__(self):
-        self.stop: signal.Signals | None = None
+        self.stop = signal.SIGINT if was_interrupted() else None
         self.is_urgent = False
         self._stopped_at = 0.0
         self._wakeup, sender = os.pipe2(os.O_NONBLOCK)

@@ -34,7 +34,7 @@ def form(rank_info: RankInfo, timeout: float) -> None:
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
     if rank_info.rank == 0:
         _start_scheduler({**os.environ, **shared, **scheduler_variables()})
-    _await_scheduler(address, port, timeout)
+    await_scheduler(address, port, timeout)
     os.environ.update({**shared, **worker_variables(rank_info)})
 
 
@@ -49,7 +49,7 @@ def _start_scheduler(environ):
     atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
 
 
-def _await_scheduler(address, port, timeout):
+def await_scheduler(address: str, port: int, timeout: float) -> None:
     """A worker that finds no scheduler tries again only after many seconds, so none looks before it listens."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline and not _listens(address, port):

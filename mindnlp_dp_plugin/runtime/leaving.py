@@ -1,8 +1,13 @@
 """Let ranks of other launchers end at once if they fail, or leave MindSpore's cluster together.
 
-A rank that fails would wait in the clean-up of MindSpore or of MPI for peers that wait for it. A rank that leaves
-MindSpore's cluster early, even just after a collective, may drop data that a peer has yet to receive; MPI waits for all
-by itself. ``mindnlp-dp run`` takes care of both.
+Without it, under plain mpirun, msrun, srun and torchrun:
+
+- a rank that fails waits in the clean-up of MindSpore or of MPI for peers that wait for it, until the timeout;
+- a rank that leaves MindSpore's cluster early, even just after a collective, drops data that a peer has yet to receive;
+- a child that the script forks takes part in that clean-up when it ends, and hangs.
+
+``mindnlp-dp run`` takes care of this itself. Python tells nobody with which status it ends, so whoever may end it with
+another than 0 notes it here: an exception that nobody catches, and ``sys.exit``, unless the script catches it.
 """
 
 import atexit
@@ -40,10 +45,14 @@ def end_at_once_if_failed() -> None:
 
     sys.excepthook, sys.exit = note_exception, leave_with_note
     atexit.register(_end_if_failed)
+    os.register_at_fork(after_in_child=lambda: atexit.register(_end_at_once))  # the last to come, so the first to go
 
 
 class _NotedExit(SystemExit):
-    """Notes its status if it ends the process: then Python itself asks for it, and not code that has caught it."""
+    """Notes its status if it ends the process: then Python itself asks for it, from no frame.
+
+    Noted in ``sys.exit`` already, a ``SystemExit`` that the script catches would end the job as failed.
+    """
 
     @property
     def code(self):
@@ -67,10 +76,15 @@ def _note(status):
 
 def _end_if_failed():
     if _status:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(_status)
+        _end_at_once()
+
+
+def _end_at_once():
+    """Also a forked child, which would take part in the rank's clean-up, and wait for all ranks."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(_status)
 
 
 def _leave():

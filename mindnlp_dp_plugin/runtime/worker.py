@@ -16,9 +16,11 @@ from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.error_record import format_error, rank_log, write_record
 from mindnlp_dp_plugin.job.hardware import allowed_cores
+from mindnlp_dp_plugin.job.rank_process import become_rank, folder_told
 from mindnlp_dp_plugin.job.rank_status import show_status
-from mindnlp_dp_plugin.job.variables import DEFERRED, JOINED, LOG_DIR
+from mindnlp_dp_plugin.job.variables import DEFERRED, LOG_DIR
 from mindnlp_dp_plugin.runtime import cpu_affinity, leaving
+from mindnlp_dp_plugin.runtime.executing import leave_in_order, stay_rank
 
 
 def main(argv: list[str]) -> None:
@@ -28,12 +30,16 @@ def main(argv: list[str]) -> None:
         argv: ``[-m] script args...``
     """
     rank_info, process = detect(), os.getpid()
-    if rank_info.launcher == "mpirun" and LOG_DIR in os.environ:
-        send_output_to(rank_log(Path(os.environ[LOG_DIR]), rank_info.rank))
+    become_rank()
+    log_dir = folder_told(LOG_DIR)
+    if rank_info.launcher == "mpirun" and log_dir:
+        send_output_to(rank_log(log_dir, rank_info.rank))
     try:
         status = show_status(rank_info.rank)
         os.environ.update(variables_for_scripts(rank_info))
         install(rank_info)
+        stay_rank()
+        leave_in_order()
         run_script(argv)
         if os.getpid() != process:
             end_fork()
@@ -71,8 +77,7 @@ def install(rank_info) -> None:
     """Pin this rank to its cores, then install the plugin, which joins the ranks and loads MindSpore."""
     if cpu_affinity.is_wanted(DataParallelConfig.from_env()):
         cpu_affinity.pin(rank_info, allowed_cores(), os.environ)
-    for inherited in (DEFERRED, JOINED):
-        os.environ.pop(inherited, None)
+    os.environ.pop(DEFERRED, None)
     import mindnlp_dp_plugin
 
     mindnlp_dp_plugin.install()
@@ -94,6 +99,13 @@ def run_script(argv: list[str]) -> None:
     except SystemExit as error:
         if exit_code_of(error):
             raise
+    except IndexError as error:
+        # runpy puts sys.argv[0] back, which fails if the script has emptied the list; the script's own end counts.
+        if innermost_file(error) != runpy.__file__:
+            raise
+        ended = error.__context__
+        if ended and exit_code_of(ended):
+            raise ended.with_traceback(ended.__traceback__) from None
 
 
 def wait_for_all() -> None:
@@ -124,7 +136,7 @@ def end_as_failed(rank: int, error: BaseException) -> None:
             show_status(rank).fail()
         error.__traceback__ = without_runner(error.__traceback__)
         try:
-            write_record(Path(os.environ[LOG_DIR]), rank, error, exit_code_of(error))
+            write_record(folder_told(LOG_DIR), rank, error, exit_code_of(error))
         finally:
             with suppress(Exception):
                 sys.stdout.flush()  # unbuffered, unless the script has put another in its place
@@ -146,6 +158,14 @@ def end_fork(error: BaseException | None = None) -> None:
             stream.flush()
     finally:
         os._exit(0 if error is None else exit_code_of(error))
+
+
+def innermost_file(error: BaseException) -> str | None:
+    """The file of the code that raised."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace.tb_frame.f_code.co_filename if trace else None
 
 
 def without_runner(trace):

@@ -255,3 +255,88 @@ def test_the_command_line_does_not_load_mindspore(runner):
     code = "import sys, mindnlp_dp_plugin.cli; print([name for name in sys.modules if name.startswith('mind')])"
     ended = subprocess.run([sys.executable, "-c", code], env=runner.environ, capture_output=True, text=True, check=True)
     assert "'mindspore'" not in ended.stdout and "'mindnlp'" not in ended.stdout
+
+
+def test_more_ranks_than_any_node_holds(runner, script):
+    for option in ("--nproc", "--num-processes"):
+        message = refused(runner, option, "100000000", script)
+        assert "100000000 ranks on a node are too many: give at most 1024" in message
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_number_that_is_none(runner, script, number):
+    assert f"'--grace': {number} is not a finite number" in refused(runner, "--nproc", "1", "--grace", number, script)
+    ended = mindnlp_dp(runner, "recipe", "roberta-imdb", "--nproc", "1", "--learning-rate", number)
+    assert ended.returncode == 2 and "--learning-rate" in ended.stderr and "finite" in ended.stderr
+
+
+def test_an_engine_for_cards_where_there_are_none(runner, script):
+    outcome = runner.run("--nproc", "2", "--backend", "hccl", script)
+    assert outcome.returncode == 2 and not outcome.log_dir.exists()
+    assert "--backend hccl needs an Ascend card, and this machine shows none" in outcome.stderr
+
+
+def test_a_folder_or_a_module_that_python_cannot_run(runner):
+    package = runner.folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('nothing is imported to look')")
+    (package / "part.py").write_text("")
+    runner.environ["PYTHONPATH"] += f":{runner.folder}"
+    assert "'package' is a folder without __main__.py" in refused(runner, "--nproc", "1", "package")
+    for module in ("package.missing", "package", "package.part.of", "no_such.part"):
+        assert f"module '{module}' cannot be found" in refused(runner, "--nproc", "1", "-m", module)
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("print('part')")
+    (package / "__main__.py").write_text("print('whole')")
+    assert runner.run("--nproc", "1", "-m", "package.part").stdout == "part\n"
+    assert runner.run("--nproc", "1", "-m", "package").stdout == "whole\n"
+    assert runner.run("--nproc", "1", "package").stdout == "whole\n"
+    (package / "__init__.py").write_text("__path__.append(__path__[0] + '/../elsewhere')")
+    (runner.folder / "elsewhere").mkdir()
+    (runner.folder / "elsewhere" / "far.py").write_text("print('far')")
+    assert runner.run("--nproc", "1", "-m", "package.far").stdout == "far\n"
+
+
+def test_a_setting_that_does_not_exist(runner, script):
+    runner.environ["MINDNLP_DP_BUCKET_CAP"] = "4"
+    message = refused(runner, "--nproc", "2", script)
+    assert "MINDNLP_DP_BUCKET_CAP='4' is not a setting: is MINDNLP_DP_BUCKET_CAP_MB meant?" in message
+
+
+def test_without_a_home(runner):
+    del runner.environ["HOME"]
+    script = runner.script("print('ran')", "ran.py")
+    outcome = runner.run("--nproc", "2", "--backend", "mpi", script)
+    assert (outcome.returncode, outcome.stdout) == (0, "ran\n"), outcome.stderr
+
+
+INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+import mindnlp_dp_plugin.cli
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except BaseException as error:
+                {reaction}
+
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["mindnlp-dp", {words}]
+mindnlp_dp_plugin.cli.main()
+"""
+
+
+@pytest.mark.parametrize("reaction", ["pass", "raise ImportError('what was imported') from error"])
+@pytest.mark.parametrize("name", ["click", "charset_normalizer"])
+def test_ctrl_c_while_something_is_imported_ends_it_without_a_traceback(runner, script, name, reaction):
+    data = runner.folder / "data"
+    data.mkdir()
+    (data / "train.csv").write_text("text,label\n" + "\n".join(f"text {number},{number % 2}" for number in range(40)))
+    words = f"'recipe', 'classification', '--nproc', '1', '--dataset', {str(data)!r}, '--backend', 'mccl'"
+    code = INTERRUPTED_WHILE_IMPORTING.format(name=name, reaction=reaction, words=words)
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == -2, ended.stderr
+    assert "Traceback" not in ended.stderr

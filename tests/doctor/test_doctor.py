@@ -209,8 +209,8 @@ def test_a_misspelt_setting(clinic):
     clinic.put_first("mindspore/__init__.py", "raise ImportError('no need to go on')")
     clinic.environ["MINDNLP_DP_BUKET"] = "4"
     diagnosis = clinic.diagnose()
-    assert diagnosis.level("settings") == "warning" and "MINDNLP_DP_BUKET" in diagnosis.found("settings")
-    assert "MINDNLP_DP_BUCKET_CAP_MB" in diagnosis.way_out("settings")
+    assert diagnosis.level("settings") == "failure" and "MINDNLP_DP_BUKET" in diagnosis.found("settings")
+    assert "MINDNLP_DP_BUCKET_CAP_MB" in diagnosis.found("settings")
 
 
 def test_an_engine_that_hangs_and_one_whose_rank_is_killed(clinic):

@@ -21,8 +21,8 @@ from tests.harness import REPOSITORY, finish, start
 from tests.launch.pieces import PROMPTLY_S
 
 BARE = Path(__file__).parent / "bare"
-MARKER = "MINDNLP_DP_TEST_MARKER"
 TIMEOUT_S = 500  # scripts here sleep ten minutes: who waits for them is noticed
+MARKER = "LAUNCH_TEST_MARKER"
 RANK = "rank = int(os.environ.get('RANK_ID') or os.environ.get('OMPI_COMM_WORLD_RANK') or 0)\n"
 
 

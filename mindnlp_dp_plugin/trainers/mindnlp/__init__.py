@@ -1,7 +1,6 @@
 """The only room that knows MindNLP's Trainer; other rooms get from here what they need of it."""
 
-import os
-
+from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import GOES_ON
 from mindnlp_dp_plugin.trainers.mindnlp.patches import MODULE  # importing it enters its patches into compat's list
 
@@ -24,7 +23,7 @@ def hook(trainer_base, group, config, replacements) -> None:
         hook_trainer(trainer_base, group, config, replacements)
 
     asks_for_more = config.average_over != "ranks" or config.resume or config.async_save or config.snapshot_every
-    if group.world_size > 1 or asks_for_more or GOES_ON in os.environ:
+    if group.world_size > 1 or asks_for_more or told(GOES_ON):
         hook_ranks_trainer()
     else:
         hook_lone_trainer(trainer_base, replacements, hook_ranks_trainer)

@@ -1,11 +1,11 @@
 """The same global batch on fewer nodes than a job was asked for, by more accumulation."""
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import WORLD_SIZES
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -49,4 +49,4 @@ def planned_accumulation(accumulation: int, world_size: int) -> int:
 
 
 def _world_sizes():
-    return [int(size) for size in os.environ.get(WORLD_SIZES, "").split(",") if size]
+    return [int(size) for size in (told(WORLD_SIZES) or "").split(",") if size]

@@ -1,0 +1,31 @@
+"""Whether this process is a rank. Its children inherit its environment, but not its place among the others.
+
+What a launcher tells a rank in variables is therefore read by ``told`` alone: a child that trains something of its own
+would otherwise show its status, keep snapshots and name its checkpoints as the rank.
+"""
+
+import os
+from pathlib import Path
+
+from mindnlp_dp_plugin.job.variables import RANK_PROCESS
+
+
+def become_rank() -> None:
+    """Call it in the process that is the rank; a program that this process executes in its place is the rank, too."""
+    os.environ[RANK_PROCESS] = str(os.getpid())
+
+
+def is_child_of_rank() -> bool:
+    """Whether a rank has started this process, or is its ancestor."""
+    return os.environ.get(RANK_PROCESS, str(os.getpid())) != str(os.getpid())
+
+
+def told(variable: str) -> str | None:
+    """What the launcher tells this rank; None if it tells nothing, or this is a child of the rank."""
+    return None if is_child_of_rank() else os.environ.get(variable)
+
+
+def folder_told(variable: str) -> Path | None:
+    """A folder that the launcher tells this rank."""
+    name = told(variable)
+    return Path(name) if name else None

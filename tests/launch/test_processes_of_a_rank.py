@@ -1,0 +1,217 @@
+"""What a rank starts is not mistaken for it, and nobody is blamed or ended without a reason."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mindnlp_dp_plugin.job.rank_status import RankStatus, read_status, send_signal, status_path
+from mindnlp_dp_plugin.launch.mpi import find_mpirun
+from tests.harness import REPOSITORY, run
+from tests.launch.test_launcher import BACKENDS, READY
+
+REAL = "import mindnlp_dp_plugin as dp\n"
+ACTS_AS_A_RANK = """
+import json, os, sys
+from pathlib import Path
+from mindnlp_dp_plugin.checkpoint import snapshots
+from mindnlp_dp_plugin.job.rank_status import note_save, show_status
+
+show_status(0).begin_step(7)
+show_status(0).fail()
+note_save(Path('of_the_child'))
+print('kept in', snapshots.folder_of_ranks(), flush=True)
+"""
+
+
+@pytest.fixture
+def real(runner):
+    """With MindSpore and the plugin, and its collectives."""
+    runner.environ["PYTHONPATH"] = str(REPOSITORY)
+    return runner
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("way", ["subprocess", "fork", "spawn"])
+def test_a_child_of_a_rank_never_acts_as_the_rank(runner, backend, way):
+    child = runner.folder / "child.py"
+    child.write_text(ACTS_AS_A_RANK)
+    runs_it = f"import runpy; runpy.run_path({str(child)!r})"
+    start = {
+        "subprocess": f"subprocess.run([sys.executable, {str(child)!r}], check=True)",
+        "fork": f"pid = os.fork()\n    if not pid:\n        {runs_it}; os._exit(0)\n    os.waitpid(pid, 0)",
+        "spawn": f"subprocess.run([sys.executable, '-c', {runs_it!r}], start_new_session=True, check=True)",
+    }[way]
+    body = (
+        f"if rank == 1:\n    {start}\n    time.sleep(2)\n"
+        "from mindnlp_dp_plugin.job.rank_status import noted_saves\n"
+        "from pathlib import Path\n"
+        "print('noted', noted_saves(Path(os.environ['MINDNLP_DP_STATUS_DIR'])))\n"
+    )
+    outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(body))
+    assert outcome.returncode == 0, outcome.stderr
+    assert "kept in None" in outcome.log(1) and "noted set()" in outcome.log(1)
+
+
+CHILD_TRAINS = """
+import subprocess
+child = "import mindnlp_dp_plugin as dp; print('alone', dp.get_world_size(), dp.all_gather_object(5), flush=True)"
+if dp.get_rank() == 1:
+    print(subprocess.run([sys.executable, '-c', child], check=True, capture_output=True, text=True).stdout)
+    pid = os.fork()
+    if not pid:
+        try:
+            dp.barrier()
+        except dp.DataParallelError as error:
+            print('refused:', error, flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+print(dp.all_gather_object(dp.get_rank()))
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_child_is_alone_and_calls_no_collective_of_the_ranks(real, backend):
+    outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + CHILD_TRAINS), timeout=200)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "alone 1 [5]" in outcome.log(1)
+    assert "refused: barrier was called in process " in outcome.log(1) and "a child of rank 1" in outcome.log(1)
+    assert "[0, 1]" in outcome.stdout.splitlines()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "sys.exit()"])
+def test_a_rank_that_has_finished_is_not_killed_and_who_waits_for_it_is_told(real, backend, leave):
+    script = real.script(f"{REAL}dp.barrier()\nif dp.get_rank() == 1: {leave}\nfor _ in range(9): dp.barrier()")
+    outcome = real.run("--nproc", "2", "--backend", backend, script, timeout=200)
+    assert outcome.returncode == 1
+    assert "SIGRTM" not in outcome.stderr, outcome.stderr
+    assert "rank 0 is in barrier (number 2), but rank 1 in its last barrier" in outcome.stderr or (
+        "rank 1 is in its last barrier (number 2), but rank 0 in barrier" in outcome.stderr
+    )
+    assert "Stacks of rank 0" in outcome.stderr
+
+
+FINISHED = """
+import faulthandler, os, pathlib, signal, sys
+from mindnlp_dp_plugin.job import stacks
+stacks.answer_for_stacks(pathlib.Path(sys.argv[1]), 0)
+faulthandler.unregister(stacks.SIGNAL)  # as Python does when it ends
+os.kill(os.getpid(), stacks.SIGNAL)
+print('lives')
+"""
+
+
+def test_a_process_that_ends_does_not_die_of_the_request_for_stacks(tmp_path):
+    ended = run([sys.executable, "-c", FINISHED, tmp_path], env={"MINDNLP_DP_DEFERRED": "1"})
+    assert (ended.returncode, ended.stdout) == (0, "lives\n"), ended.stderr
+
+
+def test_no_signal_is_sent_to_who_has_finished_or_to_another_process_of_its_number(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        own = RankStatus(status_path(tmp_path, 0))
+        assert send_signal(read_status(tmp_path, 0), 0), "0 asks only whether it could be sent"
+        own._status.pid = stranger.pid
+        assert not send_signal(read_status(tmp_path, 0), signal.SIGKILL)
+        own._status.pid = os.getpid()
+        own.end()
+        assert not send_signal(read_status(tmp_path, 0), signal.SIGKILL)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_may_leave_by_os_exit_each_when_it_is_done(real, backend):
+    script = real.script(f"{REAL}dp.barrier()\ntime.sleep(2 * dp.get_rank())\nos._exit(0)")
+    outcome = real.run("--nproc", "2", "--backend", backend, script, timeout=200)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_rank_does_at_its_end_is_ended_by_no_timeout(real, backend):
+    """Another rank waits for it longer than the watchdog, and the launcher, allow anywhere else."""
+    body = "dp.install(dp.DataParallelConfig(timeout=1)); dp.barrier()\nif rank == 0: time.sleep(12); print('sent')"
+    outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + body), timeout=200)
+    assert outcome.returncode == 0 and "sent" in outcome.stdout.splitlines(), outcome.stderr
+
+
+ANEW = """
+if "ANEW" not in os.environ:
+    os.environ["ANEW"] = "1"
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+print(dp.all_gather_object((dp.get_rank(), sys.argv[1:])))
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_script_that_executes_itself_anew_stays_on_the_same_ranks(real, backend):
+    outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + ANEW), "--lr", "a b", timeout=200)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "[(0, ['--lr', 'a b']), (1, ['--lr', 'a b'])]" in outcome.stdout.splitlines()
+
+
+LOSES_ITS_FOLDER = """
+import shutil
+from pathlib import Path
+from mindnlp_dp_plugin.checkpoint import store
+dp.install(dp.DataParallelConfig(timeout=2))
+dp.barrier()
+if rank == 1: shutil.rmtree(os.environ['MINDNLP_DP_STATUS_DIR'])
+for _ in range(8):
+    dp.barrier()
+    time.sleep(0.5)
+if rank == 0:
+    with store.atomic_save('output') as scratch:
+        (scratch / 'checkpoint-1').mkdir()
+        store.publish(scratch / 'checkpoint-1', 'output', {})
+dp.barrier()
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_whose_folder_is_removed_goes_on_saves_and_says_so(real, backend):
+    (real.folder / "output").mkdir()
+    outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + LOSES_ITS_FOLDER), timeout=200)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr.count("note: somebody has removed /dev/shm/mindnlp-dp-job-") == 1, outcome.stderr
+    assert os.listdir(real.folder / "output" / "checkpoint-1") == ["data_parallel.json"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_record_that_is_a_pipe_keeps_nobody(runner, backend):
+    name = "os.path.join(os.environ['FOLDER'], f'rank_{rank}.error.json')"
+    script = runner.script(f"os.mkfifo({name})\n{READY}time.sleep(1)\n")
+    assert runner.run("--nproc", "2", "--backend", backend, script).returncode == 0
+
+
+@pytest.mark.parametrize("empty", ["sys.argv = []", "sys.argv.clear()"])
+def test_a_script_that_empties_its_arguments_ends_as_it_would_alone(runner, empty):
+    failed = runner.run("--nproc", "1", runner.script(f"{empty}\nraise ValueError('its own')"))
+    assert failed.returncode == 1 and "ValueError: its own" in failed.stderr.splitlines()
+    assert "IndexError" not in failed.stderr and "runpy" not in failed.stderr
+    assert runner.run("--nproc", "1", runner.script(f"{empty}\nsys.exit(3)")).returncode == 3
+    assert runner.run("--nproc", "1", runner.script(empty)).returncode == 0
+
+
+FORKS = """
+import os, sys
+import mindnlp_dp_plugin as dp
+dp.barrier()
+pid = os.fork()
+if not pid:
+    sys.exit(7)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+assert status == 7, status
+print(dp.all_gather_object(dp.get_rank()))
+"""
+
+
+def test_a_child_that_a_script_forks_under_plain_mpirun_ends_by_itself(tmp_path):
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    ended = run([find_mpirun(), *as_root, "-n", 2, "--map-by", ":OVERSUBSCRIBE", sys.executable, script], timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("[0, 1]") == 2
