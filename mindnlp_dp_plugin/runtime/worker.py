@@ -22,6 +22,8 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, LOG_DIR
 from mindnlp_dp_plugin.runtime import cpu_affinity, leaving
 from mindnlp_dp_plugin.runtime.executing import leave_in_order, stay_rank
 
+RUNPY = (runpy.__file__, "<frozen runpy>")
+
 
 def main(argv: list[str]) -> None:
     """Run one rank; a failure ends this process here.
@@ -101,7 +103,7 @@ def run_script(argv: list[str]) -> None:
             raise
     except IndexError as error:
         # runpy puts sys.argv[0] back, which fails if the script has emptied the list; the script's own end counts.
-        if innermost_file(error) != runpy.__file__:
+        if innermost_file(error) not in RUNPY:
             raise
         ended = error.__context__
         if ended and exit_code_of(ended):
@@ -170,7 +172,7 @@ def innermost_file(error: BaseException) -> str | None:
 
 def without_runner(trace):
     """The traceback from the first frame of the user's code on."""
-    while trace and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+    while trace and trace.tb_frame.f_code.co_filename in (__file__, *RUNPY):
         trace = trace.tb_next
     return trace
 
