@@ -7,17 +7,24 @@ would otherwise show its status, keep snapshots and name its checkpoints as the 
 import os
 from pathlib import Path
 
-from mindnlp_dp_plugin.job.variables import RANK_PROCESS
+from mindnlp_dp_plugin.job.variables import JOINED, RANK_PROCESS
 
 
-def become_rank() -> None:
-    """Call it in the process that is the rank; a program that this process executes in its place is the rank, too."""
+def become_rank(has_joined: bool) -> None:
+    """Call it in the process that is the rank; a program that this process executes in its place is the rank, too.
+
+    Args:
+        has_joined: Whether it has joined others.
+    """
     os.environ[RANK_PROCESS] = str(os.getpid())
+    os.environ.pop(JOINED, None)
+    if has_joined:
+        os.environ[JOINED] = str(os.getpid())
 
 
-def is_child_of_rank() -> bool:
-    """Whether a rank has started this process, or is its ancestor."""
-    return os.environ.get(RANK_PROCESS, str(os.getpid())) != str(os.getpid())
+def is_child_of_rank(variable: str = RANK_PROCESS) -> bool:
+    """Whether a rank has started this process, or is its ancestor; with ``JOINED`` a rank that has joined others."""
+    return os.environ.get(variable, str(os.getpid())) != str(os.getpid())
 
 
 def told(variable: str) -> str | None:

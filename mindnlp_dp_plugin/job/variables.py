@@ -21,9 +21,22 @@ DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which p
 GOES_ON = "MINDNLP_DP_GOES_ON"  # set if the ranks may be started again; one process alone saves for that, too
 WORLD_SIZES = "MINDNLP_DP_WORLD_SIZES"  # those a job may have that goes on without nodes; the last is the one asked for
 RANK_PROCESS = "MINDNLP_DP_RANK_PROCESS"  # the process that is the rank, which sets it itself, for its children
+JOINED = "MINDNLP_DP_JOINED"  # the same, if it has joined others: what a child's environment says of a launcher is its
 
 FOR_RANKS = (
-    *(LOG_DIR, STATUS_DIR, JOB, RESTART, COMMAND_LINE, LOCAL_WORLD_SIZE, DEFERRED, GOES_ON, WORLD_SIZES, RANK_PROCESS),
+    *(
+        LOG_DIR,
+        STATUS_DIR,
+        JOB,
+        RESTART,
+        COMMAND_LINE,
+        LOCAL_WORLD_SIZE,
+        DEFERRED,
+        GOES_ON,
+        WORLD_SIZES,
+        RANK_PROCESS,
+        JOINED,
+    ),
 )
 
 

@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_process import become_rank, is_child_of_rank
-from mindnlp_dp_plugin.job.variables import DEFERRED, JOB
+from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
@@ -52,7 +52,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     """
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
-    rank_info = RankInfo() if is_child_of_rank() else detect()
+    rank_info = RankInfo() if is_child_of_rank(JOINED) else detect()
     if rank_info.is_scheduler:
         _serve_as_scheduler()
     if rank_info.scheduler:
@@ -69,7 +69,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
-        become_rank()
+        become_rank(has_joined=True)
     if not group.forms_cluster:
         answer_from_group(group, _replacements)
     global _installation

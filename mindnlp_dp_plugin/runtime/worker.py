@@ -32,7 +32,7 @@ def main(argv: list[str]) -> None:
         argv: ``[-m] script args...``
     """
     rank_info, process = detect(), os.getpid()
-    become_rank()
+    become_rank(has_joined=False)
     log_dir = folder_told(LOG_DIR)
     if rank_info.launcher == "mpirun" and log_dir:
         send_output_to(rank_log(log_dir, rank_info.rank))
