@@ -23,21 +23,7 @@ WORLD_SIZES = "MINDNLP_DP_WORLD_SIZES"  # those a job may have that goes on with
 RANK_PROCESS = "MINDNLP_DP_RANK_PROCESS"  # the process that is the rank, which sets it itself, for its children
 JOINED = "MINDNLP_DP_JOINED"  # the same, if it has joined others: what a child's environment says of a launcher is its
 
-FOR_RANKS = (
-    *(
-        LOG_DIR,
-        STATUS_DIR,
-        JOB,
-        RESTART,
-        COMMAND_LINE,
-        LOCAL_WORLD_SIZE,
-        DEFERRED,
-        GOES_ON,
-        WORLD_SIZES,
-        RANK_PROCESS,
-        JOINED,
-    ),
-)
+NAMES = {name for name in vars().copy().values() if isinstance(name, str) and name.startswith(PREFIX)}  # all of these
 
 
 def of_setting(field: str) -> str:
@@ -56,7 +42,7 @@ def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
         DataParallelError: The message names the variable, its value and the one that may be meant.
     """
     settings = [of_setting(field) for field in fields]
-    known = {*settings, LANGUAGE, SECRET, *FOR_RANKS}
+    known = {*settings, *NAMES}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             alike = difflib.get_close_matches(name, [*settings, LANGUAGE, SECRET], n=1, cutoff=0)
