@@ -49,6 +49,7 @@ __all__ = [
     "is_main_process",
     "main_process_first",
     "no_sync",
+    "notebook_launcher",
     "prepare",
     "print_rank_0",
     "save_state",
@@ -58,7 +59,7 @@ __all__ = [
 ]
 
 
-# Names that need MindSpore or NumPy come when asked for, so that the command line starts without them.
+# Names that need MindSpore or NumPy, or that few use, come when asked for: the command line starts without them.
 _HOMES = {
     "DistributedLengthGroupedSampler": "data",
     "DistributedSampler": "data",
@@ -71,10 +72,11 @@ _HOMES = {
     "gather_for_metrics": "distributed.gather",
     "load_state": "trainers.loop.state",
     "no_sync": "trainers.loop.prepare",
+    "notebook_launcher": "launch.notebook",
     "prepare": "trainers.loop.prepare",
     "save_state": "trainers.loop.state",
-    "should_stop": "trainers.loop.prepare",
     "shard": "data",
+    "should_stop": "trainers.loop.prepare",
 }
 
 

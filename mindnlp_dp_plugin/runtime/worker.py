@@ -24,6 +24,8 @@ from mindnlp_dp_plugin.runtime.executing import leave_in_order, stay_rank
 
 RUNPY = (runpy.__file__, "<frozen runpy>")
 
+OF_THE_RUNNER = (__file__, str(Path(__file__).with_name("notebook_rank.py")), *RUNPY)
+
 
 def main(argv: list[str]) -> None:
     """Run one rank; a failure ends this process here.
@@ -172,7 +174,7 @@ def innermost_file(error: BaseException) -> str | None:
 
 def without_runner(trace):
     """The traceback from the first frame of the user's code on."""
-    while trace and trace.tb_frame.f_code.co_filename in (__file__, *RUNPY):
+    while trace and trace.tb_frame.f_code.co_filename in OF_THE_RUNNER:
         trace = trace.tb_next
     return trace
 
