@@ -9,13 +9,15 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import nbformat
 import pytest
 from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.launch.notebook import notebook_launcher
-from tests.harness import run
+from tests.harness import REPOSITORY, TIMEOUT_S, run
 from tests.launch.conftest import Runner
 
 LAUNCHER = "import os, sys, threading, time\nfrom mindnlp_dp_plugin.launch.notebook import notebook_launcher"
@@ -217,8 +219,8 @@ LOCK = "cannot be sent to the ranks (TypeError: cannot pickle '_thread.lock' obj
                 def read(self): return log
             notebook_launcher(lambda: Data().read())
             """,
-            "'log', a TextIOWrapper that Data.read uses, cannot be sent to the ranks (PicklingError: Cannot pickle files "
-            "that are not opened for reading: w): build it inside the function.",
+            "'log', a TextIOWrapper that Data.read uses, cannot be sent to the ranks (PicklingError: Cannot pickle "
+            "files that are not opened for reading: w): build it inside the function.",
         ),
         (
             """
@@ -301,3 +303,19 @@ def test_a_rank_of_another_launcher_is_refused(monkeypatch):
 def test_the_kernel_needs_no_mindspore():
     code = "import mindnlp_dp_plugin as dp, sys; dp.notebook_launcher; print({'mindspore', 'mindnlp'} & {*sys.modules})"
     assert run([sys.executable, "-c", code]).stdout == "set()\n"
+
+
+def test_the_example_trains_on_two_ranks_and_starts_a_recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}")
+    example = nbformat.read(REPOSITORY / "examples" / "notebook.ipynb", as_version=4)
+    NotebookClient(example, timeout=TIMEOUT_S, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = {
+        cell.source.splitlines()[0]: {output.get("name", "value"): output for output in cell.outputs}
+        for cell in example.cells
+        if cell.cell_type == "code"
+    }
+    trained = shown["scores = dp.notebook_launcher(train, args=(1000, 2), nproc=2)"]
+    assert float(trained["value"]["data"]["text/plain"]) > 0.8
+    assert "'train_loss'" in trained["stdout"]["text"] and "all ranks are done" in trained["stderr"]["text"]
+    assert (tmp_path / "notebook_output" / "model" / "config.json").exists()
+    assert 0 <= float(shown["import json"]["value"]["data"]["text/plain"]) <= 1
