@@ -3,11 +3,14 @@
 import dis
 import inspect
 import linecache
+import marshal
 import os
 import pickle
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -39,9 +42,10 @@ class SentCall:
         Raises:
             DataParallelError: If something cannot be pickled, or cloudpickle is not installed.
         """
-        pickler = _cloudpickle()
         try:
-            pickled = pickler.dumps((function, args))
+            pickled = _dumps((function, args))
+        except DataParallelError:
+            raise
         except Exception as error:
             raise _cannot_be_sent(function, args, error) from None
         sources = {
@@ -72,7 +76,7 @@ def send_back(value: Any, folder: Path) -> None:
         DataParallelError: If it cannot be pickled.
     """
     try:
-        pickled = _cloudpickle().dumps(value)
+        pickled = _dumps(value)
     except Exception as error:
         raise DataParallelError(
             "what the function returned, a {type}, cannot be sent back to the notebook ({error}): return numbers, "
@@ -83,14 +87,25 @@ def send_back(value: Any, folder: Path) -> None:
     (folder / VALUE).write_bytes(pickled)
 
 
-def _cloudpickle():
+def _dumps(value):
+    """Pickle by cloudpickle, but keep where code comes from: tracebacks show it."""
     try:
         import cloudpickle
     except ModuleNotFoundError:
         raise DataParallelError(
             "dp.notebook_launcher needs cloudpickle, which is not installed: pip install 'mindnlp-dp-plugin[notebook]'."
         ) from None
-    return cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
+    pickled = BytesIO()
+    Pickler(pickled).dump(value)
+    return pickled.getvalue()
+
+
+def _reduce_code(code):
+    return marshal.loads, (marshal.dumps(code),)
 
 
 class Culprit(NamedTuple):
@@ -161,7 +176,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 def _why_not(value: Any) -> str:
     """Why a value cannot be pickled; empty if it can be."""
     try:
-        _cloudpickle().dumps(value)
+        _dumps(value)
     except Exception as error:
         return _in_a_line(error)
     return ""
