@@ -9,6 +9,7 @@ import pickle
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -160,9 +161,12 @@ def _uses(user: Any) -> Iterator[tuple[str, Any]]:
         yield from vars(user).items()
     elif inspect.isfunction(user):
         yield from ((name, user.__globals__[name]) for name in _global_names(user.__code__) if name in user.__globals__)
-        yield from inspect.getclosurevars(user).nonlocals.items()
-        defaults = {name: of.default for name, of in inspect.signature(user).parameters.items()}
-        yield from ((name, value) for name, value in defaults.items() if value is not inspect.Parameter.empty)
+        for name, cell in zip(user.__code__.co_freevars, user.__closure__ or ()):
+            with suppress(ValueError):  # not yet set
+                yield name, cell.cell_contents
+        for name, parameter in inspect.signature(user, follow_wrapped=False).parameters.items():
+            if parameter.default is not parameter.empty:
+                yield name, parameter.default
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
