@@ -158,7 +158,7 @@ def _find_culprit(user, seen) -> Culprit | None:
 def _uses(user: Any) -> Iterator[tuple[str, Any]]:
     """What a function, or a method of a class, uses from outside, by its name there."""
     if inspect.isclass(user):
-        yield from vars(user).items()
+        yield from ((name, value) for name, value in vars(user).items() if name not in ("__dict__", "__weakref__"))
     elif inspect.isfunction(user):
         yield from ((name, user.__globals__[name]) for name in _global_names(user.__code__) if name in user.__globals__)
         for name, cell in zip(user.__code__.co_freevars, user.__closure__ or ()):
