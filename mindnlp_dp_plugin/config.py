@@ -121,6 +121,8 @@ class DataParallelConfig:
         zero_stage: What is sharded over the ranks, in the stages of ZeRO. 0: nothing. 1: the optimizer's states; each
             rank steps an equal part of all elements, then all gather the parameters. 2: also the averaged gradients,
             which are then gone from ``.grad``. The result is that of 0 to the last bit.
+        train_apart: Whether ranks may train models of their own, in a loop of their own: a search that uses ranks as
+            workers. Otherwise the first step on gradients that nobody averaged ends the job.
         fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
         fp16_growth_interval: After this many optimizer steps without overflow the factor doubles. An overflow skips the
             step and halves the factor.
@@ -187,6 +189,7 @@ class DataParallelConfig:
             lambda stage: stage in ZERO_STAGES, Message("{name}={value!r} is not a stage: choose 0, 1 or 2.")
         ),
     )
+    train_apart: bool = _option(False, _switch())
     fp16_initial_scale: float = _option(
         2.0**16,
         _number(

@@ -3,7 +3,6 @@
 Two at most are there: the newest that is whole on all nodes, and the one that is being written or was written since.
 """
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path

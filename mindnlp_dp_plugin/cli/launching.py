@@ -59,7 +59,7 @@ backend = option(
     default="auto",
     envvar=of_setting("backend"),
     show_default=True,
-    help="The kind of engine; auto: hccl on Ascend; on CPU mpi if installed, otherwise mccl.",
+    help="The kind of engine; auto: hccl on Ascend; on CPU mpi, or mccl if the script uses MindSpore's own loops.",
 )
 log_dir = option(
     "--log-dir",

@@ -6,6 +6,7 @@ was given comes as one namespace.
 
 import os
 from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -21,6 +22,8 @@ from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, Seats, require_master, require_script, require_secret
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 from mindnlp_dp_plugin.launch.options import RunOptions
+from mindnlp_dp_plugin.launch.script_names import cluster_name_in
+from mindnlp_dp_plugin.launch.terminal import tell_note
 
 SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": launching.with_dashes}
 
@@ -102,7 +105,7 @@ def _job(given, as_it_is) -> Job:
     return Job(
         command,
         nproc,
-        backends.choose(given.backend, node.num_nodes),
+        _engine(given, node.num_nodes),
         given.log_dir,
         node.num_nodes,
         node.node_rank,
@@ -112,6 +115,16 @@ def _job(given, as_it_is) -> Job:
         seats=None if least == most else Seats(least, most, node.node_rank, frozenset(range(most))),
         **as_it_is,
     )
+
+
+def _engine(given, num_nodes) -> str:
+    """Of what ``auto`` may choose, what the script needs."""
+    asks = given.backend == "auto" and not given.as_module
+    name = cluster_name_in(Path(given.script)) if asks else None
+    engine = backends.choose(given.backend, num_nodes, needs_cluster=name is not None)
+    if name and engine != backends.choose("auto", num_nodes):
+        tell_note(tr("{script} uses {name}: --backend {engine}", script=given.script, name=name, engine=engine))
+    return engine
 
 
 def _node(given) -> NodeInfo:

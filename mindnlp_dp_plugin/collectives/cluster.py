@@ -3,7 +3,7 @@
 import mindspore
 import numpy as np
 from mindspore.communication import get_group_size, get_rank, init, release
-from mindspore.mint import distributed
+from mindspore.mint.distributed import distributed  # the package's are for scripts, which are answered from here
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.collectives.wakeups import without_preemption

@@ -1,11 +1,15 @@
 """Find what goes wrong on several ranks in a training script. It is read, never run."""
 
 import ast
+from contextlib import suppress
 from pathlib import Path
 
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.launch.script_names import names_in
 
 # MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
 FOREIGN_MODES = {"semi_auto_parallel", "auto_parallel", "hybrid_parallel"}
@@ -14,10 +18,16 @@ DRAWS = {
     *("uniform", "normal", "standard_normal", "binomial", "integers", "default_rng"),
 }
 SEEDS = {"seed", "set_seed", "manual_seed"}
+TRAINING = {"value_and_grad", "GradOperation", "TrainOneStepCell", "Model"}
+AVERAGING = {
+    *("prepare", "DistributedGradReducer", "DATA_PARALLEL", "AllReduce", "all_reduce"),
+    *("ReduceScatter", "reduce_scatter", "reduce_scatter_tensor", "AllGather", "all_gather", "Allreduce"),
+}
+PREPARE = "model, optimizer, rows = dp.prepare(model, optimizer, rows)"
 
 
 def read_script(path: Path) -> Finding:
-    """Look for parallel modes that PyNative lacks, random numbers without a seed, and a late import of the plugin."""
+    """Look for foreign parallel modes, loops without an average, random numbers without a seed, late imports."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError) as error:
@@ -32,6 +42,13 @@ def read_script(path: Path) -> Finding:
         return level(
             "script",
             tr("{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", path=path, found=found),
+            way_out,
+        )
+    if found := _apart(tree):
+        way_out = tr("{prepare}, or MINDNLP_DP_TRAIN_APART=1 if each rank is meant to train its own", prepare=PREPARE)
+        return failure(
+            "script",
+            tr("{path}, {found}: nobody averages, so each rank would train on its own", path=path, found=found),
             way_out,
         )
     if found := _unseeded_draw(tree):
@@ -66,6 +83,43 @@ def _foreign_mode(tree) -> str | None:
             ):
                 return tr("line {line}, parallel_mode {mode}", line=call.lineno, mode=mode)
     return None
+
+
+def _apart(tree) -> str | None:
+    """Where a loop of the script's own computes gradients, if nothing in the script averages them."""
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    words |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    modes = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == "data_parallel"}
+    if modes or words & AVERAGING or any(word.endswith("Trainer") for word in words) or _is_meant():
+        return None
+    found = [
+        (line, name)
+        for name, line in names_in(tree)
+        if name.split(".")[0] in ("mindspore", "mindnlp") and name.split(".")[-1] in TRAINING
+    ]
+    if not found or not _steps(tree):
+        return None
+    line, name = min(found)
+    return tr("line {line}, {name}", line=line, name=name)
+
+
+def _is_meant() -> bool:
+    with suppress(DataParallelError):  # another check names a wrong setting
+        return DataParallelConfig.from_env().train_apart
+    return False
+
+
+def _steps(tree) -> bool:
+    """Whether the script calls an optimizer, or has it called: ``step``, ``train``, ``optimizer(gradients)``."""
+    optimizers = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name) and "optim" in target.id.lower()
+    }
+    return any(_name(call.func) in {"step", "train", "fit", *optimizers} for call in _calls(tree))
 
 
 def _unseeded_draw(tree) -> str | None:

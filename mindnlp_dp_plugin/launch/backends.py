@@ -13,18 +13,20 @@ def starter(engine: Engine) -> ModuleType:
     return importlib.import_module(f"mindnlp_dp_plugin.launch.{engine.starter}")
 
 
-def choose(backend: str, num_nodes: int) -> str:
+def choose(backend: str, num_nodes: int, needs_cluster: bool = False) -> str:
     """Resolve ``auto``: HCCL on Ascend; on CPU MPI if installed and on one node, otherwise MCCL.
 
     Args:
         backend: ``auto`` or the name of an engine.
         num_nodes: Number of nodes.
+        needs_cluster: Whether the script uses MindSpore's own cluster.
 
     Raises:
         DataParallelError: If the engine is not installed, or does not go with several nodes.
     """
     if backend == "auto":
-        return next(name for name in usable_here() if num_nodes == 1 or ENGINES[name].forms_cluster)
+        without_cluster = num_nodes == 1 and not needs_cluster
+        return next(name for name in usable_here() if without_cluster or ENGINES[name].forms_cluster)
     if missing := starter(ENGINES[backend]).missing():
         raise DataParallelError(
             "--backend {backend} needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend mccl.",

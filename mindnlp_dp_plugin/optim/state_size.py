@@ -4,6 +4,7 @@ import mindspore
 from mindnlp.core import nn
 
 from mindnlp_dp_plugin.optim.elementwise import like
+from mindnlp_dp_plugin.optim.watched import trusted
 
 SHAPE = (64, 64)
 
@@ -27,6 +28,7 @@ def _bytes_of_element(optimizer, group, dtype):
     parameter = nn.Parameter(mindspore.ops.zeros(SHAPE, dtype))
     parameter.grad = mindspore.ops.ones(SHAPE, dtype)
     trial = like(optimizer, group, [parameter])
-    trial.step()
+    with trusted():
+        trial.step()
     states = (value for value in trial.state[parameter].values() if isinstance(value, mindspore.Tensor))
     return sum(state.itemsize for state in states if state.shape == parameter.shape)

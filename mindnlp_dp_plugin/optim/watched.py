@@ -2,10 +2,31 @@
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import Any
 
 from mindnlp_dp_plugin.patching import Replacements
+
+_watched = weakref.WeakSet()
+_num_trusted = 0  # calls in progress within which every optimizer may step
+
+
+def is_watched(optimizer: Any) -> bool:
+    """Whether the plugin answers for what an optimizer is about to step on."""
+    return _num_trusted > 0 or optimizer in _watched
+
+
+@contextmanager
+def trusted():
+    """Within, any optimizer may step: the plugin answers for it."""
+    global _num_trusted
+    _num_trusted += 1
+    try:
+        yield
+    finally:
+        _num_trusted -= 1
 
 
 class WatchedSteps:
@@ -34,13 +55,16 @@ class WatchedSteps:
         if optimizer is self._watched:
             return
         self._watched = optimizer
+        _watched.add(optimizer)
+        self._replacements.on_undo(lambda: _watched.discard(optimizer))
         stock = optimizer.step
 
         @functools.wraps(stock)  # the learning rate scheduler has marked it
         def step(_, *args, **kwargs):
             for function in self.before:
                 function()
-            result = None if self.skips() else self.way(optimizer, functools.partial(stock, *args, **kwargs))
+            with trusted():  # it may wrap another
+                result = None if self.skips() else self.way(optimizer, functools.partial(stock, *args, **kwargs))
             for function in self.after:
                 function()
             return result

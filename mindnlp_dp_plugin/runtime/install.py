@@ -17,8 +17,8 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
-from mindnlp_dp_plugin.runtime.mindspore_communication import answer_from_group
-from mindnlp_dp_plugin.trainers import loop, mindnlp
+from mindnlp_dp_plugin.trainers import loop, mindnlp, mindspore
+from mindnlp_dp_plugin.trainers.guard import Guard, Summed
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
@@ -70,10 +70,10 @@ def install(config: DataParallelConfig | None = None) -> None:
     _replacements.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
         become_rank(has_joined=True)
-    if not group.forms_cluster:
-        answer_from_group(group, _replacements)
     global _installation
     _installation = object()
+    if group.world_size > 1 or not group.forms_cluster:
+        _serve_loops(group, config)
     if is_tuned:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
     loop.install(config, _when_imported, _replacements)
@@ -98,6 +98,13 @@ def _serve_as_scheduler():
 
     init()
     sys.exit(0)
+
+
+def _serve_loops(group, config):
+    summed = Summed()
+    mindspore.hook(group, summed, _when_imported, _replacements)
+    if group.world_size > 1 and not config.train_apart:
+        Guard(summed).install(_when_imported, _replacements)
 
 
 @functools.cache

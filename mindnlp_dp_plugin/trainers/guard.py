@@ -1,0 +1,179 @@
+"""Nobody trains apart in silence: ranks that step on gradients of their own are stopped at the first step."""
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.watched import is_watched, trusted
+from mindnlp_dp_plugin.patching import Replacements
+
+MINDNLP_OPTIMIZER = "mindnlp.core.optim.optimizer"
+MINDSPORE_OPTIMIZER = "mindspore.nn.optim.optimizer"
+WHOLE_STEPS = "mindspore.nn.wrap.cell_wrapper"
+SPLITS_MODELS = ("semi_auto_parallel", "auto_parallel")  # there MindSpore averages by itself
+COMPILERS = ("mindspore.graph._parse", "mindspore._extends.parse")  # from MindSpore 2.10 on, and before
+
+
+class Summed:
+    """What the script itself has summed over the ranks.
+
+    Attributes:
+        numbers: How many numbers so far.
+    """
+
+    def __init__(self):
+        self.numbers = 0
+        self._operators = weakref.WeakSet()
+        self._uncalled = weakref.WeakSet()
+
+    def count(self, *tensors: Any) -> None:
+        """Note that the numbers of some tensors are summed."""
+        self.numbers += sum(tensor.size for tensor in tensors)
+
+    def note_operator(self, operator: Any) -> None:
+        """Note that the script has made an operator that sums."""
+        self._operators.add(operator)
+        self._uncalled.add(operator)
+
+    def note_call(self, operator: Any, tensors: Iterable) -> None:
+        """Note that Python calls an operator; it counts if the script has made it, and not the plugin."""
+        self._uncalled.discard(operator)
+        if operator in self._operators:
+            self.count(*tensors)
+
+    @property
+    def may_be_in_a_graph(self) -> bool:
+        """Whether the script has an operator that Python never called: a graph may run it, which nobody sees."""
+        return bool(self._uncalled)
+
+    @contextmanager
+    def apart(self):
+        """Operators that are made within are parts of another."""
+        operators, uncalled = weakref.WeakSet(self._operators), weakref.WeakSet(self._uncalled)
+        yield
+        self._operators, self._uncalled = operators, uncalled
+
+
+class Guard:
+    """Looks at each step of an optimizer that the plugin does not watch.
+
+    Args:
+        summed: What the script has summed.
+    """
+
+    def __init__(self, summed: Summed):
+        self._summed = summed
+        self._at_last_step = weakref.WeakKeyDictionary()
+
+    def install(self, when_imported: Callable, replacements: Replacements) -> None:
+        """Look at the steps of MindNLP's optimizers and MindSpore's, and at graphs in which MindSpore's step.
+
+        Args:
+            when_imported: Calls a function with a module when that is imported.
+            replacements: Restores the optimizers.
+        """
+        when_imported(MINDNLP_OPTIMIZER, lambda module: self._guard_mindnlp(module.Optimizer, replacements))
+        when_imported(MINDSPORE_OPTIMIZER, lambda module: self._guard_mindspore(module.Optimizer, replacements))
+        when_imported(WHOLE_STEPS, lambda module: self._guard_whole_steps(module.TrainOneStepCell, replacements))
+
+    def require_summed(self, optimizer: Any, gradients: list) -> None:
+        """Raise if fewer numbers were summed since an optimizer's last step than it steps on.
+
+        Args:
+            optimizer: It is about to step.
+            gradients: What it steps on.
+
+        Raises:
+            DataParallelError: Naming the optimizer.
+        """
+        since = self._summed.numbers - self._at_last_step.get(optimizer, 0)
+        if since < sum(gradient.size for gradient in gradients) and not self._summed.may_be_in_a_graph:
+            self._refuse(optimizer)
+        self._at_last_step[optimizer] = self._summed.numbers
+
+    def _refuse(self, optimizer):
+        raise DataParallelError(
+            "{optimizer} steps on gradients that were not averaged over the ranks: each rank would train on its own. "
+            "Write `model, optimizer, rows = dp.prepare(model, optimizer, rows)`; if each rank is meant to train a "
+            "model of its own, set MINDNLP_DP_TRAIN_APART=1.",
+            optimizer=type(optimizer).__name__,
+        )
+
+    def _guard_mindnlp(self, base, replacements):
+        guarded = set()
+
+        def guard_class(kind):
+            for owner in kind.__mro__:
+                if owner is not base and "step" in vars(owner) and owner not in guarded:
+                    guarded.add(owner)
+                    replacements.replace(owner, "step", self._guarded_step(vars(owner)["step"]))
+
+        def __init__(stock, optimizer, *args, **kwargs):
+            guard_class(type(optimizer))
+            stock(optimizer, *args, **kwargs)
+
+        # When one is made: so it counts neither where its class comes from nor when that was imported.
+        replacements.stand_in(base, __init__)
+
+    def _guarded_step(self, stock):
+        @functools.wraps(stock)
+        def step(optimizer, *args, **kwargs):
+            if not is_watched(optimizer):
+                parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+                gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+                self.require_summed(optimizer, gradients)
+            with trusted():  # it may call the step of its base class
+                return stock(optimizer, *args, **kwargs)
+
+        return step
+
+    def _guard_mindspore(self, base, replacements):
+        def __call__(stock, optimizer, *args, **kwargs):
+            if not is_watched(optimizer):
+                self.require_summed(optimizer, list(_tensors(args)))
+            with trusted():  # it may be compiled now
+                return stock(optimizer, *args, **kwargs)
+
+        def get_parse_method_of_class(stock, cell, *args, **kwargs):
+            if isinstance(cell, base) and not is_watched(cell):
+                self._require_summed_in_graph(cell)
+            return stock(cell, *args, **kwargs)
+
+        replacements.stand_in(base, __call__)
+        compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
+        replacements.stand_in(compiler, get_parse_method_of_class)
+
+    def _guard_whole_steps(self, base, replacements):
+        def __call__(stock, cell, *args, **kwargs):
+            # Before it is compiled, for then MindSpore logs its own stack first. In PyNative the optimizer is called.
+            if is_graph_mode() and not cell.reducer_flag:
+                self._require_summed_in_graph(cell.optimizer)
+            return stock(cell, *args, **kwargs)
+
+        replacements.stand_in(base, __call__)
+
+    def _require_summed_in_graph(self, optimizer):
+        import mindspore
+
+        is_for_mindspore = mindspore.get_auto_parallel_context("parallel_mode") in SPLITS_MODELS
+        if not (is_for_mindspore or self._summed.may_be_in_a_graph):
+            self._refuse(optimizer)
+
+
+def is_graph_mode() -> bool:
+    """Whether cells that are called are compiled."""
+    import mindspore
+
+    return mindspore.get_context("mode") == mindspore.GRAPH_MODE
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _tensors(value)
+        elif hasattr(value, "size"):
+            yield value

@@ -1,0 +1,39 @@
+"""MindSpore's own loops and collectives: answered through the plugin's engine where MindSpore's are not there."""
+
+from collections.abc import Callable
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainers.guard import Summed
+
+
+def hook(group: Collective, summed: Summed, when_imported: Callable, replacements: Replacements) -> None:
+    """Answer MindSpore's functions and operators on ranks, or only count what they sum where they work.
+
+    Args:
+        group: More than one rank. MindSpore is imported.
+        summed: Notes what the script sums.
+        when_imported: Calls a function with a module when that is imported.
+        replacements: Restores MindSpore.
+    """
+    import mindspore
+
+    from mindnlp_dp_plugin.trainers.mindspore import collectives, ranks, training
+    from mindnlp_dp_plugin.trainers.mindspore.exchanges import Exchanges
+
+    if group.forms_cluster:
+        training.count_sums(summed, replacements)
+    else:
+        ranks.answer_for_ranks(group, replacements)
+        training.answer_over_mpi(group, summed, replacements)
+    is_on_cpu = mindspore.get_context("device_target") == "CPU"
+    exchanges = Exchanges(group, summed)
+    for name, kind in collectives.KINDS.items():
+        when_imported(
+            name,
+            lambda module, kind=kind: (
+                collectives.answer(module, kind(exchanges), replacements)
+                if is_on_cpu
+                else collectives.count_sums(module, summed, replacements)
+            ),
+        )

@@ -1,0 +1,59 @@
+"""Answer MindSpore's questions about ranks under MPI, where no cluster of MindSpore's knows them."""
+
+import sys
+from collections.abc import Callable
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.patching import Replacements
+
+INNER_MINT = "mindspore.mint.distributed.distributed"  # the plugin's own engine calls what is in there
+
+
+def replace_everywhere(answers: dict[Callable, Callable], replacements: Replacements) -> None:
+    """Replace functions and classes of MindSpore's under every name that a module of MindSpore's has for them.
+
+    Args:
+        answers: What to put in the place of what.
+        replacements: Restores them.
+    """
+    by_id = {id(stock): answer for stock, answer in answers.items()}
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "mindspore"]
+    for module in modules:
+        if module.__name__ != INNER_MINT:
+            for name, value in list(vars(module).items()):
+                if id(value) in by_id:
+                    replacements.replace(module, name, by_id[id(value)])
+
+
+def answer_for_ranks(group: Collective, replacements: Replacements) -> None:
+    """Let ``init``, ``get_rank``, ``get_group_size`` and their kind work without a MindSpore cluster.
+
+    Args:
+        group: The ranks that mpirun started.
+        replacements: Restores ``mindspore.communication``.
+    """
+    from mindspore.communication import management
+
+    def create_group(group, rank_ids, options=None):
+        raise DataParallelError(
+            "create_group({name!r}): over MPI there is no group but that of all ranks: take it, or --backend mccl.",
+            name=group,
+        )
+
+    answers = {
+        "init": lambda backend_name=None: None,
+        "release": lambda: None,
+        "get_rank": lambda group=None: collective.rank,
+        "get_group_size": lambda group=None: collective.world_size,
+        "get_local_rank": lambda group=None: collective.local_rank,
+        "get_local_rank_size": lambda group=None: collective.local_world_size,
+        "get_world_rank_from_group_rank": lambda group, group_rank_id: group_rank_id,
+        "get_group_rank_from_world_rank": lambda world_rank_id, group: world_rank_id,
+        "get_process_group_ranks": lambda group=None: list(range(collective.world_size)),
+        "create_group": create_group,
+        "destroy_group": lambda group: None,
+    }
+    collective = group
+    found = {name: getattr(management, name, None) for name in answers}
+    replace_everywhere({stock: answers[name] for name, stock in found.items() if stock}, replacements)

@@ -1,0 +1,103 @@
+"""MindSpore's own loops and collectives on ranks: the right values over every engine, or one line that says why not."""
+
+import numpy as np
+import pytest
+
+from tests.harness import run_ranks
+
+LOOPS = ("loop_in_pynative", "loop_in_graph", "model_train_in_pynative", "model_train_in_graph")
+FUNCTIONS = ("all_reduce_of_the_lecture", "other_functions_of_comm_func", "functions_of_mint")
+OVER = {"mpi": (*FUNCTIONS, *LOOPS[:3]), "mccl": (*FUNCTIONS, *LOOPS, "operator", "reducer_in_a_graph")}
+BACKENDS = ("mpi", "mccl")
+
+
+@pytest.fixture
+def values_of(output_of):
+    def values(backend, name):
+        output = output_of("mindspore_loops.py", "0", *OVER[backend], ranks=2, backend=backend)
+        return [dict(np.load(output / f"{name}-{rank}.npz")) for rank in (0, 1)]
+
+    return values
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_lectures_all_reduce_gives_what_the_lecture_shows(values_of, backend):
+    for found in values_of(backend, "all_reduce_of_the_lecture"):
+        assert str(found["printed"]) == "[[2. 2. 2. 2. 2. 2. 2. 2.]\n [2. 2. 2. 2. 2. 2. 2. 2.]]"
+        assert (found["mean"] == 1.5).all() and found["mean"].shape == (2, 8)
+        assert found["total"].tolist() == [3, 5]
+        assert found["pending"].tolist() == [2, 4]
+        assert found["largest"].tolist() == [1, 0]
+        assert found["counts"].tolist() == [3] and found["counts"].dtype == np.int64
+        assert found["halves"].tolist() == [1] and found["halves"].dtype == np.float16
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_functions_of_comm_func(values_of, backend):
+    for rank, found in enumerate(values_of(backend, "other_functions_of_comm_func")):
+        assert found["gathered"].tolist() == [0, 10, 1, 11]
+        assert found["scattered"].tolist() == [[3], [5]][rank]
+        assert found["sent"].tolist() == [1, 11]
+        assert rank or found["reduced"].tolist() == [1, 21]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_of_mint(values_of, backend):
+    for rank, found in enumerate(values_of(backend, "functions_of_mint")):
+        assert found["rank"].tolist() == [rank, 2]
+        assert found["total"].tolist() == [3, 5]
+        assert found["mean"].tolist() == [1.5, 2.5]
+        assert found["sent"].tolist() == [1, 11]
+        assert found["parts"].tolist() == [[0, 10], [1, 11]]
+        assert found["whole"].tolist() == [0, 1]
+        assert found["objects"].tolist() == [0, 1]
+        assert found["dealt"].tolist() == [5 + rank]
+
+
+@pytest.mark.parametrize(
+    ("backend", "loop"), [(backend, loop) for backend in OVER for loop in LOOPS if loop in OVER[backend]]
+)
+def test_a_loop_trains_as_one_process_with_the_rows_of_all(values_of, output_of, backend, loop):
+    alone = dict(np.load(output_of("mindspore_loops.py", "2", *LOOPS, ranks=1) / f"{loop}-alone.npz"))
+    one, other = values_of(backend, loop)
+    assert alone and set(one) == set(alone)
+    for name, expected in alone.items():
+        assert (one[name] == other[name]).all(), name
+        np.testing.assert_allclose(one[name], expected, rtol=0, atol=2e-6, err_msg=name)
+
+
+def test_an_operator_sums_over_mccl(values_of):
+    assert all(found["total"].tolist() == [3, 5] for found in values_of("mccl", "operator"))
+
+
+def test_a_reducer_in_a_graph_counts_as_an_average_over_mccl(values_of):
+    one, other = values_of("mccl", "reducer_in_a_graph")
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.mark.parametrize(
+    ("backend", "snippet", "words"),
+    [
+        ("mpi", "model_train_in_graph", "mindspore.nn.TrainOneStepCell in a graph needs MindSpore's own cluster"),
+        ("mpi", "reducer_in_a_graph", "mindspore.nn.DistributedGradReducer in a graph needs MindSpore's own cluster"),
+        ("mpi", "operator", "mindspore.ops.AllReduce needs MindSpore's own cluster, which MPI has not"),
+        ("mpi", "what_is_not_there", "mindspore.communication.comm_func.send does not exist on a CPU"),
+        pytest.param("mccl", "what_is_not_there", "comm_func.send does not exist on a CPU", marks=pytest.mark.slow),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_in_one_line(tmp_path, backend, snippet, words):
+    finished = run_ranks(
+        "mindspore_loops.py", tmp_path, "0", snippet, ranks=2, backend=backend, log_dir=tmp_path / "logs"
+    )
+    shown = finished.stdout + finished.stderr
+    assert finished.returncode == 1, shown
+    assert words in shown and "C++ Call Stack" not in shown and "Traceback" not in shown
+    assert backend == "mccl" or snippet == "what_is_not_there" or "--backend mccl" in shown
+
+
+def test_auto_takes_the_engine_that_the_script_needs(tmp_path):
+    finished = run_ranks(
+        "mindspore_loops.py", tmp_path, "0", "operator", ranks=2, backend="auto", log_dir=tmp_path / "logs"
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "uses mindspore.nn.DistributedGradReducer: --backend mccl" in finished.stderr

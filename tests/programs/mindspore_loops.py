@@ -1,0 +1,226 @@
+"""MindSpore's own loops and collectives, as its tutorials have them.
+
+    python mindspore_loops.py OUTPUT SIZE SNIPPET...
+
+Leaves what a snippet computed in ``OUTPUT/<SNIPPET>-<RANK>.npz``. It knows nothing of the plugin. With a SIZE that is
+not 0, one process stands for that many ranks: it reads the rows of all.
+"""
+
+import sys
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+from mindspore.communication import get_group_size, get_rank, init
+
+EPOCHS, ROWS, BATCH, FEATURES, CLASSES = 2, 16, 4, 6, 3
+SNIPPETS = {}
+
+
+def snippet(function):
+    SNIPPETS[function.__name__] = function
+    return function
+
+
+def tensor(*values, dtype=np.float32):
+    return Tensor(np.array(values, dtype))
+
+
+@snippet
+def all_reduce_of_the_lecture():
+    from mindspore.communication.comm_func import all_reduce
+
+    init()
+    input_tensor = Tensor(np.ones([2, 8]).astype(np.float32))
+    output = all_reduce(input_tensor)
+    print(output)
+    total, handle = all_reduce(tensor(1, 2) + get_rank())
+    assert handle is None
+    pending, handle = all_reduce(tensor(1, 2), async_op=True)
+    handle.wait()
+    return {
+        "printed": np.array(str(output)),
+        "mean": (all_reduce(input_tensor + get_rank()) / get_group_size()).asnumpy(),
+        "total": total.asnumpy(),
+        "pending": pending.asnumpy(),
+        "largest": all_reduce(tensor(1, -get_rank()), op="max")[0].asnumpy(),
+        "counts": all_reduce(tensor(get_rank() + 1, dtype=np.int64))[0].asnumpy(),
+        "halves": all_reduce(tensor(0.5, dtype=np.float16))[0].asnumpy(),
+    }
+
+
+@snippet
+def other_functions_of_comm_func():
+    from mindspore.communication import comm_func
+
+    init()
+    rank = get_rank()
+    mine = tensor(rank, rank + 10)
+    comm_func.barrier()
+    return {
+        "gathered": comm_func.all_gather_into_tensor(mine)[0].asnumpy(),
+        "scattered": comm_func.reduce_scatter_tensor(tensor(1, 2) + rank)[0].asnumpy(),
+        "sent": comm_func.broadcast(mine, 1).asnumpy(),
+        "reduced": comm_func.reduce(mine, 0).asnumpy(),
+    }
+
+
+@snippet
+def functions_of_mint():
+    from mindspore.mint import distributed
+
+    distributed.init_process_group()
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    total = tensor(1, 2) + rank
+    assert distributed.all_reduce(total) is None
+    mean = tensor(1, 2) + rank
+    distributed.all_reduce(mean, op="avg", async_op=True).wait()
+    sent = tensor(rank, rank + 10)
+    distributed.broadcast(sent, src=1)
+    parts = [tensor(0, 0) for _ in range(size)]
+    distributed.all_gather(parts, tensor(rank, rank + 10))
+    whole = tensor(*[0] * size)
+    distributed.all_gather_into_tensor(whole, tensor(rank))
+    distributed.barrier()
+    objects = [None] * size
+    distributed.all_gather_object(objects, {"rank": rank})
+    dealt = tensor(0)
+    distributed.scatter(dealt, [tensor(peer + 5) for peer in range(size)], src=0)
+    return {
+        "total": total.asnumpy(),
+        "mean": mean.asnumpy(),
+        "sent": sent.asnumpy(),
+        "parts": np.stack([part.asnumpy() for part in parts]),
+        "whole": whole.asnumpy(),
+        "objects": np.array([entry["rank"] for entry in objects]),
+        "dealt": dealt.asnumpy(),
+        "rank": np.array([rank, size]),
+    }
+
+
+class Network(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.flatten = nn.Flatten()
+        self.dense_relu_sequential = nn.SequentialCell(
+            nn.Dense(FEATURES, 8, weight_init="normal", bias_init="zeros"),
+            nn.ReLU(),
+            nn.Dense(8, CLASSES, weight_init="normal", bias_init="zeros"),
+        )
+
+    def construct(self, x):
+        return self.dense_relu_sequential(self.flatten(x))
+
+
+def create_dataset(rank_id, rank_size):
+    chance = np.random.default_rng(0)
+    data = chance.standard_normal((ROWS, FEATURES)).astype(np.float32)
+    label = chance.integers(0, CLASSES, ROWS).astype(np.int32)
+    # Rank by rank within each of one process's batches.
+    order = np.arange(ROWS) if rank_size is None else np.arange(ROWS).reshape(-1, rank_size, BATCH)[:, rank_id].ravel()
+    rows = ms.dataset.NumpySlicesDataset((data[order], label[order]), ["data", "label"], shuffle=False)
+    return rows.batch(BATCH * (SIZE if rank_size is None else 1))
+
+
+def parameters(net):
+    return {parameter.name: parameter.asnumpy() for parameter in net.get_parameters()}
+
+
+def prepare(mode):
+    ms.set_context(mode=mode)
+    if SIZE is None:
+        ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True)
+        init()
+    ms.set_seed(1)
+    data_set = create_dataset(get_rank(), get_group_size()) if SIZE is None else create_dataset(0, None)
+    net = Network()
+    return data_set, net, nn.CrossEntropyLoss(), nn.SGD(net.trainable_params(), 1e-1)
+
+
+def loop_of_the_tutorial(mode):
+    data_set, net, loss_fn, optimizer = prepare(mode)
+
+    def forward_fn(data, label):
+        logits = net(data)
+        loss = loss_fn(logits, label)
+        return loss, logits
+
+    grad_fn = ms.value_and_grad(forward_fn, None, net.trainable_params(), has_aux=True)
+    grad_reducer = nn.DistributedGradReducer(optimizer.parameters) if SIZE is None else lambda grads: grads
+
+    for _ in range(EPOCHS):
+        for data, label in data_set:
+            (loss, _), grads = grad_fn(data, label)
+            grads = grad_reducer(grads)
+            optimizer(grads)
+            assert np.isfinite(loss.asnumpy())
+    return parameters(net)
+
+
+@snippet
+def loop_in_pynative():
+    return loop_of_the_tutorial(ms.PYNATIVE_MODE)
+
+
+@snippet
+def loop_in_graph():
+    return loop_of_the_tutorial(ms.GRAPH_MODE)
+
+
+def model_train(mode):
+    data_set, net, loss_fn, optimizer = prepare(mode)
+    ms.Model(net, loss_fn, optimizer).train(EPOCHS, data_set, dataset_sink_mode=False)
+    return parameters(net)
+
+
+@snippet
+def model_train_in_pynative():
+    return model_train(ms.PYNATIVE_MODE)
+
+
+@snippet
+def model_train_in_graph():
+    return model_train(ms.GRAPH_MODE)
+
+
+@snippet
+def reducer_in_a_graph():
+    data_set, net, loss_fn, optimizer = prepare(ms.PYNATIVE_MODE)
+
+    def forward_fn(data, label):
+        return loss_fn(net(data), label)
+
+    grad_fn = ms.value_and_grad(forward_fn, None, net.trainable_params())
+    grad_reducer = nn.DistributedGradReducer(optimizer.parameters)
+
+    @ms.jit
+    def averaged(data, label):
+        loss, grads = grad_fn(data, label)
+        return loss, grad_reducer(grads)
+
+    for data, label in data_set:
+        optimizer(averaged(data, label)[1])
+    return parameters(net)
+
+
+@snippet
+def operator():
+    init()
+    return {"total": ops.AllReduce()(tensor(1, 2) + get_rank()).asnumpy()}
+
+
+@snippet
+def what_is_not_there():
+    from mindspore.communication import comm_func
+
+    init()
+    comm_func.send(tensor(1), 1)
+
+
+if __name__ == "__main__":
+    output, size, *names = sys.argv[1:]
+    SIZE = int(size) or None
+    for name in names:
+        found = SNIPPETS[name]()
+        np.savez(Path(output, f"{name}-{'alone' if SIZE else get_rank()}.npz"), **found)
