@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import SpecifierSet
 
-from mindnlp_dp_plugin.compat import patches, quick_import  # noqa: F401  (enters its patches into PATCHES)
+from mindnlp_dp_plugin.compat import mindnlp04, quick_import  # noqa: F401  (enters its patches into PATCHES)
 from mindnlp_dp_plugin.compat.patch import PATCHES, Patch
 from mindnlp_dp_plugin.errors import DataParallelError
 

@@ -1,4 +1,4 @@
-"""A patch: one gap between MindNLP 0.4.1 and a MindSpore it was not written for, and its bridge."""
+"""A patch: one gap in MindNLP, or between it and a MindSpore it was not written for, and its bridge."""
 
 import functools
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import wrapt
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 
@@ -16,8 +17,9 @@ class Patch:
     Attributes:
         name: What to call it.
         bridges: What is broken without it.
-        needed_from: The first MindSpore version that has the gap.
-        mended_in: The first that has it no more; None while there is none.
+        fault_of: ``MindNLP``, if its code is wrong with any MindSpore; ``MindSpore``, if that has not, or has no more,
+            what MindNLP rightly calls.
+        mindspore: The versions of MindSpore that have the gap; of the supported ones all, if empty.
         obsolete_when: What would have to change upstream for this patch to be deleted.
         module: The module after whose import the bridge is built.
         apply: Builds the bridge, given that module.
@@ -25,16 +27,15 @@ class Patch:
 
     name: str
     bridges: str
-    needed_from: Version
-    mended_in: Version | None
+    fault_of: str
+    mindspore: SpecifierSet
     obsolete_when: str
     module: str
     apply: Callable
 
     def is_needed(self) -> bool:
         """Whether the installed MindSpore has this gap."""
-        installed = _installed_mindspore()
-        return self.needed_from <= installed and (self.mended_in is None or installed < self.mended_in)
+        return self.mindspore.contains(_installed_mindspore(), prereleases=True)
 
     def schedule(self) -> None:
         """Build the bridge as soon as the module is there, which may be now."""
@@ -51,12 +52,12 @@ def _installed_mindspore():
 PATCHES: list[Patch] = []
 
 
-def patch(*, module: str, bridges: str, needed_from: str, obsolete_when: str, mended_in: str | None = None) -> Callable:
+def patch(*, module: str, bridges: str, fault_of: str, obsolete_when: str, mindspore: str = "") -> Callable:
     """Enter the decorated function, which is given ``module`` once imported, into ``PATCHES`` under its own name."""
 
     def enter(apply):
-        mended = Version(mended_in) if mended_in else None
-        PATCHES.append(Patch(apply.__name__, bridges, Version(needed_from), mended, obsolete_when, module, apply))
+        versions = SpecifierSet(mindspore)
+        PATCHES.append(Patch(apply.__name__, bridges, fault_of, versions, obsolete_when, module, apply))
         return apply
 
     return enter

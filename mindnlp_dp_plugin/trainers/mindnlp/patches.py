@@ -1,4 +1,4 @@
-"""The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/patches/ has them for the rest."""
+"""The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/mindnlp04/ has them for the rest."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ MODULE = "mindnlp.engine.trainer.base"
 @patch(
     module=MODULE,
     bridges="include_inputs_for_metrics: evaluation calls Trainer._prepare_input, which is not there",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer defines _prepare_input",
 )
 def inputs_for_metrics(trainer_base):
@@ -20,7 +20,7 @@ def inputs_for_metrics(trainer_base):
 @patch(
     module=MODULE,
     bridges="resuming from an adapter: the Trainer looks for adapter_model.bin, mindnlp.peft writes adapter_model.ckpt",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer loads what PeftModel.save_pretrained wrote",
 )
 def adapters_in_checkpoints(trainer_base):

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindspore",
     bridges="weights of DistilBERT, ALBERT, XLM-R, ERNIE, OPT and forty others: initializer() returns a tensor whose "
     "numbers only init_data() draws, and assign_value, arithmetic and indexing take it for numbers",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="MindNLP's _init_weights call init_data(), or use mindnlp.core.nn.init throughout",
 )
 def drawn_initial_weights(mindspore):
@@ -30,7 +30,7 @@ def swapped_normal(folder):
     @patch(
         module=f"mindnlp.transformers.models.{folder}.modeling_{folder}",
         bridges=f"weights of {folder}: it calls Normal(0.0, std), which makes every weight the number std",
-        needed_from="2.7",
+        fault_of="MindNLP",
         obsolete_when=f"mindnlp's modeling_{folder} names sigma where it calls Normal",
     )
     def mean_before_sigma(modeling):
@@ -56,7 +56,7 @@ def after_init_weights(model, set_weights):
 @patch(
     module="mindnlp.transformers.models.convbert.modeling_convbert",
     bridges="ConvBERT: its LayerNorms start with weights of 0 and biases of 1, so that nothing in front of them trains",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's ConvBertPreTrainedModel gives LayerNorms weights of 1",
 )
 def weights_of_convbert(modeling_convbert):
@@ -73,7 +73,7 @@ def weights_of_convbert(modeling_convbert):
 @patch(
     module="mindnlp.transformers.models.gptsan_japanese.modeling_gptsan_japanese",
     bridges="GPTSAN: its LayerNorms, and Linears with a bias, start with weights of 0",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's GPTSanJapanesePreTrainedModel sets the bias to zeros where it sets the weight",
 )
 def weights_of_gptsan(modeling_gptsan_japanese):
@@ -93,7 +93,7 @@ def weights_of_gptsan(modeling_gptsan_japanese):
 @patch(
     module="mindnlp.transformers.models.funnel.modeling_funnel",
     bridges="Funnel: its _init_weights asks FunnelEmbeddings for a padding_idx, which its word_embeddings have",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's FunnelPreTrainedModel asks word_embeddings",
 )
 def padding_of_funnel(modeling_funnel):

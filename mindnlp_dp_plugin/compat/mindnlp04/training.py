@@ -9,7 +9,8 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.core.autograd.function",
     bridges="value_and_grad: 'Can not find top cell for backward', as it drives MindSpore's executor by private calls",
-    needed_from="2.9",
+    fault_of="MindSpore",
+    mindspore=">=2.9",
     obsolete_when="mindnlp.core.autograd.value_and_grad goes through mindspore.value_and_grad",
 )
 def value_and_grad_through_public_api(function):
@@ -39,7 +40,8 @@ def value_and_grad_through_public_api(function):
     module="mindnlp.core.nn.utils.clip_grad",
     bridges="clipping in one process (LoRA, CANINE, Funnel, Mamba...): it assigns to gradients in place, which "
     "MindSpore refuses where one is a view",
-    needed_from="2.8",
+    fault_of="MindSpore",
+    mindspore=">=2.8",
     obsolete_when="MindSpore's Assign takes a view, or hands out gradients that are none",
 )
 def clipping_of_views(clip_grad):
@@ -51,7 +53,7 @@ def clipping_of_views(clip_grad):
     module="mindnlp.core.ops.optim",
     bridges="long training: an optimizer's numbers that change each step (powers of beta, learning rate) go as Python "
     "floats, for each of which MindSpore compiles the operator anew, and keeps it: 136 KB per parameter and step",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="MindNLP's optimizers hand them over as tensors",
 )
 def numbers_of_optimizers(optim):
@@ -79,7 +81,7 @@ def numbers_of_optimizers(optim):
 @patch(
     module="mindnlp.core.nn",
     bridges="TrainingArguments(recompute=True): the Trainer calls recompute_enable, which no model has",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel defines recompute_enable",
 )
 def recompute_of_the_trainer(nn):
@@ -92,7 +94,7 @@ def recompute_of_the_trainer(nn):
     module="mindnlp.transformers.modeling_utils",
     bridges="gradient_checkpointing_enable: BERT, RoBERTa, GPT-2 and others never look at what it sets, the rest hand "
     "a method to mindspore.recompute, which takes cells alone",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel.gradient_checkpointing_enable brings its own checkpoint function",
 )
 def gradient_checkpointing(modeling_utils):
@@ -106,7 +108,7 @@ def gradient_checkpointing(modeling_utils):
 @patch(
     module="mindnlp.peft.utils.save_and_load",
     bridges="PeftModel.save_pretrained: it writes str(dtype) into the file, and load_checkpoint no longer knows that",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="mindnlp.peft saves adapters through mindspore.save_checkpoint",
 )
 def dtypes_of_saved_adapters(save_and_load):

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindnlp.core.ops",
     bridges="clipping gradients of convolutions in one process (CANINE, Mamba, SqueezeBERT...): on CPU, mint.norm of "
     "a tensor of three dimensions or more returns None",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="MindSpore's mint.norm takes any number of dimensions on CPU",
 )
 def norm_of_many_dimensions(ops):
@@ -27,7 +27,7 @@ def norm_of_many_dimensions(ops):
     module="mindnlp.core.ops",
     bridges="masked and causal language models of XLM-R, and NEZHA, OpenELM, TinyBERT and XLM-ProphetNet: they call "
     "functions of MindSpore's ops that mindnlp.core.ops has not",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp.core.ops has them",
 )
 def missing_operators(ops):
@@ -40,7 +40,7 @@ def missing_operators(ops):
 @patch(
     module="mindnlp.core.ops",
     bridges="BROS: on CPU, arange refuses a float beside a whole number, and makes whole numbers of both",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="mindnlp.core.ops.arange takes a mixture, as torch.arange",
 )
 def arange_of_floats(ops):
@@ -60,7 +60,7 @@ def arange_of_floats(ops):
 @patch(
     module="mindspore",
     bridges="Pegasus and NLLB-MoE: Tensor.clone has no kernel on CPU",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.clone on CPU",
 )
 def clone_on_cpu(mindspore):
@@ -76,8 +76,8 @@ def clone_on_cpu(mindspore):
     module="mindspore",
     bridges="causal masks of BART, mBART, OPT, Falcon and others: on MindSpore 2.7, Tensor.masked_fill of floats by a "
     "whole number has no kernel on CPU",
-    needed_from="2.7",
-    mended_in="2.10",
+    fault_of="MindSpore",
+    mindspore="<2.10",
     obsolete_when="MindSpore 2.7 is not supported any more",
 )
 def whole_numbers_in_masked_fill(mindspore):
@@ -92,7 +92,7 @@ def whole_numbers_in_masked_fill(mindspore):
 @patch(
     module="mindspore",
     bridges="PLBart, DeepSeek-V2 and MobileBERT: masked_fill_, scatter_add_, normal_, fill_... have no kernel on CPU",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="MindSpore implements them on CPU",
 )
 def in_place_operators_on_cpu(mindspore):
@@ -128,7 +128,7 @@ def in_place_operators_on_cpu(mindspore):
 @patch(
     module="mindspore",
     bridges="Trainer.evaluate and predict: Tensor.repeat is 'not supported on this device' on CPU",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.repeat on CPU",
 )
 def repeat_on_cpu(mindspore):
@@ -146,7 +146,7 @@ def repeat_on_cpu(mindspore):
 @patch(
     module="mindspore",
     bridges="evaluation of batches of different length: Tensor.new_full raises 'support Ascend only'",
-    needed_from="2.7",
+    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.new_full on CPU",
 )
 def new_full_on_cpu(mindspore):

@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.transformers.models.nezha.nezha",
     bridges="NEZHA: its table of relative positions is all zeros",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's NezhaRelativePositionsEncoding fills embeddings_table",
 )
 def relative_positions_of_nezha(nezha):
@@ -30,7 +30,7 @@ def relative_positions_of_nezha(nezha):
 @patch(
     module="mindnlp.transformers.models.bloom.modeling_bloom",
     bridges="BLOOM with padded rows: it writes each row's mask into one memory, so that rows get each other's",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_bloom clones causal_mask before it writes to it, as its other models do",
 )
 def masks_of_bloom(modeling_bloom):
@@ -46,7 +46,7 @@ def unfinished_models(module, class_name):
     @patch(
         module=module,
         bridges=f"masked language models of {class_name}: weights start untied, and from_pretrained cannot tie them",
-        needed_from="2.7",
+        fault_of="MindNLP",
         obsolete_when=f"mindnlp's {class_name} inherits get_input_embeddings, and its models call post_init",
     )
     def finished_models(modeling):
@@ -75,7 +75,7 @@ unfinished_models("mindnlp.transformers.models.mobilebert.modeling_mobilebert", 
 @patch(
     module="mindnlp.transformers.models.plbart.modeling_plbart",
     bridges="PLBart: shifting words to the right for the decoder, it shifts the very labels, or the encoder's words",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's shift_tokens_right of PLBart clones input_ids",
 )
 def labels_of_plbart(modeling_plbart):
@@ -87,7 +87,7 @@ def labels_of_plbart(modeling_plbart):
 @patch(
     module="mindnlp.transformers.models.xlm_roberta.modeling_xlm_roberta",
     bridges="question answering and multiple choice with XLM-R: they call Tensor.size, which is a number",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_xlm_roberta reads Tensor.shape",
 )
 def shapes_in_xlm_roberta(modeling_xlm_roberta):
@@ -101,7 +101,7 @@ def shapes_in_xlm_roberta(modeling_xlm_roberta):
 @patch(
     module="mindnlp.transformers.models.mobilebert.modeling_mobilebert",
     bridges="question answering and multiple choice with MobileBERT: they call Tensor.size, which is a number",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape",
 )
 def shapes_in_mobilebert(modeling_mobilebert):

@@ -6,7 +6,7 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="Parameter.grad: reading it raises AttributeError until a gradient was set",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp.core.nn.Parameter defines grad",
 )
 def parameter_without_gradient(parameter):
@@ -16,7 +16,7 @@ def parameter_without_gradient(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="XLM-R's masked language model, and InternLM: they call Parameter(data, name), as MindSpore's own takes it",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_xlm_roberta and modeling_internlm give their parameters no name",
 )
 def names_of_parameters(parameter):
@@ -31,7 +31,7 @@ def names_of_parameters(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="OpenELM and MiniCPM3: their _init_weights call set_data and initialize, as MindSpore's own Parameter has",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_openelm and modeling_minicpm3 use mindnlp.core.nn.init",
 )
 def setters_of_parameters(parameter):
@@ -47,7 +47,7 @@ def setters_of_parameters(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="LoRA with modules_to_save: a deep copy of a parameter shares its memory, and is trained with it",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp.core.nn.Parameter.__deepcopy__ copies",
 )
 def deep_copies_of_parameters(parameter):
@@ -64,7 +64,7 @@ def deep_copies_of_parameters(parameter):
 @patch(
     module="mindnlp.transformers.modeling_utils",
     bridges="masked language models: the output's bias is left a view of itself, which no optimizer can write to",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel._tie_or_clone_weights assigns no slice to the bias",
 )
 def tied_output_bias(modeling_utils):
@@ -87,7 +87,7 @@ def tied_output_bias(modeling_utils):
 @patch(
     module="mindnlp.transformers.modeling_utils",
     bridges="resize_token_embeddings: MindSpore still expects a gradient of the old shape, and training fails",
-    needed_from="2.7",
+    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel._get_resized_embeddings gives the layer a new parameter",
 )
 def resized_embeddings(modeling_utils):
