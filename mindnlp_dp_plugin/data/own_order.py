@@ -1,8 +1,8 @@
-"""Tell a source that draws its own order in each pass from one whose rows are random by design, such as augmented ones.
+"""Tell a source that draws its own order in each pass from one whose rows are random by design, as augmented ones.
 
-Ranks that run a whole pipeline and take every N-th batch rely on one order. A pass is compared with the pass of the same
-number on other ranks, and with others on its own rank. Columns whose values are all alike tell nothing; of the others,
-augmentation leaves at least one as it is, a new order none.
+Ranks that run a whole pipeline and take every N-th batch rely on one order. A pass is compared with the pass of the
+same number on other ranks, and with others on its own rank. Columns whose values are all alike tell nothing; of the
+others, augmentation leaves at least one as it is, a new order none.
 """
 
 from collections.abc import Sequence
