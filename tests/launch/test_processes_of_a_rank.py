@@ -16,7 +16,7 @@ from mindnlp_dp_plugin.launch.mpi import find_mpirun
 from tests.harness import REPOSITORY, run
 from tests.launch.test_launcher import BACKENDS, READY
 
-REAL = "import mindnlp_dp_plugin as dp\n"
+REAL = "from dataclasses import replace\nimport mindnlp_dp_plugin as dp\n"
 ACTS_AS_A_RANK = """
 import json, os, sys
 from pathlib import Path
@@ -136,7 +136,7 @@ def test_all_may_leave_by_os_exit_each_when_it_is_done(real, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_rank_does_at_its_end_is_ended_by_no_timeout(real, backend):
     """Another rank waits for it longer than the watchdog, and the launcher, allow anywhere else."""
-    body = "dp.install(dp.DataParallelConfig(timeout=1)); dp.barrier()\nif rank == 0: time.sleep(12); print('sent')"
+    body = "dp.install(replace(dp.DataParallelConfig.from_env(), timeout=1)); dp.barrier()\nif rank == 0: time.sleep(12); print('sent')"
     outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + body), timeout=200)
     assert outcome.returncode == 0 and "sent" in outcome.stdout.splitlines(), outcome.stderr
 
@@ -160,7 +160,7 @@ LOSES_ITS_FOLDER = """
 import shutil
 from pathlib import Path
 from mindnlp_dp_plugin.checkpoint import store
-dp.install(dp.DataParallelConfig(timeout=2))
+dp.install(replace(dp.DataParallelConfig.from_env(), timeout=2))
 dp.barrier()
 if rank == 1: shutil.rmtree(os.environ['MINDNLP_DP_STATUS_DIR'])
 for _ in range(8):
