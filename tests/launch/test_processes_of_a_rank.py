@@ -136,7 +136,8 @@ def test_all_may_leave_by_os_exit_each_when_it_is_done(real, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_rank_does_at_its_end_is_ended_by_no_timeout(real, backend):
     """Another rank waits for it longer than the watchdog, and the launcher, allow anywhere else."""
-    body = "dp.install(replace(dp.DataParallelConfig.from_env(), timeout=1)); dp.barrier()\nif rank == 0: time.sleep(12); print('sent')"
+    shortly = "dp.install(replace(dp.DataParallelConfig.from_env(), timeout=1))\ndp.barrier()\n"
+    body = f"{shortly}if rank == 0: time.sleep(12); print('sent')"
     outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + body), timeout=200)
     assert outcome.returncode == 0 and "sent" in outcome.stdout.splitlines(), outcome.stderr
 
