@@ -5,12 +5,12 @@ older run left in the folder is left alone.
 """
 
 import logging
-import os
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import JOB, RESTART
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.trainers.mindnlp.resume.training import Kinship, Training, digest_of_rows
@@ -36,7 +36,7 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
         DataParallelError: On all ranks, if it cannot be known whether a checkpoint is this training's, and the script
             does not want it.
     """
-    restart, is_resuming = int(os.environ.get(RESTART, "0")), trainer.data_parallel_config.resume
+    restart, is_resuming = int(told(RESTART) or 0), trainer.data_parallel_config.resume
     if not (restart or is_resuming):
         return None
     home = trainer.args.output_dir
@@ -57,7 +57,7 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
 
 
 def _choose(home, training, wanted, why, is_resuming):
-    job, found, doubtful, others = os.environ.get(JOB), None, [], []
+    job, found, doubtful, others = told(JOB), None, [], []
     for folder, record in store.records_in(home):
         is_of_job = record is not None and job is not None and record.job == job
         if record and not (is_of_job or is_resuming):
@@ -84,9 +84,9 @@ def _choose(home, training, wanted, why, is_resuming):
     if found:
         logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=found))
     elif others:
-        told = dict(why=why, checkpoint=others[0][0], reason=others[0][1])
+        known = dict(why=why, checkpoint=others[0][0], reason=others[0][1])
         logger.warning(
-            tr("{why}: training continues from the start: {checkpoint} is of another training: {reason}", **told)
+            tr("{why}: training continues from the start: {checkpoint} is of another training: {reason}", **known)
         )
     else:
         logger.warning(tr("{why}: training continues from the start", why=why))

@@ -19,6 +19,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import Record
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import digest
+from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import Message, tr
 
@@ -71,7 +72,7 @@ class Training:
     def as_recorded(self) -> dict[str, Any]:
         """What a checkpoint says of it."""
         return {
-            "job": os.environ.get(JOB),
+            "job": told(JOB),
             "train_call": self.number,
             "training": self.id,
             "trained": self.trained,
