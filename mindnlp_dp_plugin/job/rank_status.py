@@ -250,6 +250,18 @@ def send_signal(status: Status, signum: int) -> bool:
     return False
 
 
+def note_exception(rank: int, error: BaseException | None) -> None:
+    """Record what ended this rank's ``train()``: peers report it if the script catches it. None to forget it."""
+    if not (folder := folder_told(STATUS_DIR)):
+        return
+    with suppress(FileNotFoundError):  # somebody has removed the folder
+        if error is None:
+            _exception_path(folder, rank).unlink(missing_ok=True)
+        else:
+            text = f"{type(error).__name__}: {error}"
+            _exception_path(folder, rank).write_text(text, encoding="utf-8", errors="replace")
+
+
 def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     """A text with the collective and the stacks of each given rank of this node."""
     statuses = {rank: read_status(folder, rank) for rank in ranks}
@@ -257,6 +269,10 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     asked = [rank for rank, status in begun.items() if can_answer(folder, rank) and send_signal(status, SIGNAL)]
     stacks = read_stacks(folder, asked)
     lines = [f"  rank {rank}: {status or tr('has not started')}" for rank, status in statuses.items()]
+    for rank in begun:
+        if (note := _exception_path(folder, rank)).exists():
+            raised = {"rank": rank, "error": note.read_text(encoding="utf-8")}
+            lines.append("  " + tr("rank {rank}: its train() raised {error}, and the script went on", **raised))
     for rank in begun:
         lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks.get(rank, '')}")
     return "\n".join(lines)
@@ -275,6 +291,10 @@ def noted_saves(folder: Path) -> set[Path]:
     """The folders recorded by ``note_save``."""
     saves = folder / SAVES
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
+
+
+def _exception_path(folder, rank):
+    return folder / f"rank_{rank}.exception"
 
 
 def _is_stopped(pid):
