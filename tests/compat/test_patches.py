@@ -67,7 +67,85 @@ def trains(case):
     )
 
 
+GRADIENT = """
+from mindnlp.core import nn, ops
+from mindnlp.core.autograd import value_and_grad
+def is_trained(parameters, loss):
+    value_and_grad(loss, tuple(parameters))()
+    return all(abs(parameter.grad).sum() > 0 for parameter in parameters)
+"""
+OF_A_LAYER = (
+    "x = ops.randn(4, 3); assert is_trained(layer.parameters(), lambda: (layer(x) ** 3).sum()), 'gradients of 0'"
+)
+
+
 USES = {
+    "gradients_of_views": (
+        f"{GRADIENT}\nwhole = ops.ones(6)\n"
+        "slice, view = nn.Parameter(whole[:3]), nn.Parameter(ops.ones(2, 3).view(3, 2))\n"
+        "frozen, other = nn.Parameter(ops.ones(3), requires_grad=False), nn.Parameter(ops.ones(3))\n"
+        "value_and_grad(lambda: (other * frozen).sum(), (other,))(); frozen.requires_grad = True\n"
+        "assert slice.data_ptr() == whole.data_ptr()\n"
+        "for each in slice, view, frozen: assert is_trained([each], lambda: (each * each).sum()), 'gradients of 0'",
+        "gradients of 0",
+    ),
+    "gradients_through_weight_norm": (
+        f"{GRADIENT}\nlayer = nn.utils.weight_norm(nn.Linear(3, 3))\n{OF_A_LAYER}\n"
+        "assert {name for name, _ in layer.named_parameters()} == {'bias', 'weight_g', 'weight_v'}\n"
+        f"nn.utils.remove_weight_norm(layer)\n{OF_A_LAYER}",
+        "gradients of 0",
+    ),
+    "gradients_through_parametrizations": (
+        f"{GRADIENT}\nfrom mindnlp.core.nn.utils import parametrizations, parametrize\n"
+        f"layer = parametrizations.weight_norm(nn.Linear(3, 3))\n{OF_A_LAYER}\n"
+        f"parametrize.remove_parametrizations(layer, 'weight')\n{OF_A_LAYER}",
+        "gradients of 0",
+    ),
+    "loaded_values_are_copies": (
+        "from mindnlp.core import nn, ops\n"
+        "student, teacher = (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)) for _ in range(2))\n"
+        "student.load_state_dict(teacher.state_dict())\n"
+        "assert (student[0].weight == teacher[0].weight).all()\n"
+        "ops.assign(student[0].weight, ops.zeros(3, 3)); ops.assign(student[1].running_var, ops.zeros(3))\n"
+        "kept = teacher[0].weight, teacher[1].running_var\n"
+        "assert all(values.asnumpy().all() for values in kept), 'the teacher trains along'",
+        "the teacher trains along",
+    ),
+    "kinds_of_numbers": (
+        "from mindnlp.core import nn, ops\nfrom mindnlp.peft import LoraConfig, TaskType, get_peft_model\n"
+        "from tests.programs.tiny import tiny_model\n"
+        "model = get_peft_model(tiny_model().to(mindspore.bfloat16), LoraConfig(task_type=TaskType.SEQ_CLS))\n"
+        "trained = [parameter for parameter in model.parameters() if parameter.requires_grad]\n"
+        "assert len(trained) == 10 and all(parameter.dtype == mindspore.bfloat16 for parameter in trained)",
+        "is_complex",
+    ),
+    "division_of_whole_numbers": (
+        "from mindnlp.core import ops\n"
+        "of = mindspore.Tensor([5, -7], mindspore.int32)\n"
+        "for by in 2, mindspore.Tensor([2, 2], mindspore.int64):\n"
+        "    assert ops.div(of, by, rounding_mode='floor').asnumpy().tolist() == [2, -4]\n"
+        "assert ops.div(of, 2).asnumpy().tolist() == [2.5, -3.5]",
+        "FloorDiv",
+    ),
+    "cache_apart_from_the_data": (
+        "import json, pathlib, tempfile\nfrom mindnlp.dataset import load, load_dataset\n"
+        "with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as load.DEFAULT_ROOT:\n"
+        "    data = pathlib.Path(folder, 'data.jsonl'); data.write_text(json.dumps({'text': 'a'}) + '\\n')\n"
+        "    for _ in range(2): load_dataset(folder, split='train')\n"
+        "    assert list(pathlib.Path(folder).iterdir()) == [data], 'a cache beside the data'",
+        "a cache beside the data",
+    ),
+    "counted_tokens": (
+        "import tempfile\nfrom tests.programs.tiny import tiny_trainer\nwith tempfile.TemporaryDirectory() as folder:\n"
+        "    trainer = tiny_trainer(folder, include_num_input_tokens_seen=True); trainer.train()\n"
+        "    assert trainer.state.num_input_tokens_seen == 4 * 8 * 12",
+        "accelerator",
+    ),
+    "models_without_ignored_keys": (
+        "from types import SimpleNamespace\nfrom mindnlp.core import nn\nfrom mindnlp.engine import Trainer\n"
+        "Trainer._issue_warnings_after_load(SimpleNamespace(model=nn.Linear(2, 2)), (['weight'], []))",
+        "_keys_to_ignore_on_save",
+    ),
     "whole_numbers_in_masked_fill": ("mindspore.Tensor([1.0]).masked_fill(mindspore.Tensor([True]), 0)", "MaskedFill"),
     "labels_of_plbart": (
         "from mindnlp.transformers.models.plbart.modeling_plbart import shift_tokens_right\n"

@@ -158,3 +158,42 @@ def new_full_on_cpu(mindspore):
         return mindspore.ops.full(size, fill_value, dtype=dtype or self.dtype)
 
     mindspore.Tensor.new_full = new_full
+
+
+@patch(
+    module="mindnlp.core.ops",
+    bridges="LoRA on a bfloat16 model: peft asks is_complex, which mindnlp.core.ops has not, as is_floating_point says "
+    "no of bfloat16",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.core.ops has is_complex, and its is_floating_point knows bfloat16",
+)
+def kinds_of_numbers(ops):
+    import mindspore
+
+    floats = (mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64)
+    ops.is_floating_point = lambda input: input.dtype in floats
+    ops.is_complex = lambda input: input.dtype in (mindspore.complex64, mindspore.complex128)
+
+
+@patch(
+    module="mindnlp.core.ops",
+    bridges="generate(num_beams=...): on CPU, a division that rounds down refuses int32 beside int64",
+    fault_of="MindSpore",
+    obsolete_when="MindSpore's mint.div rounds whole numbers of two sizes on CPU",
+)
+def division_of_whole_numbers(ops):
+    import mindspore
+
+    stock, whole = ops.div, (mindspore.int32, mindspore.int64)
+
+    def widened(value):
+        if isinstance(value, int):
+            return mindspore.Tensor(value, mindspore.int64)
+        return value.astype(mindspore.int64) if getattr(value, "dtype", None) in whole else value
+
+    def div(input, other, *, rounding_mode=None):
+        if rounding_mode and isinstance(input, mindspore.Tensor) and input.dtype in whole:
+            input, other = widened(input), widened(other)
+        return stock(input, other, rounding_mode=rounding_mode)
+
+    ops.div = div

@@ -46,6 +46,92 @@ def setters_of_parameters(parameter):
 
 @patch(
     module="mindnlp.core.nn.parameter",
+    bridges="parameters made of a slice or a view, or frozen when made and unfrozen later: their gradients are 0",
+    fault_of="MindSpore",
+    obsolete_when="MindSpore differentiates by parameters that are views, or whose param_info said requires_grad=False",
+)
+def gradients_of_views(parameter):
+    import mindspore
+
+    stock = parameter.Parameter.__init__
+
+    def __init__(self, input_data=None, *args, **kwargs):
+        if isinstance(input_data, mindspore.Tensor):
+            input_data = mindspore.ops.stop_gradient(input_data)  # the same memory, by itself
+        stock(self, input_data, *args, **kwargs)
+        self.param_info.requires_grad = True
+
+    parameter.Parameter.__init__ = __init__
+
+
+@patch(
+    module="mindnlp.core.nn.utils.weight_norm",
+    bridges="weight_norm: what it computes is made a parameter, so that weight_g and weight_v get no gradient",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's WeightNorm.compute_weight returns a tensor",
+)
+def gradients_through_weight_norm(weight_norm):
+    stock = weight_norm.WeightNorm.remove
+
+    def compute_weight(self, module):
+        return weight_norm._weight_norm(getattr(module, f"{self.name}_v"), getattr(module, f"{self.name}_g"), self.dim)
+
+    def remove(self, module):
+        stock(self, module)
+        setattr(module, self.name, weight_norm.Parameter(vars(module).pop(self.name)))
+
+    weight_norm.WeightNorm.compute_weight, weight_norm.WeightNorm.remove = compute_weight, remove
+
+
+@patch(
+    module="mindnlp.core.nn.utils.parametrize",
+    bridges="parametrizations (weight_norm of Wav2Vec2 and HuBERT): what they compute is made a parameter, so that "
+    "theirs get no gradient",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's parametrize._inject_property returns a tensor",
+)
+def gradients_through_parametrizations(parametrize):
+    stock = parametrize._inject_property
+
+    def inject_property(module, tensor_name):
+        stock(module, tensor_name)
+        kept = vars(type(module))[tensor_name]
+
+        def computed(self):
+            if parametrize._cache_enabled:
+                return kept.fget(self)
+            parametrization = self.parametrizations[tensor_name]
+            tensor = parametrization()
+            tensor.requires_grad = any(parameter.requires_grad for parameter in parametrization.parameters())
+            return tensor
+
+        setattr(type(module), tensor_name, property(computed, kept.fset))
+
+    parametrize._inject_property = inject_property
+
+
+@patch(
+    module="mindnlp.core.nn.modules.module",
+    bridges="load_state_dict of another model's state_dict(): both share memory, and a frozen teacher is trained along",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's Module._load_from_state_dict copies",
+)
+def loaded_values_are_copies(module):
+    stock = module.Module._load_from_state_dict
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
+        stock(self, state_dict, prefix, local_metadata, *args)
+        if local_metadata.get("assign_to_params_buffers", False):
+            return
+        for name, held in {**self._parameters, **self._buffers}.items():
+            if held is not None and prefix + name in state_dict:
+                held.assign_value(held.copy())
+
+    module.Module._load_from_state_dict = _load_from_state_dict
+
+
+@patch(
+    module="mindnlp.core.nn.parameter",
     bridges="LoRA with modules_to_save: a deep copy of a parameter shares its memory, and is trained with it",
     fault_of="MindNLP",
     obsolete_when="mindnlp.core.nn.Parameter.__deepcopy__ copies",

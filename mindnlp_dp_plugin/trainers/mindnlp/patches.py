@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.compat.patch import patch
+from mindnlp_dp_plugin.language import Message
 
 MODULE = "mindnlp.engine.trainer.base"
+TOKENS = Message("tokens of a micro-batch")
 
 
 @patch(
@@ -47,3 +50,47 @@ def adapters_in_checkpoints(trainer_base):
             stock_load_best(self)
 
     trainer._load_from_checkpoint, trainer._load_best_model = _load_from_checkpoint, _load_best_model
+
+
+@patch(
+    module=MODULE,
+    bridges="include_num_input_tokens_seen: the Trainer asks an accelerator, which it has not, to gather the tokens",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.engine.Trainer counts tokens by itself",
+)
+def counted_tokens(trainer_base):
+    trainer_base.Trainer.accelerator = _Counting()
+
+
+class _Counting:
+    """What the Trainer asks of an accelerator: how many tokens a micro-batch has on all ranks."""
+
+    def __init__(self):
+        self._num_tokens = 0
+
+    def gather(self, tokens):
+        """All ranks must call it."""
+        self._num_tokens = sum(collectives.current().all_gather_object(tokens.size, TOKENS))
+        return self
+
+    def numel(self):
+        """Of what was gathered last."""
+        return self._num_tokens
+
+
+@patch(
+    module=MODULE,
+    bridges="load_best_model_at_end of a model that is no PreTrainedModel: _keys_to_ignore_on_save is missing when all "
+    "training is done",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.engine.Trainer._issue_warnings_after_load asks whether the model has it",
+)
+def models_without_ignored_keys(trainer_base):
+    stock = trainer_base.Trainer._issue_warnings_after_load
+
+    def _issue_warnings_after_load(self, load_result):
+        if not hasattr(self.model, "_keys_to_ignore_on_save"):
+            self.model._keys_to_ignore_on_save = None
+        stock(self, load_result)
+
+    trainer_base.Trainer._issue_warnings_after_load = _issue_warnings_after_load

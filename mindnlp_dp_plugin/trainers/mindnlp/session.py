@@ -7,6 +7,7 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.preemption import Preemption
@@ -157,6 +158,11 @@ class TrainingSession:
 
     def _share_of_train_dataset(self):
         args = self._trainer.args
+        if args.auto_find_batch_size:
+            raise DataParallelError(
+                "auto_find_batch_size=True: a rank that runs out of memory would begin again alone, with other "
+                "batches. Leave it out; take a smaller batch, and gradient_accumulation_steps for the rest."
+            )
         whole = self._whole_train_dataset()
         grouped = (lambda: shard_by_length(whole, args, self._collective)) if args.group_by_length else None
         settings = {

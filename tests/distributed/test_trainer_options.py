@@ -1,0 +1,30 @@
+"""Options of MindNLP's Trainer that look at all ranks' rows, or draw by chance, hold on ranks or are refused."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def ranks(output_of):
+    output = output_of("trainer_options.py", ranks=2, backend="mpi")
+    return [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_tokens_of_all_ranks_are_counted(ranks):
+    assert [rank["tokens"] for rank in ranks] == [4 * 2 * 8 * 12] * 2
+
+
+def test_neftune_draws_noise_by_rank_the_same_in_each_run_and_takes_it_away(ranks):
+    for rank in ranks:
+        first, second = rank["noisy"]
+        assert first == second and first["parameters"] != rank["plain"]["parameters"]
+        assert first["embedded"] != rank["plain"]["embedded"] and not first["is_left"]
+    assert ranks[0]["noisy"][0]["embedded"] != ranks[1]["noisy"][0]["embedded"]
+    assert ranks[0]["noisy"][0]["parameters"] == ranks[1]["noisy"][0]["parameters"]
+    assert ranks[0]["plain"]["embedded"] == ranks[1]["plain"]["embedded"]
+
+
+def test_a_batch_size_that_each_rank_finds_by_itself_is_refused(ranks):
+    for rank in ranks:
+        assert rank["auto_find_batch_size"].startswith("auto_find_batch_size=True: a rank that runs out of memory")

@@ -1,0 +1,64 @@
+"""Options of MindNLP's Trainer that look at more than one rank's rows, or draw by chance: trainer_options.py OUTPUT.
+
+Each rank leaves OUTPUT/rank<r>.json.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer
+
+import mindnlp_dp_plugin as dp
+from tests.programs.tiny import tiny_dataset, tiny_trainer
+
+OUTPUT = Path(sys.argv[1])
+WORDS = mindspore.Tensor(np.arange(4, 16)[None], mindspore.int64)
+
+
+class LooksAtEmbeddings(Trainer):
+    """Keeps what the embeddings make of the same words in the first step."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        if not hasattr(self, "embedded"):
+            self.embedded = digest(model.get_input_embeddings()(WORDS))
+        return super().compute_loss(model, inputs, return_outputs)
+
+
+def digest(*tensors):
+    return hashlib.sha256(b"".join(tensor.asnumpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def tokens_seen():
+    trainer = tiny_trainer(OUTPUT, include_num_input_tokens_seen=True, dataset=tiny_dataset(128))
+    trainer.train()
+    return trainer.state.num_input_tokens_seen
+
+
+def trained(**arguments):
+    trainer = tiny_trainer(OUTPUT, trainer_type=LooksAtEmbeddings, **arguments)
+    trainer.train()
+    dp.check_replicas(trainer.model)
+    after = digest(trainer.model.get_input_embeddings()(WORDS))
+    plain = digest(trainer.model.get_input_embeddings().weight[4:16])
+    return {"embedded": trainer.embedded, "parameters": digest(*trainer.model.parameters()), "is_left": after != plain}
+
+
+def refusal_of(**arguments):
+    try:
+        tiny_trainer(OUTPUT, **arguments).train()
+    except dp.DataParallelError as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    found = {
+        "tokens": tokens_seen(),
+        "noisy": [trained(neftune_noise_alpha=5.0), trained(neftune_noise_alpha=5.0)],
+        "plain": trained(),
+        "auto_find_batch_size": refusal_of(auto_find_batch_size=True),
+    }
+    (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))
