@@ -136,7 +136,8 @@ def test_all_may_leave_by_os_exit_each_when_it_is_done(real, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_rank_does_at_its_end_is_ended_by_no_timeout(real, backend):
     """Another rank waits for it longer than the watchdog, and the launcher, allow anywhere else."""
-    shortly = "dp.install(replace(dp.DataParallelConfig.from_env(), timeout=1))\ndp.barrier()\n"
+    # Joining takes one rank longer than the other.
+    shortly = "dp.barrier()\ndp.install(replace(dp.DataParallelConfig.from_env(), timeout=4))\ndp.barrier()\n"
     body = f"{shortly}if rank == 0: time.sleep(12); print('sent')"
     outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + body), timeout=200)
     assert outcome.returncode == 0 and "sent" in outcome.stdout.splitlines(), outcome.stderr
@@ -161,10 +162,11 @@ LOSES_ITS_FOLDER = """
 import shutil
 from pathlib import Path
 from mindnlp_dp_plugin.checkpoint import store
-dp.install(replace(dp.DataParallelConfig.from_env(), timeout=2))
+dp.barrier()  # joining takes one rank longer than the other
+dp.install(replace(dp.DataParallelConfig.from_env(), timeout=5))
 dp.barrier()
 if rank == 1: shutil.rmtree(os.environ['MINDNLP_DP_STATUS_DIR'])
-for _ in range(8):
+for _ in range(16):
     dp.barrier()
     time.sleep(0.5)
 if rank == 0:
