@@ -62,7 +62,7 @@ class LossFilter:
         is_finite = all(math.isfinite(loss) for loss, _ in self._seen)
         mine = sum_of_losses.item(), is_finite
         sums, are_finite = zip(*self._collective.all_gather_object(mine, Message("losses since the last log")))
-        if all(are_finite):
+        if all(are_finite) or len(sums) == 1:
             return sum(sums) / len(sums)
         of_ranks = self._collective.all_gather_object(self._seen, Message("each loss since the last log"))
         total = self._before
