@@ -19,7 +19,7 @@ def test_bad_input_is_refused_in_chinese():
     assert refused("run", "--nproc", "2", "gone.py", **chinese).startswith("mindnlp-dp: 错误：脚本 'gone.py' 不存在")
     assert (
         refused("run", "--colour", **chinese)
-        == "mindnlp-dp: 错误：没有选项 '--colour'。脚本自己的选项写在脚本名之后。\n"
+        == "mindnlp-dp: 错误：没有选项 '--colour'。脚本自身的选项请写在脚本名之后。\n"
     )
     assert "0 不在范围 x>=1 内" in refused("--lang", "zh", "run", "--nproc", "0")
     assert "No such option" in refused("--lang", "en", "run", "--colour", **chinese)

@@ -217,8 +217,8 @@ def test_dry_run_of_a_cluster_prints_a_line_per_process(runner, script):
     assert names == ["rank 2", "rank 3"]
 
 
-def test_more_ranks_than_visible_cards_are_refused_before_any_starts(runner, script, monkeypatch):
-    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "6")
+def test_more_ranks_than_visible_cards_are_refused_before_any_starts(runner, script):
+    runner.environ["ASCEND_RT_VISIBLE_DEVICES"] = "6"
     line = refused(runner, "--nproc", "2", "--backend", "hccl", "--dry-run", script)
     assert "--nproc 2 needs as many Ascend cards, but ASCEND_RT_VISIBLE_DEVICES=6 shows 1" in line
 

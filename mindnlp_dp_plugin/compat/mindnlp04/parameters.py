@@ -56,8 +56,9 @@ def gradients_of_views(parameter):
     stock = parameter.Parameter.__init__
 
     def __init__(self, input_data=None, *args, **kwargs):
-        if isinstance(input_data, mindspore.Tensor):
-            input_data = mindspore.ops.stop_gradient(input_data)  # the same memory, by itself
+        if isinstance(input_data, mindspore.Tensor) and not input_data.has_init:
+            with mindspore._no_grad():  # a forward that raised leaves MindSpore recording
+                input_data = mindspore.ops.stop_gradient(input_data)  # the same memory, by itself
         stock(self, input_data, *args, **kwargs)
         self.param_info.requires_grad = True
 
