@@ -1,19 +1,18 @@
-"""Import MindNLP in two thirds of the time: it brings all its models, whichever is used."""
+"""Import MindNLP in less time."""
 
-import functools
 import gc
 import importlib.util
 import sys
 from importlib.abc import MetaPathFinder
 
-import wrapt
+from mindnlp_dp_plugin.compat.mindnlp04 import models_when_used
 
 
 def schedule() -> None:
     """Let the import of MindNLP be quick, if it is still to come."""
     if "mindnlp" not in sys.modules:
+        models_when_used.schedule()
         sys.meta_path.insert(0, _WithoutCollections())
-        wrapt.register_post_import_hook(_add_words_when_needed, "jieba")
 
 
 class _WithoutCollections(MetaPathFinder):
@@ -41,24 +40,3 @@ def _without_collections(execute):
             gc.enable()
 
     return exec_module
-
-
-def _add_words_when_needed(jieba):
-    """Let words wait for jieba's dictionary (60 MB), which the first one loads; GPT-Pangu adds some at import."""
-    tokenizer, waiting = jieba.dt, []
-    stock = tokenizer.initialize
-
-    @functools.wraps(jieba.add_word)
-    def add_word(word, freq=None, tag=None):
-        if tokenizer.initialized:
-            tokenizer.add_word(word, freq, tag)
-        else:
-            waiting.append((word, freq, tag))
-
-    @functools.wraps(stock)
-    def initialize(dictionary=None):
-        stock(dictionary)
-        while waiting:
-            tokenizer.add_word(*waiting.pop(0))
-
-    jieba.add_word, jieba.initialize, tokenizer.initialize = add_word, initialize, initialize

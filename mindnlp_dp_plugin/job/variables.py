@@ -45,10 +45,19 @@ def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
     known = {*settings, *NAMES}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
-            alike = difflib.get_close_matches(name, [*settings, LANGUAGE, SECRET], n=1, cutoff=0)
             raise DataParallelError(
                 "{name}={value!r} is not a setting: is {alike} meant? Correct or unset it; docs/settings lists all.",
                 name=name,
                 value=environ[name],
-                alike=alike[0],
+                alike=_most_alike(name, [*settings, LANGUAGE, SECRET]),
             )
+
+
+def _most_alike(name, candidates):
+    """The candidate that is written most alike, whole or by as many words as the name has."""
+
+    def likeness(candidate):
+        beginning = "_".join(candidate.split("_")[: len(name.split("_"))])
+        return max(difflib.SequenceMatcher(None, name, text).ratio() for text in (candidate, beginning))
+
+    return max(candidates, key=likeness)

@@ -86,11 +86,7 @@ USES = {
         "frozen, other = nn.Parameter(ops.ones(3), requires_grad=False), nn.Parameter(ops.ones(3))\n"
         "value_and_grad(lambda: (other * frozen).sum(), (other,))(); frozen.requires_grad = True\n"
         "assert slice.data_ptr() == whole.data_ptr()\n"
-        "for each in slice, view, frozen: assert is_trained([each], lambda: (each * each).sum()), 'gradients of 0'\n"
-        "undrawn = mindspore.common.initializer.initializer('normal', (3,))\n"
-        "assert nn.Parameter(undrawn).has_init, 'an initializer is left to be drawn, or refused'\n"
-        "try: value_and_grad(lambda: 1 / (other * 0).sum() + {}['a forward that raises'], (other,))()\n"
-        "except KeyError: nn.Parameter(ops.ones(3)).register_hook(lambda gradient: gradient)",
+        "for each in slice, view, frozen: assert is_trained([each], lambda: (each * each).sum()), 'gradients of 0'",
         "gradients of 0",
     ),
     "gradients_through_weight_norm": (

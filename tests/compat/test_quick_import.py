@@ -2,19 +2,46 @@
 
 import sys
 
-import pytest
-
 from tests.harness import run
 
 PLUGIN = "import mindnlp_dp_plugin\n"
-WORDS = """
-import jieba
-print(jieba.lcut("<sep>我来到北京", HMM=False), jieba.get_FREQ("<pad>"), jieba.get_FREQ("北京"))
+AS_IT_COMES = """
+import os
+os.environ["MINDNLP_DP_DEFERRED"] = "1"
+from mindnlp_dp_plugin.compat.mindnlp04 import models_when_used
+models_when_used.schedule = lambda: None
+import json
+from mindnlp_dp_plugin import compat
+from tests.model_names import public_names
+compat.bridge()
+print(public_names() == json.loads(models_when_used.TABLE.read_text()))
 """
-LATER_WORD = """
-jieba.add_word("来到北京", freq=10**6, tag="v")
-jieba.initialize()
-print(jieba.lcut("我来到北京", HMM=False))
+MODELS_WHEN_USED = """
+import json, pickle, sys
+import mindnlp_dp_plugin
+from mindnlp_dp_plugin.compat.mindnlp04.models_when_used import TABLE
+from mindnlp import engine, transformers
+
+brought = [name for name in ("datasets", "evaluate", "jieba", "scipy.stats") if name in sys.modules]
+print(brought, sum(name.startswith("mindnlp.transformers.models.") for name in sys.modules) < 20)
+
+from mindnlp.transformers import AutoConfig, AutoModel, BertConfig, BertModel
+small = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=9)
+print(type(AutoModel.from_config(BertConfig(**small))) is BertModel, "modeling_llama" in str(sys.modules))
+
+names = json.loads(TABLE.read_text())["names"]
+for folder in reversed(names):
+    for name in names[folder]:
+        value = getattr(transformers, name)
+        assert value is getattr(transformers.models, name) is getattr(getattr(transformers.models, folder), name), name
+        assert not isinstance(value, type) or pickle.loads(pickle.dumps(value)) is value, name
+everything = {name for folder in names.values() for name in folder}
+print(everything <= set(transformers.__all__) & set(dir(transformers)), set(transformers.models.__all__) == everything)
+exec("from mindnlp.transformers import *")
+print(everything <= set(globals()), hasattr(transformers, "NoModel"), hasattr(transformers, "bert"))
+
+from mindnlp import dataset, evaluate
+print(dataset.load_dataset.__module__, dataset.load.__name__, evaluate.__name__, "evaluate" in sys.modules)
 """
 
 
@@ -24,13 +51,25 @@ def printed_by(code):
     return [line for line in finished.stdout.splitlines() if "MS_ALLOC_CONF" not in line]
 
 
-def test_nobody_looks_for_garbage_meanwhile_and_the_dictionary_of_jieba_waits_until_it_is_asked_for():
+def test_nobody_looks_for_garbage_meanwhile():
     collections = "import gc\nfound = []\ngc.callbacks.append(lambda phase, info: found.append(phase))\n"
-    said = "print(len(found), gc.isenabled())\nimport jieba\nprint(jieba.dt.initialized)"
-    *_, garbage, dictionary = printed_by(f"{PLUGIN}{collections}import mindnlp\n{said}")
+    *_, garbage = printed_by(f"{PLUGIN}{collections}import mindnlp\nprint(len(found), gc.isenabled())")
     assert garbage.split()[1] == "True"
     assert int(garbage.split()[0]) < 100  # hundreds without; MindSpore may call some itself
-    assert dictionary == "False"
+
+
+def test_the_names_of_models_are_those_of_mindnlp_imported_as_it_comes():
+    assert printed_by(AS_IT_COMES)[-1] == "True"
+
+
+def test_a_model_is_imported_when_it_is_asked_for_and_nothing_else_is_seen():
+    assert printed_by(MODELS_WHEN_USED)[-5:] == [
+        "[] True",
+        "True False",
+        "True True",
+        "True False False",
+        "mindnlp.dataset.load mindnlp.dataset.load mindnlp.evaluate True",
+    ]
 
 
 def test_a_script_s_own_choice_stays():
@@ -43,12 +82,3 @@ def test_it_looks_for_garbage_again_after_an_import_that_failed(tmp_path):
     code = f"import gc, sys\nsys.path.insert(0, {str(tmp_path)!r})\n{PLUGIN}"
     code += "try:\n    import mindnlp\nexcept ImportError as error:\n    print(error, gc.isenabled())"
     assert printed_by(code) == ["False", "broken True"]
-
-
-@pytest.mark.parametrize("order", ["plugin first", "jieba first"])
-def test_words_are_those_of_mindnlp(order):
-    begin = PLUGIN if order == "plugin first" else f"import jieba\n{PLUGIN}"
-    expected = printed_by("import jieba\n" + "".join(
-        f"jieba.add_word({word!r})\n" for word in ("<s>", "</s>", "<eot>", "<unk>", "<sep>", "<pad>")
-    ) + WORDS + LATER_WORD)  # fmt: skip
-    assert printed_by(f"{begin}import mindnlp\n{WORDS}{LATER_WORD}")[-2:] == expected[-2:]
