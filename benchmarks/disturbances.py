@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from mindnlp_dp_plugin.job.variables import STATUS_DIR
 from mindnlp_dp_plugin.launch.ports import control_port, free_port
 from mindnlp_dp_plugin.launch.signals import STOPPING
 
@@ -188,9 +189,35 @@ def garbage_comes(folder, engine, chance):
     return first.end(0, "all ranks are done") + second.end(0, "all ranks are done")
 
 
+def folder_in_shared_memory_is_removed(folder, engine, chance):
+    """As systemd does at a logout: the job goes on, and says so."""
+    job = Job(folder, engine, "300", stdout=subprocess.DEVNULL)
+    shutil.rmtree(job.rank(chance.randrange(2)).environ()[STATUS_DIR])
+    return job.end(0, "somebody has removed")
+
+
+def rank_is_done_early(folder, engine, chance):
+    """It is not killed, and who waits for it is told."""
+    rounds = chance.choice([f"{ENDLESS},{SHORT}", f"{SHORT},{ENDLESS}"])
+    return Job(folder, engine, rounds, stdout=subprocess.DEVNULL).end(1, "in its last barrier")
+
+
+def child_of_a_rank_uses_the_plugin(folder, engine, chance):
+    """It is alone, and ends no job."""
+    child = {"CHILD": "import mindnlp_dp_plugin as dp; assert dp.all_gather_object(5) == [5]"}
+    return Job(folder, engine, SHORT, env=child, stdout=subprocess.DEVNULL).end(0, "all ranks are done")
+
+
+def ranks_leave_at_once(folder, engine, chance):
+    """With status 0, when all are done."""
+    env = {"LAST": f"time.sleep({chance.uniform(0, 2)} * RANK); os._exit(0)"}
+    return Job(folder, engine, SHORT, env=env, stdout=subprocess.DEVNULL).end(0, "all ranks are done")
+
+
 ALL = (
     launcher_is_killed, reader_stalls, output_is_full, rank_is_stopped, launcher_is_told_to_stop, launcher_is_stopped,
     logs_are_removed, disk_of_the_logs_is_full, shared_memory_is_small, garbage_comes,
+    folder_in_shared_memory_is_removed, rank_is_done_early, child_of_a_rank_uses_the_plugin, ranks_leave_at_once,
 )  # fmt: skip
 
 

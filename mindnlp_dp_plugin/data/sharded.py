@@ -196,6 +196,11 @@ class ShardedByBatch(ShardedDataset):
         self._seed = seed
         self._drop_last = _drops_remainder(pipeline)
 
+    @property
+    def whole(self) -> ds.Dataset:
+        """What every rank runs."""
+        return self._pipeline
+
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch."""
         with drawing_from(self._seed_of_epoch(0)):  # MindSpore may count, and the count may depend on chance

@@ -9,6 +9,7 @@ import subprocess
 import time
 from contextlib import suppress
 
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
 from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
@@ -26,15 +27,16 @@ def form(rank_info: RankInfo, timeout: float) -> None:
         timeout: Seconds to wait for the other ranks.
 
     Raises:
-        DataParallelError: If the name of rank 0's node is unknown.
+        DataParallelError: If the name of rank 0's node is unknown, or its scheduler has ended.
     """
     host, port = rank_info.scheduler
     address = resolve(host, timeout, tr("{launcher}: the node of rank 0,", launcher=rank_info.launcher))
     os.environ.setdefault("GLOG_v", "3")  # MindSpore's warnings about the cluster's setup would bury everything else
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
+    scheduler = None
     if rank_info.rank == 0:
-        _start_scheduler({**os.environ, **shared, **scheduler_variables()})
-    await_scheduler(address, port, timeout)
+        scheduler = _start_scheduler({**os.environ, **shared, **scheduler_variables()})
+    await_scheduler(address, port, timeout, scheduler)
     os.environ.update({**shared, **worker_variables(rank_info)})
 
 
@@ -47,12 +49,34 @@ def _start_scheduler(environ):
 
     scheduler = subprocess.Popen(SCHEDULER, env=environ, stdin=subprocess.DEVNULL, preexec_fn=prepare)
     atexit.register(_wait_for, scheduler)  # before MindSpore's own, which leave the cluster, so it runs after them
+    return scheduler
 
 
-def await_scheduler(address: str, port: int, timeout: float) -> None:
-    """A worker that finds no scheduler tries again only after many seconds, so none looks before it listens."""
+def await_scheduler(address: str, port: int, timeout: float, scheduler: subprocess.Popen | None = None) -> None:
+    """A worker that finds no scheduler tries again only after many seconds, so none looks before it listens.
+
+    Args:
+        address: Where it will listen.
+        port: The port there.
+        timeout: Seconds to wait.
+        scheduler: Its process, on rank 0.
+
+    Raises:
+        DataParallelError: If the process has ended.
+    """
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline and not _listens(address, port):
+    while time.monotonic() < deadline:
+        if scheduler is not None and scheduler.poll() is not None:
+            raise DataParallelError(
+                "MindSpore's scheduler, which rank 0 starts, has ended with status {status} before it listened on "
+                "{address}:{port}: what it said stands above. The address must be one of rank 0's node, and the port "
+                "free.",
+                status=scheduler.returncode,
+                address=address,
+                port=port,
+            )
+        if _listens(address, port):
+            return
         time.sleep(0.1)
 
 

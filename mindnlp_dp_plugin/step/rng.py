@@ -3,6 +3,8 @@
 Dropout and other operators draw from a stream that depends only on (seed, rank, micro-step) and starts before each
 micro-step: nothing needs saving, and ranks drop different units. The generators of Python and NumPy belong to the user;
 they are saved and restored.
+
+What a Trainer itself draws from NumPy's generator in a micro-step, as NEFTune's noise, comes from a stream of that kind.
 """
 
 import importlib
@@ -17,6 +19,9 @@ import numpy as np
 operator_seed = importlib.import_module("mindspore.common.seed")
 
 
+_numpy_stream: dict[str, Any] = {}
+
+
 def seed_operators(seed: int, rank: int, micro_step: int) -> None:
     """Begin the operators' stream of a micro-step. Seeds of data sets, NumPy and Python are left alone.
 
@@ -28,6 +33,20 @@ def seed_operators(seed: int, rank: int, micro_step: int) -> None:
     mixed = np.random.SeedSequence((seed, rank, micro_step)).generate_state(1)[0]
     _set_operator_seed(int(mixed))
     mindspore.manual_seed(int(mixed))  # for the operators of mint, which Ascend runs
+    _numpy_stream["seed"] = int(mixed)
+    _numpy_stream.pop("state", None)
+
+
+@contextmanager
+def numpy_of_micro_step():
+    """Within, NumPy's global generator draws from the micro-step's stream; the user's is as it was found afterwards."""
+    found = np.random.get_state()
+    np.random.set_state(_numpy_stream.get("state") or np.random.RandomState(_numpy_stream.get("seed")).get_state())
+    try:
+        yield
+    finally:
+        _numpy_stream["state"] = np.random.get_state()
+        np.random.set_state(found)
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """Rejects ranks with different data, judged by a sample of the rows and the model's labels.
 
 Rows that are random by design (augmentation, random masking) may differ between ranks. They also differ between two
-readings of the same row on one rank. So each rank reads the sample twice, and a column that changed on any rank is not
+readings of the same row on one rank. So each rank reads the sample three times, and a column that changed on any rank is not
 compared. If other columns differ, the sample is read a few more times before that is an error, because an augmentation
 may leave most rows unchanged.
+
+Where a source draws an order of its own in each pass, ranks would read some rows twice and others never: it is refused.
+``data/own_order.py`` tells that from augmentation.
 """
 
 from collections.abc import Mapping
@@ -12,15 +15,31 @@ from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import ShardedDataset
+from mindnlp_dp_plugin.data.own_order import is_order_drawn_apart
 from mindnlp_dp_plugin.data.sample import RowSample
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 
 SAMPLE = Message("a sample of rows")
-READINGS = 2
+READINGS = 3
 READINGS_IN_DOUBT = 6
 HINT = Message(
     "All ranks must read the same data. Look for what each process decides for itself: the order of a Python set, "
     "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
+)
+NO_COMMON_ORDER = Message(
+    "{what} gives its rows in a new order in each pass, another on each rank: ranks would read some rows twice and "
+    "others never. Seed its order alike on all ranks, or give the source __getitem__ and __len__ and let the "
+    "pipeline's .shuffle() draw it. (Augmentation may be random, if a column that tells rows apart stays as it is.)"
+)
+MOVES = Message(
+    "{what} gives other rows under the same numbers when it is read again: its source shuffles itself, so ranks would "
+    "read some rows twice and others never. Let __getitem__ return the same row for a number, and the pipeline's "
+    ".shuffle() draw the order."
+)
+READ_ONCE = Message(
+    "{what} can be read only once: a second pass has other rows, or none, so ranks would lose some. Give a source that "
+    "begins anew each time, such as a generator function or a class whose __iter__ opens it again."
 )
 HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin deals it out.")
 
@@ -41,10 +60,17 @@ def require_same_rows(
 
     Raises:
         DataParallelError: If they differ; the message shows each rank's number of rows, or its first value that
-            differs.
+            differs. Also if rows come in an order that each pass draws anew, or can be read only once.
     """
     sample = RowSample(dataset)
-    lengths, readings = zip(*collective.all_gather_object((num_rows, sample.read(READINGS)), SAMPLE))
+    reading = sample.read(READINGS)
+    passes = sample.passes if sample.unit == "batch" else []
+    found = (num_rows, reading, passes, fault_of(sample))
+    lengths, readings, passes, faults = zip(*collective.all_gather_object(found, SAMPLE))
+    for fault in filter(None, faults):
+        raise DataParallelError(fault, what=what)
+    if is_order_drawn_apart(passes):
+        raise DataParallelError(NO_COMMON_ORDER, what=what)
     if len(set(lengths)) > 1:
         require_same(what, num_rows, collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=num_rows))
     differing = _differing(readings) and _differing(
@@ -60,6 +86,14 @@ def require_same_rows(
         value, shown = sample.shown(row, column)
         require_same(place, value, collective, HINT, shown)
     return readings[0]
+
+
+def fault_of(sample: RowSample) -> Message | None:
+    """Why ranks cannot divide the rows of a sample that was read among them; None if nothing is seen."""
+    lengths = [sum(map(len, rows.values())) for rows in sample.passes]
+    if sample.is_read_once or any(length < lengths[0] for length in lengths):
+        return READ_ONCE
+    return MOVES if sample.has_moved() else None
 
 
 def require_same_labels(model, collective: Collective) -> None:

@@ -167,10 +167,11 @@ def test_a_summary_ends_training_on_ranks(tracked):
     assert len(memory) == 2 and all(200 < peak < 10_000 for peak in memory)
 
 
-def test_a_slow_rank_is_named(tmp_path):
+def test_a_slow_rank_is_named_once_and_not_at_once(tmp_path):
     finished = run_ranks_successfully("paced.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs")
     log = (tmp_path / "logs/rank_0.log").read_text()
-    assert f"Steps 1 to 50: rank 1 on {socket.gethostname()} takes" in log
+    assert log.count(f": rank 1 on {socket.gethostname()} takes") == 1
+    assert f"Steps 1 to 150: rank 1 on {socket.gethostname()} takes" in log
     assert "All wait for it" not in (tmp_path / "logs/rank_1.log").read_text(), "rank 0 says it"
     line = "slower than the median rank, in windows of 50 steps: "
-    assert re.search(rf"{line}.*rank 1 on {socket.gethostname()} in [12] of 2", finished.stdout)
+    assert re.search(rf"{line}.*rank 1 on {socket.gethostname()} in [45] of 5", finished.stdout)

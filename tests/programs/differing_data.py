@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from datasets import Dataset
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
@@ -15,6 +16,7 @@ from tests.programs import random_rows
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
+COLUMNS = ["input_ids", "labels"]
 NAMES = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 NUMBER_OF = {name: number for number, name in enumerate(set(NAMES))}  # another order in each process
 
@@ -74,7 +76,40 @@ def evaluation_data_of_another_length():
     tiny_trainer(OUTPUT).evaluate(tiny_dataset(num_rows=24 - dp.get_rank()))
 
 
+def permuted_in_each_pass():
+    def rows():
+        every = list(zip(tokens(), map(np.int32, range(64))))
+        yield from (every[number] for number in np.random.default_rng().permutation(64))
+
+    tiny_trainer(OUTPUT, model=tiny_model(num_labels=64), dataset=GeneratorDataset(rows, COLUMNS).batch(8)).train()
+
+
+def streamed_and_shuffled_without_a_seed():
+    def rows():
+        stream = Dataset.from_dict({"ids": tokens()}).to_iterable_dataset().shuffle(buffer_size=16)
+        yield from ((np.array(row["ids"], np.int32), np.int32(row["ids"][0] % 3)) for row in stream)
+
+    tiny_trainer(OUTPUT, dataset=GeneratorDataset(rows, COLUMNS).batch(8)).train()
+
+
+def evaluated_in_an_order_of_its_own():
+    def rows():
+        every = list(zip(tokens(), map(np.int32, range(64))))
+        yield from (every[number] for number in np.random.default_rng().permutation(64))
+
+    tiny_trainer(OUTPUT, model=tiny_model(num_labels=64)).evaluate(GeneratorDataset(rows, COLUMNS).batch(8))
+
+
+def opened_once():
+    rows = iter(list(zip(tokens(), map(np.int32, [0, 1] * 32))))
+    tiny_trainer(OUTPUT, dataset=GeneratorDataset(rows, COLUMNS).batch(8)).train()
+
+
 MISTAKES = [
+    permuted_in_each_pass,
+    streamed_and_shuffled_without_a_seed,
+    evaluated_in_an_order_of_its_own,
+    opened_once,
     labels_numbered_by_a_set,
     rows_from_a_set,
     filtered_rows_from_a_set,

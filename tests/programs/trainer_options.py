@@ -38,13 +38,18 @@ def tokens_seen():
     return trainer.state.num_input_tokens_seen
 
 
-def trained(**arguments):
+def trained(resume_from=None, **arguments):
     trainer = tiny_trainer(OUTPUT, trainer_type=LooksAtEmbeddings, **arguments)
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume_from)
     dp.check_replicas(trainer.model)
     after = digest(trainer.model.get_input_embeddings()(WORDS))
     plain = digest(trainer.model.get_input_embeddings().weight[4:16])
-    return {"embedded": trainer.embedded, "parameters": digest(*trainer.model.parameters()), "is_left": after != plain}
+    return {
+        "embedded": trainer.embedded,
+        "parameters": digest(*trainer.model.parameters()),
+        "is_left": after != plain,
+        "next_draw": np.random.random(),
+    }
 
 
 def refusal_of(**arguments):
@@ -55,9 +60,11 @@ def refusal_of(**arguments):
 
 
 if __name__ == "__main__":
+    saved = dict(save_strategy="steps", save_steps=2)
     found = {
         "tokens": tokens_seen(),
-        "noisy": [trained(neftune_noise_alpha=5.0), trained(neftune_noise_alpha=5.0)],
+        "noisy": [trained(neftune_noise_alpha=5.0, **saved), trained(neftune_noise_alpha=5.0)],
+        "resumed": trained(str(OUTPUT / "checkpoint-2"), neftune_noise_alpha=5.0),
         "plain": trained(),
         "auto_find_batch_size": refusal_of(auto_find_batch_size=True),
     }

@@ -35,13 +35,13 @@ if sys.argv[1] == "is killed":
 def ranks(tmp_path):
     started = []
 
-    def start(*arguments):
+    def start(*arguments, **further):
         (tmp_path / "script.py").write_text(SCRIPT)
         inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         port = str(free_port())
         for rank in range(2):
             environ = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
-            environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "PYTHONPATH": str(REPOSITORY)}
+            environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "PYTHONPATH": str(REPOSITORY)} | further
             command = [sys.executable, tmp_path / "script.py", *arguments]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             started.append(subprocess.Popen(command, env=inherited | environ, text=True, **pipes))
@@ -76,3 +76,11 @@ def test_the_scheduler_does_not_outlive_rank_0_and_a_rank_that_fails_ends_at_onc
     while psutil.pid_exists(int(scheduler)) and psutil.Process(int(scheduler)).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_scheduler_that_ends_at_once_is_named_at_once(ranks, tmp_path):
+    (tmp_path / "mindspore.py").write_text("import sys; sys.exit('no cluster today')")  # beside the script: found first
+    first, _ = ranks("ends", PYTHONPATH=f"{tmp_path}:{REPOSITORY}")
+    _, stderr = first.communicate(timeout=PROMPTLY_S)
+    assert first.returncode == 1 and "no cluster today" in stderr
+    assert "MindSpore's scheduler, which rank 0 starts, has ended with status 1 before it listened on" in stderr

@@ -24,6 +24,24 @@ def drawn_initial_weights(mindspore):
     mindspore.common.initializer.initializer = initializer
 
 
+@patch(
+    module="mindnlp.core.nn.modules.batchnorm",
+    bridges="BatchNorm1d, 2d and 3d: weights and biases are whatever stood in memory, mostly 0, so that nothing passes",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's _NormBase.__init__ calls reset_parameters, as torch's does",
+)
+def weights_of_batch_norms(batchnorm):
+    stock = batchnorm._NormBase.__init__
+
+    @functools.wraps(stock)
+    def __init__(self, *args, **kwargs):
+        stock(self, *args, **kwargs)
+        batchnorm.init.ones_(self.weight)  # with affine=False, too: it multiplies by them all the same
+        batchnorm.init.zeros_(self.bias)
+
+    batchnorm._NormBase.__init__ = __init__
+
+
 def swapped_normal(folder):
     """Enter the patch of a folder that calls ``Normal(mean, sigma)``; MindSpore's is ``Normal(sigma, mean)``."""
 

@@ -1,5 +1,6 @@
 """The gaps between MindNLP 0.4.1's Trainer and the libraries beside it, as compat/mindnlp04/ has them for the rest."""
 
+import functools
 from pathlib import Path
 
 from mindnlp_dp_plugin import collectives
@@ -94,3 +95,25 @@ def models_without_ignored_keys(trainer_base):
         stock(self, load_result)
 
     trainer_base.Trainer._issue_warnings_after_load = _issue_warnings_after_load
+
+
+@patch(
+    module="mindnlp.engine.utils",
+    bridges="neftune_noise_alpha: the noise comes from NumPy's global generator, which the Trainer seeds alike on all "
+    "ranks, so that the n-th rows of all ranks get the same",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.engine.utils.neftune_post_forward_hook draws by rank",
+)
+def noise_by_rank(utils):
+    stock = utils.neftune_post_forward_hook
+
+    @functools.wraps(stock)
+    def neftune_post_forward_hook(module, input, output):
+        if collectives.current().world_size == 1:
+            return stock(module, input, output)
+        from mindnlp_dp_plugin.step import rng  # which imports mindnlp.core, as patches must not
+
+        with rng.numpy_of_micro_step():
+            return stock(module, input, output)
+
+    utils.neftune_post_forward_hook = neftune_post_forward_hook

@@ -16,13 +16,14 @@ logger = logging.getLogger(__name__)
 
 WINDOW = 50  # optimizer steps between comparisons
 SLOW = 1.2  # times what the median rank takes
+STEADY = 3  # windows in a row; on a busy machine ranks are slow by turns, and nobody can do anything about it
 
 
 class StragglerMonitor(TrainerCallback):
     """Compares, every ``WINDOW`` optimizer steps, what ranks take for their own work.
 
     That is data, forward, backward and the optimizer. Waiting for others, logging, evaluations and saves do not count.
-    A rank's time is its median over the window.
+    A rank's time is its median over the window. It is named once, when it was slow in ``STEADY`` windows in a row.
 
     Args:
         collective: The ranks that train together.
@@ -38,6 +39,8 @@ class StragglerMonitor(TrainerCallback):
         self._own = []
         self._num_windows = 0
         self._num_slow = Counter()
+        self._in_a_row = Counter()
+        self._named = set()
         self.slowest: float | None = None
 
     def begin_step(self) -> None:
@@ -63,21 +66,31 @@ class StragglerMonitor(TrainerCallback):
         self.slowest = max(everyone)[0] / typical
         self._num_windows += 1
         for rank, (seconds, node) in enumerate(everyone):
-            if seconds >= SLOW * typical:
-                self._num_slow[rank, node] += 1
+            place = rank, node
+            if seconds < SLOW * typical:
+                del self._in_a_row[place]
+                continue
+            self._num_slow[place] += 1
+            self._in_a_row[place] += 1
+            if self._in_a_row[place] >= STEADY and place not in self._named:
+                self._named.add(place)
                 if self._collective.rank == 0:
-                    logger.warning(
-                        tr(
-                            "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own "
-                            "work, {times:.2f} times what the median rank takes. All wait for it.",
-                            first=step - WINDOW + 1,
-                            last=step,
-                            rank=rank,
-                            node=node,
-                            seconds=seconds,
-                            times=seconds / typical,
-                        )
-                    )
+                    self._name(rank, node, step, seconds, typical)
+
+    def _name(self, rank, node, step, seconds, typical):
+        logger.warning(
+            tr(
+                "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own work, {times:.2f} "
+                "times what the median rank takes. All wait for it. Look there for another job, slow storage, a hot or "
+                "throttled device, or longer rows.",
+                first=step - STEADY * WINDOW + 1,
+                last=step,
+                rank=rank,
+                node=node,
+                seconds=seconds,
+                times=seconds / typical,
+            )
+        )
 
     def summary(self) -> str:
         """A line that names the ranks that were slow; empty if none was."""

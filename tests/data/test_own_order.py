@@ -1,0 +1,247 @@
+"""Orders that ranks draw apart are told from rows that are random by design, by real pipelines that each rank reads."""
+
+import itertools
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from mindspore import dataset as ds
+
+from mindnlp_dp_plugin.data import shard
+from mindnlp_dp_plugin.data.own_order import is_order_drawn_apart
+from mindnlp_dp_plugin.data.sample import RowSample
+from mindnlp_dp_plugin.step.same_data import MOVES, READ_ONCE, fault_of
+
+NUM_ROWS, NUM_READINGS = 64, 3
+
+
+def row(number):
+    return np.full(4, number, np.int32), np.int32(number % 2)
+
+
+def pipeline(source):
+    return ds.GeneratorDataset(source, ["ids", "label"])
+
+
+def permuted_rows():
+    yield from map(row, np.random.default_rng().permutation(NUM_ROWS))
+
+
+def with_a_shuffle_buffer():
+    chance, buffer = np.random.default_rng(), []
+    for number in range(NUM_ROWS):
+        buffer.append(number)
+        if len(buffer) == 8:
+            yield row(buffer.pop(chance.integers(8)))
+    yield from map(row, buffer)
+
+
+def streamed_by_hugging_face():
+    rows = Dataset.from_dict({"number": list(range(NUM_ROWS))}).to_iterable_dataset()
+    yield from (row(each["number"]) for each in rows.shuffle(buffer_size=16))
+
+
+class OrderOfFiles:
+    """Whole files in an order of chance."""
+
+    def __iter__(self):
+        files = np.random.default_rng().permutation(16)
+        return iter([row(4 * file + number) for file in files for number in range(4)])
+
+
+class Reshuffled:
+    """Draws from a generator that is seeded alike on all ranks, and goes on in the next pass."""
+
+    def __init__(self):
+        self.chance = np.random.default_rng(5)
+
+    def __iter__(self):
+        return iter([row(number) for number in self.chance.permutation(NUM_ROWS)])
+
+
+def in_order():
+    yield from map(row, range(NUM_ROWS))
+
+
+def changed(share):
+    def change(ids):
+        chance = np.random.default_rng()
+        return np.where(chance.random(ids.shape) < share, np.int32(chance.integers(1000, 10**6)), ids)
+
+    return change
+
+
+def passes_on(num_ranks, make):
+    passes = []
+    for _ in range(num_ranks):
+        sample = RowSample(make().batch(8))
+        sample.read(NUM_READINGS)
+        assert sample.unit == "batch"
+        passes.append(sample.passes)
+    return passes
+
+
+@pytest.mark.parametrize(
+    "source", [permuted_rows, with_a_shuffle_buffer, streamed_by_hugging_face, OrderOfFiles()], ids=str
+)
+def test_an_order_that_each_pass_draws_is_found(source):
+    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(source)))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.15])
+def test_augmented_rows_in_a_new_order_are_found(share):
+    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(permuted_rows).map(changed(share), ["ids"])))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.15, 0.01])
+def test_augmentation_keeps_the_order(share):
+    passes = passes_on(3, lambda: pipeline(in_order).map(changed(share), ["ids"]))
+    assert not is_order_drawn_apart(passes) and (share < 0.1 or passes[0] != passes[1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    {
+        "a fixed order": lambda: pipeline(in_order),
+        "MindSpore's shuffle": lambda: pipeline(in_order).shuffle(16),
+        "a seeded order that goes on": lambda: pipeline(Reshuffled()),
+        "NumPy's common stream": lambda: pipeline(lambda: map(row, np.random.permutation(NUM_ROWS))),
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_an_order_that_all_ranks_share_passes(make):
+    _, make = make
+    assert not is_order_drawn_apart(passes_on(2, make))
+
+
+class Opened:
+    """A file that is opened once, as a class."""
+
+    def __init__(self):
+        self.numbers = itertools.count()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        number = next(self.numbers)
+        if number >= 4096:
+            raise StopIteration
+        return row(number)
+
+
+class OpenedAgain(Opened):
+    """A class as MindSpore's manual shows it: begins again."""
+
+    def __iter__(self):
+        self.numbers = itertools.count()
+        return self
+
+
+def masked_tokens(number):
+    """A row to learn words from: what is hidden is drawn in each pass, and so is each label."""
+    ids, is_hidden = np.random.default_rng(number).integers(4, 1000, 24), np.random.default_rng().random(24) < 0.15
+    return np.where(is_hidden, 3, ids).astype(np.int32), np.where(is_hidden, ids, -100).astype(np.int32)
+
+
+def masked_in_order():
+    yield from map(masked_tokens, range(NUM_ROWS))
+
+
+def masked_and_permuted():
+    yield from map(masked_tokens, np.random.default_rng().permutation(NUM_ROWS))
+
+
+def test_a_row_of_which_only_some_tokens_are_masked_is_known_again():
+    assert not is_order_drawn_apart(passes_on(2, lambda: pipeline(masked_in_order)))
+    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(masked_and_permuted)))
+
+
+def rest_of(iterator):
+    return lambda: iterator
+
+
+class Counted(Opened):
+    """Says how many rows there are to come, which a stream can."""
+
+    def __len__(self):
+        return 4096
+
+
+def behind_a_function():
+    stream = map(row, range(NUM_ROWS))
+
+    def rows():
+        yield from stream
+
+    return rows
+
+
+@pytest.mark.parametrize(
+    "source, is_read_once",
+    [
+        (lambda: iter([row(number) for number in range(NUM_ROWS)]), True),
+        (lambda: iter([row(number) for number in range(4096)]), True),
+        (lambda: rest_of(map(row, range(4096))), True),
+        (lambda: rest_of(map(row, range(0))), True),
+        (Opened, True),
+        (Counted, True),
+        (behind_a_function, True),
+        (OpenedAgain, False),
+        (lambda: in_order, False),
+        (lambda: in_order(), False),
+        (Reshuffled, False),
+    ],
+)
+@pytest.mark.parametrize("prepared", [lambda rows: rows, lambda rows: shard(rows, 2, 0)], ids=["", "shard"])
+def test_a_source_that_can_be_read_once_is_found(source, is_read_once, prepared):
+    sample = RowSample(prepared(pipeline(source()).batch(8)))
+    sample.read(NUM_READINGS)
+    assert (fault_of(sample) == READ_ONCE) == is_read_once
+
+
+class ByNumber:
+    """Rows by number.
+
+    Args:
+        size: How many.
+        change: What is done to the tokens of a row.
+    """
+
+    def __init__(self, size, change=lambda ids: ids):
+        self.numbers, self.change = np.arange(size), change
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, number):
+        ids, label = row(self.numbers[number])
+        return self.change(ids), label
+
+
+class ShufflesItself(ByNumber):
+    """Draws an order when its first row is read."""
+
+    def __getitem__(self, number):
+        if number == 0:
+            np.random.default_rng().shuffle(self.numbers)
+        return super().__getitem__(number)
+
+
+def noise(ids):
+    return np.random.default_rng().integers(0, 10**6, 16).astype(np.int32)
+
+
+@pytest.mark.parametrize("size", [8, NUM_ROWS, 50_000])
+def test_a_source_that_shuffles_itself_is_found(size):
+    sample = RowSample(pipeline(ShufflesItself(size)).batch(8))
+    sample.read(NUM_READINGS)
+    assert fault_of(sample) == MOVES
+
+
+@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=str)
+@pytest.mark.parametrize("size", [8, 50_000])
+def test_rows_by_number_may_be_random(change, size):
+    sample = RowSample(pipeline(ByNumber(size, change)).shuffle(16).batch(8))
+    sample.read(NUM_READINGS)
+    assert fault_of(sample) is None
