@@ -14,7 +14,16 @@ from functools import partial
 
 import click
 
-from mindnlp_dp_plugin.language import language, tr
+from mindnlp_dp_plugin.language import Message, language, tr
+
+NAMES = {
+    click.types.IntParamType: Message("integer"),
+    click.types.FloatParamType: Message("float"),
+    click.IntRange: Message("integer range"),
+    click.FloatRange: Message("float range"),
+    click.Path: "path",
+}
+"""Types whose errors show a name that is not looked up, or was before the language was known."""
 
 BEGINNING, ENDING, CHINESE = "（“《", "，。；：、！？）》”", r"\u4e00-\u9fff"
 # A Chinese word before a colon; a Chinese character or another word, with the signs that must not be parted from it.
@@ -84,8 +93,14 @@ def speak() -> None:
         if name.startswith("click.") and vars(module).get("_") is gettext.gettext:
             module._ = tr
             module.ngettext = lambda one, several, num: tr(one if num == 1 else several)
+    for kind, name in NAMES.items():
+        kind.name = property(partial(_name_of, name), lambda self, name: vars(self).update(name=name))
     if click.formatting.wrap_text is not _wrap_text:
         click.formatting.wrap_text, click.formatting.term_len = _wrap_text, columns
+
+
+def _name_of(name, kind):
+    return tr(vars(kind).get("name", name))
 
 
 def columns(text: str) -> int:

@@ -86,6 +86,6 @@ def test_help_is_chinese(command, monkeypatch):
 
     english, chinese = help_of(), help_of("--lang", "zh")
     assert not CHINESE.search(english)
-    assert chinese.startswith("用法:") and "选项" in chinese and "显示本说明并退出。" in chinese
+    assert chinese.startswith("用法：") and "选项" in chinese and "显示本说明并退出。" in chinese
     assert english_words(chinese) <= NAMES, english_words(chinese) - NAMES
     assert all(columns(line) <= 80 for line in chinese.splitlines() if CHINESE.search(line))

@@ -98,4 +98,3 @@ class RowSample:
             for number, columns in zip(self._numbers, rows):
                 for column, value in columns.items():
                     yield number, column, value
-

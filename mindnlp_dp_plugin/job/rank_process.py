@@ -6,8 +6,9 @@ would otherwise show its status, keep snapshots and name its checkpoints as the 
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from mindnlp_dp_plugin.job.variables import JOINED, RANK_PROCESS
+from mindnlp_dp_plugin.job.variables import JOINED, RANK_PROCESS, STATUS_DIR
 
 
 def become_rank(has_joined: bool) -> None:
@@ -36,3 +37,9 @@ def folder_told(variable: str) -> Path | None:
     """A folder that the launcher tells this rank."""
     name = told(variable)
     return Path(name) if name else None
+
+
+def temporary_folder() -> TemporaryDirectory:
+    """For a few small files: in the job's folder if there is one, which goes with the job whoever is killed."""
+    folder = folder_told(STATUS_DIR)
+    return TemporaryDirectory(dir=folder if folder and folder.is_dir() else None)

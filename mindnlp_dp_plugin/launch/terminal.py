@@ -3,6 +3,7 @@
 import functools
 import os
 import queue
+import re
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ PIECE_BYTES = 2**16
 NUM_PIECES = 16
 POLL_S = 0.02
 SAY_S = 2
+# What MindSpore says of its cluster when it is being left, whatever its log level.
+LEAVING = re.compile(rb"(\[rank \d+\] )?\[INFO\] DISTRIBUTED\([^\n]*Event base dispatch success!\n")
 
 
 class Terminal(threading.Thread):
@@ -118,7 +121,7 @@ class Tail:
             shown = self._in_lines(piece, begin, is_end) if self._prefix else piece
             if shown is None:
                 return True
-            if not terminal.offer(shown):
+            if not terminal.offer(LEAVING.sub(b"", shown)):
                 self._file.seek(begin)
                 return False
         return True

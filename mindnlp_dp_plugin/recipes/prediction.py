@@ -196,4 +196,5 @@ def _show_scores(predictor, request, given, answers, texts):
                 predicted=shown_label(each["predicted"]),
             )
             verdict += f" ({each['probability']:.3f})" if "probability" in each else ""
+            verdict += f", {tr('possibly mislabelled')}" if each.get("is_label_doubtful") else ""
             print(f"  {verdict}: {' | '.join(each['texts'])}")

@@ -10,6 +10,7 @@ from mindnlp_dp_plugin import metrics
 
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
+SURE = 0.95  # of a wrong class: then the label itself may be wrong
 
 
 def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
@@ -98,6 +99,7 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
             "label": label_names[labels[row]],
             "predicted": label_names[predicted[row]],
             "probability": float(chances[row, predicted[row]]),
+            "is_label_doubtful": bool(chances[row, predicted[row]] >= SURE),
         }
         for row in each_text_once(wrong.tolist(), texts)
     ]

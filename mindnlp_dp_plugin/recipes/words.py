@@ -42,6 +42,7 @@ WORDS = {
     "before_training": Message("the model before training"),
     "recall": Message("recall"),
     "mistakes": Message("Worst mistakes"),
+    "doubtful": Message("possibly mislabelled"),
     "no_mistakes": Message("Every row is right."),
     "data": Message("Data"),
     "dataset": Message("data set"),

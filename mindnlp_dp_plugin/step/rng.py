@@ -4,7 +4,7 @@ Dropout and other operators draw from a stream that depends only on (seed, rank,
 micro-step: nothing needs saving, and ranks drop different units. The generators of Python and NumPy belong to the user;
 they are saved and restored.
 
-What a Trainer itself draws from NumPy's generator in a micro-step, as NEFTune's noise, comes from a stream of that kind.
+What a Trainer itself draws from NumPy's generator in a micro-step, as NEFTune's noise, has a stream of that kind.
 """
 
 import importlib

@@ -1,9 +1,9 @@
 """Rejects ranks with different data, judged by a sample of the rows and the model's labels.
 
 Rows that are random by design (augmentation, random masking) may differ between ranks. They also differ between two
-readings of the same row on one rank. So each rank reads the sample three times, and a column that changed on any rank is not
-compared. If other columns differ, the sample is read a few more times before that is an error, because an augmentation
-may leave most rows unchanged.
+readings of the same row on one rank. So each rank reads the sample three times, and a column that changed on any rank
+is not compared. If other columns differ, the sample is read a few more times before that is an error, because an
+augmentation may leave most rows unchanged.
 
 Where a source draws an order of its own in each pass, ranks would read some rows twice and others never: it is refused.
 ``data/own_order.py`` tells that from augmentation.

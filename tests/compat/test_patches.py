@@ -161,6 +161,19 @@ USES = {
         "np.testing.assert_array_equal(mask[:, 0, 1].asnumpy(), [[0, -9], [-9, 0]], 'the mask of another row')",
         "the mask of another row",
     ),
+    "weights_of_batch_norms": (
+        "from mindnlp.core import nn, ops\nrows = mindspore.Tensor([[1.0, 2.0], [3.0, 6.0]])\n"
+        "for norm in nn.BatchNorm1d(2), nn.BatchNorm1d(2, affine=False):\n"
+        "    assert abs(abs(norm(rows)).asnumpy() - 1).max() < 1e-3, 'nothing passes'\n"
+        "for norm in nn.BatchNorm1d(2), nn.BatchNorm2d(2), nn.BatchNorm3d(2):\n"
+        "    assert (norm.weight == 1).all() and (norm.bias == 0).all() and norm.weight.requires_grad",
+        "nothing passes",
+    ),
+    "noise_by_rank": (
+        "from mindnlp.core import nn\nfrom mindnlp.engine.trainer.base import neftune_post_forward_hook as hook\n"
+        "assert hook.__wrapped__(nn.Embedding(2, 2).eval(), None, 5) == 5",
+        "__wrapped__",
+    ),
     "stub_tensor_module": ("pass", "_stub_tensor"),
     "empty_through_constructor": ("from mindnlp.core import ops; ops.empty(2, 3)", "pyboost_empty"),
     "parameter_without_gradient": ("from mindnlp.core import nn, ops; nn.Parameter(ops.ones(2)).grad", "grad"),

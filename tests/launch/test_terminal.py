@@ -2,7 +2,10 @@
 
 import threading
 
-from mindnlp_dp_plugin.launch.terminal import say
+import pytest
+
+from mindnlp_dp_plugin.job.error_record import rank_log
+from mindnlp_dp_plugin.launch.terminal import View, say, terminal_of
 
 
 def test_messages_leave_no_threads(capfd):
@@ -12,3 +15,17 @@ def test_messages_leave_no_threads(capfd):
         say(f"{number} ")
     assert threading.active_count() == before
     assert capfd.readouterr().err == "the first " + "".join(f"{number} " for number in range(20))
+
+
+@pytest.mark.parametrize("ranks, begins", [([0], ""), ([0, 1], "[rank 0] ")])
+def test_what_mindspore_says_as_it_leaves_its_cluster_is_in_the_log_alone(tmp_path, capfd, ranks, begins):
+    leaves = (
+        "[INFO] DISTRIBUTED(7,7fc7,python):2026 [mindspore/tcp_client.cc:367] Start] Event base dispatch success!\n"
+    )
+    for rank in ranks:
+        rank_log(tmp_path, rank).write_text("")
+    rank_log(tmp_path, 0).write_text(f"done\n{leaves}{leaves}[INFO] the script's own\n")
+    view = View(tmp_path, ranks)
+    assert view.show(view.sizes(), is_last=True)
+    terminal_of(1).drain(5)
+    assert capfd.readouterr().out == f"{begins}done\n{begins}[INFO] the script's own\n"

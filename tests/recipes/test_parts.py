@@ -251,6 +251,7 @@ def test_the_worst_mistakes_name_each_text_once():
     logits = np.array([[0.0, 3.0], [0.0, 1.0], [0.0, 2.0], [5.0, 0.0]])
     found = worst_mistakes(logits, np.zeros(4, int), [("a",), ("b",), ("a",), ("c",)], ["no", "yes"])
     assert [each["texts"] for each in found] == [["a"], ["b"]] and found[0]["probability"] > 0.9
+    assert [each["is_label_doubtful"] for each in found] == [True, False], "what it is sure of may be mislabelled"
 
 
 def test_advice():

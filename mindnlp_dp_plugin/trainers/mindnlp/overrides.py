@@ -6,7 +6,6 @@ docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 import os
 from contextlib import contextmanager
 from functools import partial
-from tempfile import TemporaryDirectory
 
 from mindnlp.peft import PeftModel
 
@@ -14,6 +13,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers
@@ -78,7 +78,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         self.data_parallel_training.adopt(resumption.record)
     session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
-        with TemporaryDirectory() as told, rng.operators_left_as_found():
+        with temporary_folder() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.step.check_replicas()
         session.checkpoints.wait()

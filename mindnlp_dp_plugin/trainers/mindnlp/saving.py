@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mindnlp.engine.trainer import base
 
@@ -12,6 +11,7 @@ from mindnlp_dp_plugin.checkpoint import archive, store
 from mindnlp_dp_plugin.checkpoint.background import BackgroundSave
 from mindnlp_dp_plugin.checkpoint.record import Record
 from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.optim.gathering import LazyTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Replacements
@@ -42,7 +42,7 @@ def write_checkpoint(
     is_deferred = writes and background is not None
     with ExitStack() as stack:
         # What a rank writes beside the one that saves is dropped, and never gets into the folder that one works in.
-        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else TemporaryDirectory()))
+        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else temporary_folder()))
         replacements = Replacements()
         replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
         replacements.replace(base, "save", _save)

@@ -80,9 +80,9 @@ class StragglerMonitor(TrainerCallback):
     def _name(self, rank, node, step, seconds, typical):
         logger.warning(
             tr(
-                "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own work, {times:.2f} "
-                "times what the median rank takes. All wait for it. Look there for another job, slow storage, a hot or "
-                "throttled device, or longer rows.",
+                "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own work, "
+                "{times:.2f} times what the median rank takes. All wait for it. Look there for another job, slow "
+                "storage, a hot or throttled device, or longer rows.",
                 first=step - STEADY * WINDOW + 1,
                 last=step,
                 rank=rank,

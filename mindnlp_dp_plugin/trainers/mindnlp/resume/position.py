@@ -11,8 +11,11 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.rank_process import told
+from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.trainers.mindnlp.resume.short_epochs import AccumulationGoesOn
+from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import has_run_out
 
 SPLIT = ("world_size", "batch_size", "gradient_accumulation_steps")  # of a global batch
 
@@ -98,13 +101,16 @@ class Resumption:
         Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": step}))
 
     def _may_go_on(self, args, callbacks):
-        """Whether what stopped training may be gone."""
+        """Whether what stopped training may be gone: in another job that is all but a patience that has run out."""
         before = self.record.callbacks
         if args.max_steps > 0:
             is_other_length = args.max_steps != self.state["max_steps"]
         else:
             is_other_length = math.ceil(args.num_train_epochs) != self.state["num_train_epochs"]
-        return is_other_length or not callbacks or (before is not None and callbacks != before)
+        if is_other_length or not callbacks or (before is not None and callbacks != before):
+            return True
+        is_of_this_job = self.record.job is not None and self.record.job == told(JOB)
+        return not is_of_this_job and not has_run_out(self.record.patience, callbacks)
 
     def _news(self, is_stopped):
         known = {"checkpoint": str(self.folder), "step": self.state["global_step"]}
