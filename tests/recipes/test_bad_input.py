@@ -131,7 +131,8 @@ def test_output_folders(refused, tmp_path):
     for resume in ([], ["--resume"]):
         assert "out' holds a run on 'other.csv', and this one is on other data" in refused(*data, *resume)
     (tmp_path / "file").write_text("")
-    assert "cannot be written: give another folder" in refused(*data[:2], "--output-dir", tmp_path / "file")
+    for unwritable in (tmp_path / "file", "/proc", "/proc/runs/one"):  # where root may not write either
+        assert "cannot be written: give another folder" in refused(*data[:2], "--output-dir", unwritable)
 
 
 @pytest.mark.parametrize(

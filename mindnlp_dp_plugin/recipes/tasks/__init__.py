@@ -100,7 +100,7 @@ class Task(ABC):
     def hub_models(self, language: str) -> tuple[str, str]:
         """Names of a pretrained model for texts in ``en`` or ``zh``: Hugging Face's, and ModelScope's."""
         if language == "zh":
-            return "hfl/chinese-roberta-wwm-ext", "hfl/chinese-roberta-wwm-ext"
+            return "hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"  # as ModelScope has it
         return "roberta-base", "AI-ModelScope/roberta-base"
 
     def fit_tokenizer(self, tokenizer: Any) -> None:
