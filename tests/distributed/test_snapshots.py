@@ -18,11 +18,12 @@ BACKENDS = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]
 
 
 def train(output, backend, faults="", max_restarts=0, every=1):
-    output.mkdir()
+    (output / "tmp").mkdir(parents=True)
     return run_ranks(
         "snapshots.py", output, MAX_STEPS,
         ranks=2, backend=backend, log_dir=output / "logs", options=("--max-restarts", max_restarts),
-        env={"FAULTS": faults, "FAULT_FOLDER": str(output), "MINDNLP_DP_SNAPSHOT_EVERY": str(every)},
+        env={"FAULTS": faults, "FAULT_FOLDER": str(output), "MINDNLP_DP_SNAPSHOT_EVERY": str(every),
+             "TMPDIR": str(output / "tmp")},
     )  # fmt: skip
 
 
@@ -38,6 +39,7 @@ def test_killed_and_restarted_it_ends_as_if_it_had_never_been(tmp_path, backend)
     finished = train(again, backend, faults, max_restarts=2)
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
     assert ends(again) == ends(never)
+    assert not list((again / "tmp").glob("tmp*")), "what a killed rank had in TMPDIR"
     saved = re.findall(f"the newest snapshot is now {again}/trainer/checkpoint-([0-9]+)\n", finished.stderr)
     assert len(saved) == 2 and int(saved[0]) >= 3 and int(saved[1]) >= 8
     for number, step in enumerate(saved, 1):
