@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
+from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
@@ -211,6 +212,7 @@ class Step:
         steps.before.append(lambda: self._on_phase("optimizer"))
         steps.after += [self._weights.reset, self.precision.end_step]
         FirstStep(door, steps)
+        CutOff(door, steps)
         self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
         steps.after.append(lambda: self._on_phase("data"))
         steps.watch(door.optimizer)

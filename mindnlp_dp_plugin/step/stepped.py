@@ -1,7 +1,7 @@
 """What is averaged is what is stepped: the parameters of the optimizer, the same on all ranks."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -75,7 +75,7 @@ class SteppedParameters:
             raise DataParallelError(
                 "optimizer.step() with parameters whose gradients were not averaged over the ranks: replicas would "
                 "drift apart. They are {names}. {hint}",
-                names=_listed(name for name in named if id(named[name]) in missing),
+                names=listed(name for name in named if id(named[name]) in missing),
                 hint=self._door.joins_when,
             )
 
@@ -105,7 +105,8 @@ class SteppedParameters:
         return found
 
 
-def _listed(names):
+def listed(names: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
     names = list(names)
     shown, num_more = ", ".join(names[:NUM_NAMED]), len(names) - NUM_NAMED
     return tr("{names} and {num} more", names=shown, num=num_more) if num_more > 0 else shown

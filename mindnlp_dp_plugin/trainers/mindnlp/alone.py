@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.ddp.replicas import require_values
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
@@ -63,6 +64,7 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         require_values([*self.model.named_parameters(), *parameters_outside(self.model, self.optimizer).items()])
         steps = WatchedSteps(replacements)
         FirstStep(self, steps)
+        CutOff(self, steps)
         steps.watch(self.optimizer)
 
     replacements.stand_in(self, _load_optimizer_and_scheduler)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import mindspore
 import pytest
 from mindnlp.core import nn
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindspore.common.initializer import Normal
 
 from tests.programs.tiny import tiny_model, tiny_trainer
@@ -16,7 +17,8 @@ dp.install()
 
 
 def warnings(caplog):
-    return [record.getMessage() for record in caplog.records if "first optimizer step" in record.getMessage()]
+    said = (record.getMessage() for record in caplog.records)
+    return [message for message in said if "first optimizer step" in message or "The gradients of" in message]
 
 
 @pytest.mark.skipif(version("mindspore").startswith("2.7."), reason="has other tensors without an address, too")
@@ -45,6 +47,39 @@ def test_a_first_step_that_changes_nothing_is_said_once(tmp_path, caplog):
         trainer = tiny_trainer(tmp_path, model=CutOff(), max_steps=2)
         trainer.train()
     assert len(warnings(caplog)) == 1 and "changed none of the 41 parameters that are trained" in warnings(caplog)[0]
+
+
+class Scale(nn.Linear):
+    """Its weights get no gradient."""
+
+    def forward(self, rows):
+        return nn.functional.linear(rows, nn.Parameter(self.weight * 1))
+
+
+class PartlyCutOff(nn.Module):
+    """Some weights are used through a parameter made anew, others not at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.classifier, self.scale, self.unused = tiny_model(), Scale(3, 3), nn.Linear(3, 3)
+
+    def forward(self, input_ids, labels):
+        logits = self.scale(self.classifier(input_ids=input_ids).logits)
+        return {"loss": nn.functional.cross_entropy(logits, labels)}
+
+
+def test_weights_whose_gradients_are_cut_off_are_named_once(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        tiny_trainer(tmp_path, model=PartlyCutOff(), max_steps=4).train()
+    (said,) = warnings(caplog)
+    assert said.startswith("The gradients of scale.weight, scale.bias are 0, though their layers compute.")
+
+
+def test_adapters_that_begin_at_0_are_no_reason_for_a_warning(tmp_path, caplog):
+    model = get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.SEQ_CLS))
+    with caplog.at_level(logging.WARNING):
+        tiny_trainer(tmp_path, model=model, max_steps=4).train()
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize("arguments", [{}, {"warmup_steps": 2, "lr_scheduler_type": "linear"}])
