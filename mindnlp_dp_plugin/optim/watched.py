@@ -18,6 +18,11 @@ def is_watched(optimizer: Any) -> bool:
     return _num_trusted > 0 or optimizer in _watched
 
 
+def watched() -> list[Any]:
+    """The optimizers that the plugin answers for."""
+    return list(_watched)
+
+
 @contextmanager
 def trusted():
     """Within, any optimizer may step: the plugin answers for it."""

@@ -1,8 +1,11 @@
 """What forward computes in, and the scale of the loss that half precision needs."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import mindspore
+from mindnlp.core.optim.lr_scheduler import ReduceLROnPlateau
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
@@ -24,12 +27,12 @@ class Precision:
 
     Attributes:
         scaler: The scale, and what it counts; None where losses need none.
-        has_overflowed: Whether the gradients of this step are not finite: the same on all ranks, as they are averaged.
+        has_overflowed: Whether gradients of this step are not finite: the same on all ranks, as they are averaged.
     """
 
     def __init__(self, dtype: mindspore.Type | None, config: DataParallelConfig, replacements: Replacements):
         self._autocast = None if dtype is None else Autocast(dtype, replacements)
-        self.scaler = self.has_overflowed = None
+        self.scaler, self.has_overflowed = None, False
         if dtype == mindspore.float16:
             self.scaler = LossScaler(config.fp16_initial_scale, config.fp16_growth_interval)
 
@@ -42,14 +45,34 @@ class Precision:
         """A context in which operators compute in half precision."""
         return self._autocast.running() if self._autocast else nullcontext()
 
+    def begin_step(self) -> None:
+        """An optimizer step begins: no gradient of it has overflowed yet."""
+        self.has_overflowed = False
+
     def unscale(self, reducer: GradientReducer) -> None:
         """Give averaged gradients their true size."""
         if self.scaler:
-            self.has_overflowed = not reducer.unscale(self.scaler.scale)
+            self.has_overflowed |= not reducer.unscale(self.scaler.scale)
 
     def skips_step(self) -> bool:
         """Whether the optimizer is to leave this step out."""
-        return bool(self.has_overflowed)
+        return self.has_overflowed
+
+    def hold_rate(self, scheduler_of_steps: Callable[[], Any], replacements: Replacements) -> None:
+        """Keep the learning rate where the optimizer stays.
+
+        Args:
+            scheduler_of_steps: Returns what sets the learning rate after each step, as a loop may replace it.
+            replacements: Restores it.
+        """
+
+        def step(stock, scheduler, *args, **kwargs):
+            is_skipped = self.skips_step() and scheduler is scheduler_of_steps()
+            return None if is_skipped else stock(scheduler, *args, **kwargs)
+
+        kind = type(scheduler_of_steps())
+        if self.scaler and not issubclass(kind, ReduceLROnPlateau):  # that one steps after evaluations
+            replacements.stand_in(kind, step)  # what the instance holds would be saved with its state
 
     def end_step(self) -> None:
         """The optimizer has stepped, or left the step out."""

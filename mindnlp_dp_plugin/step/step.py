@@ -100,6 +100,7 @@ class Step:
         rng.seed_operators(self._door.seed, self._collective.rank, clock.micro_steps)
         if clock.begins_optimizer_step:
             self.stepped.ask()
+            self.precision.begin_step()
         self.reducer.release()
         self._weights.begin_micro_step()
         self._is_weighed = False
@@ -176,9 +177,9 @@ class Step:
         return self.reducer.waited_seconds + self.stepped.waited_seconds
 
     @property
-    def has_averaged(self) -> bool:
-        """Whether gradients that the last ``finish`` has averaged wait for their optimizer step."""
-        return any(map(self.reducer.has_averaged, self.stepped.named.values()))
+    def averaged_waiting(self) -> bool:
+        """Whether gradients that the last ``finish`` has averaged are attached, so that others would add to them."""
+        return any(p.grad is not None and self.reducer.has_averaged(p) for p in self.stepped.named.values())
 
     @property
     def _averages_now(self):

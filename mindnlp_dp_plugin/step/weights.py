@@ -52,6 +52,14 @@ def count_tokens(batch, predicts_next_token: bool = False) -> int:
     return int(((labels[..., 1:] if predicts_next_token else labels) != PADDING).sum())
 
 
+def predicts_next_token(model) -> bool:
+    """Whether MindNLP's model, or the one that an adapter is put on, is a causal language model."""
+    from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
+    return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+
 COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": count_tokens}
 
 

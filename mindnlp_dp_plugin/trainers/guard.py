@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.optim.watched import is_watched, trusted
+from mindnlp_dp_plugin.optim.watched import is_watched, trusted, watched
 from mindnlp_dp_plugin.patching import Replacements
 
 MINDNLP_OPTIMIZER = "mindnlp.core.optim.optimizer"
@@ -96,6 +96,14 @@ class Guard:
         self._at_last_step[optimizer] = self._summed.numbers
 
     def _refuse(self, optimizer):
+        if others := watched():
+            raise DataParallelError(
+                "{optimizer} steps beside {others} on gradients that were not averaged over the ranks. In a loop of "
+                "your own prepare it, too, with its model; beside a Trainer make its parameters a group of the "
+                "Trainer's optimizer, or sum their gradients by mindspore.mint.distributed.all_reduce.",
+                optimizer=type(optimizer).__name__,
+                others=", ".join(sorted({type(other).__name__ for other in others})),
+            )
         raise DataParallelError(
             "{optimizer} steps on gradients that were not averaged over the ranks: each rank would train on its own. "
             "Write `model, optimizer, rows = dp.prepare(model, optimizer, rows)`; if each rank is meant to train a "

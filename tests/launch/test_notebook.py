@@ -309,7 +309,6 @@ def test_the_kernel_needs_no_mindspore():
     assert run([sys.executable, "-c", code]).stdout == "set()\n"
 
 
-@pytest.mark.slow
 def test_the_example_trains_on_two_ranks_and_starts_a_recipe(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}")
     example = nbformat.read(REPOSITORY / "examples" / "notebook.ipynb", as_version=4)

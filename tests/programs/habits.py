@@ -115,6 +115,33 @@ def an_optimizer_that_takes_the_place_of_another():
     return acting(model=freeze_all_but_the_head(without_dropout()), step_3=replace), []
 
 
+@habit
+def two_learning_rates():
+    trainer = trainer_of()
+    head = list(trainer.model.classifier.parameters())
+    groups = [{"params": trainer.model.bert.parameters()}, {"params": head, "lr": 1e-2}]
+    trainer.optimizer = AdamW(groups, lr=1e-3, eps=1e-4)
+    return trainer, []
+
+
+class MovingAverage(TrainerCallback):
+    """Of the weights, as is evaluated in their place."""
+
+    def __init__(self, model):
+        self.values = [mindspore.Tensor(parameter.asnumpy()) for parameter in model.parameters()]
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        for average, parameter in zip(self.values, model.parameters()):
+            average.assign_value(0.9 * average + 0.1 * parameter)
+
+
+@habit
+def a_moving_average_of_weights():
+    model = without_dropout()
+    average = MovingAverage(model)
+    return trainer_of(model=model, callbacks=[average]), average.values
+
+
 class WithLossWeight(Trainer):
     """Uncertainty weighting: the loss has a parameter of its own, which each rank begins otherwise."""
 
@@ -338,6 +365,32 @@ def planted_in_a_loss_weight():
     trainer = acting(trainer_type=WithLossWeight, step_5=plant)
     trainer.log_variance = nn.Parameter(mindspore.Tensor([0.3], mindspore.float32))
     trainer.optimizer = AdamW([*trainer.model.parameters(), trainer.log_variance], lr=1e-2)
+    return trainer
+
+
+@refused
+def an_optimizer_of_a_callback():
+    def step_the_head(trainer):
+        head = tuple(trainer.model.classifier.parameters())
+        batch = next(trainer.train_dataset.create_dict_iterator())
+        value_and_grad(lambda: trainer.model(**batch).loss, head)()
+        SGD(head, lr=1e-2).step()
+
+    return acting(step_2=step_the_head)
+
+
+class WithTwoOptimizers(Trainer):
+    def training_step(self, model, inputs):
+        loss = super().training_step(model, inputs)
+        self.of_body.step()
+        return loss
+
+
+@refused
+def an_optimizer_beside_the_trainers():
+    trainer = trainer_of(WithTwoOptimizers)
+    trainer.of_body = SGD(trainer.model.bert.parameters(), lr=1e-2)
+    trainer.optimizer = AdamW(trainer.model.classifier.parameters(), lr=1e-3)
     return trainer
 
 

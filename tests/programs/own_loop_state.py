@@ -1,28 +1,34 @@
 """Save and go on, evaluate, and what is refused, in loops prepared by ``dp.prepare``.
 
-    python own_loop_state.py OUTPUT NUM_RANKS
+    python own_loop_state.py OUTPUT NUM_RANKS [stopped]
 
-Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves OUTPUT/state.rank<r>.json.
+Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves OUTPUT/state.rank<r>.json. With
+``stopped``, the last rank gets a signal in mid-epoch, and the same command goes on from what was saved; leaves
+OUTPUT/stopped.rank<r>.json.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import hashlib
 import json
+import os
+import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import mindspore
 import numpy as np
 from mindnlp.core import nn, no_grad, value_and_grad
-from mindnlp.core.optim import AdamW
+from mindnlp.core.optim import SGD, AdamW
 from mindnlp.core.optim.lr_scheduler import LambdaLR
+from mindspore.dataset import GeneratorDataset
 
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK, WORLD_SIZE = dp.get_rank(), dp.get_world_size()
-NUM_STEPS, SAVED_AT = 7, 3  # of 4 in an epoch
+NUM_STEPS, SAVED_AT, STRUCK_AT = 7, 3, 5  # of 4 in an epoch
 
 
 def prepared(mixed_precision="no"):
@@ -40,7 +46,7 @@ def digest(model):
     return hashlib.sha256(parameters).hexdigest()
 
 
-def train(objects, until, folder=None):
+def train(objects, until, folder=None, stopped_in=None):
     model, optimizer, rows, scheduler = objects
     gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
     state = dp.load_state(folder) if folder else None
@@ -63,13 +69,22 @@ def train(objects, until, folder=None):
                 dp.save_state(OUTPUT / "states" / "state")
             if step == until:
                 break
+            if stopped_in and dp.should_stop():
+                dp.save_state(stopped_in)
+            if stopped_in and not folder and step == STRUCK_AT and RANK == WORLD_SIZE - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
     return seen
+
+
+def stopped():
+    folder = OUTPUT / "states" / "stopped"
+    return train(prepared(), NUM_STEPS, folder if folder.exists() else None, folder)[-1]
 
 
 def goes_on(mixed_precision):
     whole = train(prepared(mixed_precision), NUM_STEPS)
     _, *rest = train(prepared(mixed_precision), NUM_STEPS, OUTPUT / "states" / "state")
-    return len(set(whole)) == NUM_STEPS and rest == whole[SAVED_AT:]
+    return len(set(whole)) == NUM_STEPS and rest == whole[SAVED_AT:] and whole[-1]
 
 
 def evaluation():
@@ -88,14 +103,97 @@ def evaluation():
     return found
 
 
-def refusals():
-    def said(action):
-        try:
-            action()
-        except dp.DataParallelError as error:
-            return str(error)
-        return None
+def said(action):
+    try:
+        action()
+    except dp.DataParallelError as error:
+        return str(error)
+    return None
 
+
+def values_of(model):
+    return np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()]).tolist()
+
+
+def pair():
+    """A generator and a critic, each with an optimizer of its own, and what saving them says."""
+    mindspore.set_seed(3 + RANK)
+    generator, critic = nn.Linear(12, 12), nn.Linear(12, 1)
+    of_generator, of_critic = AdamW(generator.parameters(), lr=1e-2, eps=1e-4), SGD(critic.parameters(), lr=1e-2)
+    rows = tiny_dataset(16 * NUM_RANKS, 4 * NUM_RANKS // WORLD_SIZE)
+    generator, of_generator, rows = dp.prepare(generator, of_generator, rows)
+    critic, of_critic = dp.prepare(critic, of_critic)
+    of_real_and_made = value_and_grad(
+        lambda batch: (critic(generator(batch)) ** 2).mean() - critic(batch).mean(), tuple(critic.parameters())
+    )
+    of_made = value_and_grad(lambda batch: -critic(generator(batch)).mean(), tuple(generator.parameters()))
+    for batch in rows.create_dict_iterator():
+        words = batch["input_ids"].astype(mindspore.float32) / 96
+        of_real_and_made(words)
+        nn.utils.clip_grad_norm_(critic.parameters(), 0.1)
+        of_critic.step()
+        of_critic.zero_grad()
+        of_made(words)
+        of_generator.step()
+        of_generator.zero_grad()
+    return {"values": values_of(generator) + values_of(critic), "said": said(lambda: dp.save_state(OUTPUT / "pair"))}
+
+
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def head_alone_is_stepped():
+    """Gradients of all parameters are asked for and clipped, of which the optimizer steps the last few."""
+    model = tiny_model(seed=3 + RANK, **WITHOUT_DROPOUT)
+    optimizer = AdamW(model.classifier.parameters(), lr=1e-3, eps=1e-4)
+    rows = tiny_dataset(8 * NUM_RANKS * 4, 8 * NUM_RANKS // WORLD_SIZE)
+    model, optimizer, rows = dp.prepare(model, optimizer, rows)
+    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
+    for number, batch in enumerate(rows.create_dict_iterator(), start=1):
+        with dp.no_sync() if number % 2 else nullcontext():
+            gradients_of(batch)
+        if number % 2 == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            optimizer.step()
+            optimizer.zero_grad()
+    return values_of(model.classifier)
+
+
+def a_part_has_gradients():
+    """A function of gradients is for some of the parameters that the optimizer steps: the others stay."""
+    model = tiny_model(**WITHOUT_DROPOUT)
+    optimizer = AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    model, optimizer, rows = dp.prepare(model, optimizer, tiny_dataset(8 * NUM_RANKS, 8 * NUM_RANKS // WORLD_SIZE))
+    before = values_of(model.bert)
+    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.classifier.parameters()))
+    for batch in rows.create_dict_iterator():
+        gradients_of(batch)
+        optimizer.step()
+    return values_of(model.bert) == before
+
+
+def mean_over_labels():
+    """No row of rank 0's first batch has a label."""
+    if WORLD_SIZE > 1:
+        dp.install(dp.DataParallelConfig(average_over="tokens"))
+    chance = np.random.default_rng(7)
+    rows = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(number % 3)) for number in range(32 * NUM_RANKS)]
+    for number in range(0, 8 * NUM_RANKS, NUM_RANKS):
+        rows[number] = rows[number][0], np.int32(-100)
+    rows = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(8 * NUM_RANKS // WORLD_SIZE)
+    model = tiny_model(**WITHOUT_DROPOUT)
+    optimizer = AdamW(model.parameters(), lr=1e-3, eps=1e-4)
+    model, optimizer, rows = dp.prepare(model, optimizer, rows)
+    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
+    for batch in rows.create_dict_iterator():
+        gradients_of(batch)
+        optimizer.step()
+        optimizer.zero_grad()
+    dp.install()
+    return values_of(model)
+
+
+def refusals():
     model = tiny_model()
     optimizer = AdamW(model.parameters())
     trained = tuple(model.parameters())
@@ -103,7 +201,7 @@ def refusals():
     stock = mindspore.value_and_grad(lambda batch: model(**batch).loss, None, trained)
     batch = next(iter(tiny_dataset().create_dict_iterator()))
 
-    def step_on_other_gradients():
+    def step_on_other_gradients(optimizer=optimizer):
         _, gradients = stock(batch)
         for parameter, gradient in zip(trained, gradients):
             parameter.grad = gradient
@@ -113,20 +211,32 @@ def refusals():
         value_and_grad(lambda: model(**batch).loss, trained)()
         dp.save_state(OUTPUT / "states" / "never")
 
+    def step_beside():
+        dp.prepare(model, optimizer)
+        step_on_other_gradients(SGD(model.parameters(), lr=1e-2))
+
     return [
         said(step_on_other_gradients),
         said(save_with_gradients),
         said(lambda: dp.prepare(model)),
         said(lambda: dp.prepare(model, optimizer, [batch])),
         said(lambda: dp.prepare(model, optimizer, mixed_precision="half")),
+        said(lambda: dp.prepare(model, optimizer, SGD(model.parameters(), lr=1e-2))),
+        said(step_beside),
     ]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[3:] == ["stopped"]:
+    (OUTPUT / f"stopped.rank{RANK}.json").write_text(json.dumps(stopped()))
+elif __name__ == "__main__":
     found = {
         "goes_on": goes_on("no"),
         "goes_on_in_fp16": goes_on("fp16"),
         "evaluation": evaluation(),
+        "pair": pair(),
+        "head_alone_is_stepped": head_alone_is_stepped(),
+        "a_part_has_gradients": a_part_has_gradients(),
+        "mean_over_labels": mean_over_labels(),
         "refusals": refusals(),
     }
     (OUTPUT / f"state.rank{RANK}.json").write_text(json.dumps(found))

@@ -1,16 +1,20 @@
 """A loop of one's own as the core sees it: the ``Door`` of ``trainers/port.py``."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.step.weights import predicts_next_token
 
 
 class LoopClock:
     """Whether the optimizer steps next, only the loop knows: it says so by ``no_sync``.
 
     Attributes:
-        is_syncing: False within ``no_sync``.
+        is_syncing: False within ``no_sync``, unless gradients are returned.
         micro_steps: Batches whose gradients were computed.
         begins_optimizer_step: Whether none was since the last step.
     """
@@ -24,6 +28,15 @@ class LoopClock:
     def optimizer_steps_next(self) -> bool:
         """Whether it may step: averaging once too often is right, and only slower."""
         return self.is_syncing
+
+    @contextmanager
+    def syncing(self, is_syncing: bool) -> Iterator[None]:
+        """A context in which gradients are averaged, or not."""
+        before, self.is_syncing = self.is_syncing, is_syncing
+        try:
+            yield
+        finally:
+            self.is_syncing = before
 
     def end_micro_step(self) -> None:
         """Count."""
@@ -63,10 +76,7 @@ class LoopDoor:
     @property
     def predicts_next_token(self) -> bool:
         """Whether the model shifts its labels."""
-        from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-        predictor = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        return predicts_next_token(self.model)
 
     def count_steps(self, steps: WatchedSteps) -> None:
         """Count the optimizer's steps."""

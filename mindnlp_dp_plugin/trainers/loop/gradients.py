@@ -1,7 +1,5 @@
 """``mindnlp.core.value_and_grad`` of a prepared model: one call is one micro-step, and averages."""
 
-from contextlib import contextmanager
-
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.patching import Replacements
@@ -30,7 +28,7 @@ def value_and_grad(stock, fn, params_or_argnums, has_aux=False, attach_grads=Tru
     under_way = []  # the call whose forward runs
 
     def forward(*args, **kwargs):
-        return under_way[-1].forward(fn, args, kwargs) if under_way else fn(*args, **kwargs)
+        return under_way[-1].forward(args, kwargs) if under_way else fn(*args, **kwargs)
 
     attaching = stock(forward, targets, has_aux, True)
     plain = stock(fn, targets, has_aux, attach_grads)
@@ -39,12 +37,12 @@ def value_and_grad(stock, fn, params_or_argnums, has_aux=False, attach_grads=Tru
         loop = next((loop for loop in reversed(loops) if loop.steps_any(targets)), None)
         if loop is None or under_way:
             return plain(*args, **kwargs)
-        call = Call(loop)
+        call = Call(loop, fn, has_aux, targets)
         under_way.append(call)
         try:
             if attach_grads:
                 return call.run(attaching, args, kwargs)
-            with _set_aside(targets):
+            with loop.door.clock.syncing(True), loop.set_aside(targets):
                 values = call.run(attaching, args, kwargs)
                 return values, tuple(parameter.grad for parameter in targets)
         finally:
@@ -58,53 +56,49 @@ class Call:
 
     Args:
         loop: The loop it belongs to.
+        fn: The user's function.
+        has_aux: Whether what it returns behind the loss has no part in the gradients.
+        targets: The parameters whose gradients are wanted.
     """
 
-    def __init__(self, loop):
+    def __init__(self, loop, fn, has_aux: bool, targets: tuple):
         self._loop, self._step = loop, loop.step
-        self._outputs = None
+        self._fn, self._has_aux, self._targets = fn, has_aux, targets
+        self._loss = None
 
     def run(self, gradients, args: tuple, kwargs: dict):
-        """What the user's function returns, when its gradients are averaged and attached."""
+        """What the function of gradients returns, when these are averaged and attached."""
+        found = []
 
         def forward_and_backward():
-            gradients(*args, **kwargs)
+            found.append(gradients(*args, **kwargs))
             self._step.finish()
-            return self._loss()
+            return self._loss
 
         self._loop.require_scaled_gradients()
         turns.forget()
-        with self._step.micro_step():
+        with self._loop.only(self._targets), self._step.micro_step():
             self._step.training_step(_columns(args, kwargs), forward_and_backward)
-        return self._outputs
+        if not found:  # the batch counts nothing
+            values = self._fn(*args, **kwargs)
+            return (values[0], values[1:]) if self._has_aux else values
+        return (self._loss, *found[0][1:]) if isinstance(found[0], tuple) else self._loss
 
-    def forward(self, fn, args, kwargs):
+    def forward(self, args, kwargs):
         """The user's function, its loss scaled for backward."""
+        others = None
 
         def compute_loss():
-            self._outputs = fn(*args, **kwargs)
-            return self._loss()
+            nonlocal others
+            self._loss = self._fn(*args, **kwargs)
+            if isinstance(self._loss, tuple):
+                self._loss, *others = self._loss
+            return self._loss
 
         loss = self._step.forward(compute_loss)
-        return (loss, *self._outputs[1:]) if isinstance(self._outputs, tuple) else loss
-
-    def _loss(self):
-        return self._outputs[0] if isinstance(self._outputs, tuple) else self._outputs
+        return loss if others is None else (loss, *others)
 
 
 def _columns(args, kwargs):
     """The batch, by name, for averages that count in it."""
     return kwargs or next((argument for argument in args if isinstance(argument, dict)), {})
-
-
-@contextmanager
-def _set_aside(parameters):
-    """What is attached stays as it is: the gradients of the block are returned, not attached."""
-    found = [parameter.grad for parameter in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in zip(parameters, found):
-            parameter.grad = gradient

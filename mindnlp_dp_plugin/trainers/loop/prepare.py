@@ -1,7 +1,7 @@
 """``dp.prepare``: a loop of one's own trains as the Trainer does."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import mindspore
@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data.evaluation import shard_for_evaluation
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.mixed_precision import can_compute_in
+from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
@@ -21,6 +21,7 @@ from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_r
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
 from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
+from mindnlp_dp_plugin.trainers.loop.other_gradients import NotStepped, set_aside, untouched
 from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
 
 DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
@@ -42,6 +43,7 @@ class Loop:
         step: Its step.
         rows: What it trains on, if that was prepared, too.
         scheduler: What sets its learning rate, if that was prepared, too.
+        num_steps_before: Optimizer steps before another loop was prepared.
     """
 
     def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
@@ -49,21 +51,50 @@ class Loop:
         require_same_labels(model, collective)
         seed = mindspore.get_seed()
         self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)
-        self._replacements = Replacements()
+        self._replacements, self._masters = Replacements(), Masters()
+        if dtype is not None:
+            self._masters.make(model)
         self.step = Step(self.door, collective, config, self._replacements)
         self.door.count_steps(self.step.optimizer_steps)
+        self.door.leave_out = self.step.finish
+        self._collective, self._config = collective, config
+        self._not_stepped: dict[tuple, NotStepped] = {}
         self.rows: TrainingRows | None = None
         self.scheduler = None
+        self.num_steps_before = 0
+
+    def follow(self, scheduler) -> None:
+        """Take what sets the learning rate, and let it stay where a step is left out."""
+        self.scheduler = scheduler
+        self.step.precision.hold_rate(lambda: self.scheduler, self._replacements)
 
     def steps_any(self, parameters) -> bool:
         """Whether its optimizer steps one of these."""
-        stepped = {id(parameter) for parameter in stepped_parameters(self.door.optimizer)}
-        return any(id(parameter) in stepped for parameter in parameters)
+        return bool(_ids(stepped_parameters(self.door.optimizer)) & _ids(parameters))
+
+    @contextmanager
+    def only(self, targets: tuple) -> Iterator[None]:
+        """A context for a micro-step that attaches gradients to these parameters, whichever the optimizer steps."""
+        stepped = stepped_parameters(self.door.optimizer)
+        known, wanted = _ids(stepped), _ids(targets)
+        others = [parameter for parameter in targets if id(parameter) not in known]
+        with untouched(parameter for parameter in stepped if id(parameter) not in wanted):
+            if not others:
+                yield
+                return
+            key = tuple(map(id, others))
+            if key not in self._not_stepped:
+                self._not_stepped[key] = NotStepped(others, self._collective, self._config, self.step.precision)
+            with self._not_stepped[key].averaged(self.door.clock.is_syncing):
+                yield
+
+    def set_aside(self, targets: tuple):
+        """A context for a micro-step that attaches nothing."""
+        return set_aside({id(p): p for p in (*targets, *stepped_parameters(self.door.optimizer))}.values())
 
     def require_scaled_gradients(self) -> None:
         """Raise if gradients that wait for the step were unscaled: a scaled one cannot be added."""
-        clock = self.door.clock
-        if self.step.precision.scaler and not clock.begins_optimizer_step and self.step.has_averaged:
+        if self.step.precision.scaler and self.step.averaged_waiting:
             raise DataParallelError(
                 "mixed_precision='fp16' with accumulation: gradients of the batch before were averaged and unscaled. "
                 "Compute those of all batches of a step but the last within `with dp.no_sync():`."
@@ -73,6 +104,7 @@ class Loop:
         """Leave model and optimizer as they were found."""
         self.step.close()
         self._replacements.undo()
+        self._masters.undo()
 
 
 def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
@@ -90,8 +122,9 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
         *objects: One model and one optimizer, of MindNLP; the rows to train on, as a batched MindSpore data set, and
             any further ones to evaluate on; a learning rate scheduler. In any order, each but the model and the
             optimizer may be left out. For a second model with an optimizer of its own call it again.
-        mixed_precision: ``"fp16"`` or ``"bf16"``: what forward computes in; fp16 scales the loss, and leaves out steps
-            whose gradients overflow. ``"no"``: the model's own.
+        mixed_precision: ``"fp16"`` or ``"bf16"``: what forward computes in; weights that train become float32. fp16
+            scales the loss, and leaves out steps whose gradients overflow; the scheduler waits. ``"no"``: the model's
+            own.
 
     Returns:
         What it was given, in the same order; rows as objects that are read as MindSpore's data sets are. Each new
@@ -125,8 +158,10 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
             else:
                 thing = _held_rows(thing, loop, collective)
         elif _is_scheduler(thing):
-            loop.scheduler = thing
+            loop.follow(thing)
         prepared.append(thing)
+    for other in loops:
+        other.num_steps_before = other.door.num_steps
     loops.append(loop)
     return tuple(prepared)
 
@@ -135,16 +170,13 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
 def no_sync() -> Iterator[None]:
     """Gradients within are not averaged: they accumulate on each rank, and travel with the next ones outside.
 
-    For all batches of an optimizer step but the last. Without it accumulation is right, too, and sends more.
+    For all batches of an optimizer step but the last. Without it accumulation is right, too, and sends more. Gradients
+    that ``attach_grads=False`` returns accumulate nowhere: they are averaged within, too.
     """
-    clocks = [loop.door.clock for loop in loops]
-    for clock in clocks:
-        clock.is_syncing = False
-    try:
+    with ExitStack() as stack:
+        for loop in loops:
+            stack.enter_context(loop.door.clock.syncing(False))
         yield
-    finally:
-        for clock in clocks:
-            clock.is_syncing = True
 
 
 def should_stop() -> bool:
@@ -166,11 +198,21 @@ def latest_loop() -> Loop:
     """The loop that ``prepare`` has made last.
 
     Raises:
-        DataParallelError: If there is none.
+        DataParallelError: If there is none, or others have trained since.
     """
     if not loops:
         raise DataParallelError("There is no state yet: call dp.prepare(model, optimizer, rows) first.")
-    return loops[-1]
+    *older, newest = loops
+    if any(loop.door.num_steps > loop.num_steps_before for loop in older):
+        raise DataParallelError(
+            "dp.save_state saves the model and the optimizer that dp.prepare got last, and another optimizer has "
+            "stepped since: save each model by its save_pretrained or mindspore.save_checkpoint, on rank 0."
+        )
+    return newest
+
+
+def _ids(parameters):
+    return set(map(id, parameters))
 
 
 def _training_rows(dataset, seed, collective):
@@ -188,7 +230,8 @@ def _only(objects, is_one, what):
     if len(found) != 1:
         raise DataParallelError(
             "dp.prepare got {number} objects that are a MindNLP {what}: give it one model and the optimizer that steps "
-            "it. For a second model with an optimizer of its own call it again.",
+            "it, with a parameter group for each learning rate. For a second model with an optimizer of its own call "
+            "it again.",
             number=len(found),
             what=what,
         )

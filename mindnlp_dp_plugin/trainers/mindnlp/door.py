@@ -1,11 +1,11 @@
 """MindNLP's Trainer as the core sees it: the ``Door`` of ``trainers/port.py``."""
 
 from mindnlp.engine.trainer.base import Trainer
-from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step.weights import predicts_next_token
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 
 
@@ -65,12 +65,6 @@ class TrainerDoor:
     def leave_out(self) -> None:
         """As at the end of the Trainer's backward, also of an overriding subclass's."""
         self._trainer.update_gradient_by_distributed_type(self.model)
-
-
-def predicts_next_token(model) -> bool:
-    """Whether MindNLP's model, or the one that an adapter is put on, is a causal language model."""
-    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
-    return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
 
 
 def _overrides(trainer, name):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import mindspore
-from mindnlp.core.optim.lr_scheduler import ReduceLROnPlateau
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision import Masters, autocast, can_compute_in
@@ -28,14 +27,8 @@ def show_loss_scaling(trainer, precision: Precision, replacements: Replacements)
             logs = {**logs, "loss_scale": precision.scaler.scale, "skipped_steps": precision.scaler.num_skipped}
         return stock(logs, *args, **kwargs)
 
-    def step(stock, scheduler, *args, **kwargs):
-        is_skipped = precision.skips_step() and scheduler is trainer.lr_scheduler
-        return None if is_skipped else stock(scheduler, *args, **kwargs)
-
     replacements.stand_in(trainer, log)
-    if not isinstance(trainer.lr_scheduler, ReduceLROnPlateau):  # that one steps after evaluations
-        # On the class: what the instance holds would be saved with its state.
-        replacements.stand_in(type(trainer.lr_scheduler), step)
+    precision.hold_rate(lambda: trainer.lr_scheduler, replacements)
 
 
 def dtype_of_training(args):

@@ -10,8 +10,7 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
-from mindnlp_dp_plugin.trainers.mindnlp.door import predicts_next_token
+from mindnlp_dp_plugin.step.weights import count_samples, count_tokens, predicts_next_token
 from tests.programs.tiny import tiny_model, tiny_trainer
 
 

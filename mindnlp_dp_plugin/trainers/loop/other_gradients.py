@@ -1,0 +1,63 @@
+"""Where a function of gradients is not for exactly the parameters that the optimizer steps."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mindspore
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.step.precision import Precision
+
+
+class NotStepped:
+    """Parameters whose gradients are asked for, and which no optimizer steps: clipping counts what they are attached.
+
+    Args:
+        parameters: These, the same on all ranks.
+        collective: The ranks to average over.
+        config: The settings.
+        precision: The scale of the loss.
+    """
+
+    def __init__(self, parameters: list, collective: Collective, config: DataParallelConfig, precision: Precision):
+        self._parameters, self._precision = parameters, precision
+        self._reducer = GradientReducer(parameters, collective, config.bucket_cap_mb, config.comm_dtype)
+
+    @contextmanager
+    def averaged(self, is_syncing: bool) -> Iterator[None]:
+        """A context for a micro-step, behind which the attached gradients are averaged, or only have accumulated."""
+        scale = self._precision.scale
+        for parameter in self._parameters if scale != 1 else ():
+            if parameter.grad is not None and self._reducer.has_averaged(parameter):
+                parameter.grad = parameter.grad * scale  # as that which is added to it
+        self._reducer.release()
+        yield
+        if is_syncing:
+            self._reducer.finish()
+            if scale != 1:
+                self._reducer.unscale(scale)
+
+
+@contextmanager
+def untouched(parameters: Iterable[Any]) -> Iterator[None]:
+    """A context behind which parameters without a gradient have none: averaging gives zeros to what was not used."""
+    without = [parameter for parameter in parameters if parameter.grad is None]
+    yield
+    for parameter in without:
+        parameter.grad = None
+
+
+@contextmanager
+def set_aside(parameters: Iterable[mindspore.Parameter]) -> Iterator[None]:
+    """A context behind which what is attached is as it was: gradients of the block are returned, not attached."""
+    found = [(parameter, parameter.grad) for parameter in parameters]
+    for parameter, _ in found:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in found:
+            parameter.grad = gradient
