@@ -159,19 +159,6 @@ def head_alone_is_stepped():
     return values_of(model.classifier)
 
 
-def a_part_has_gradients():
-    """A function of gradients is for some of the parameters that the optimizer steps: the others stay."""
-    model = tiny_model(**WITHOUT_DROPOUT)
-    optimizer = AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
-    model, optimizer, rows = dp.prepare(model, optimizer, tiny_dataset(8 * NUM_RANKS, 8 * NUM_RANKS // WORLD_SIZE))
-    before = values_of(model.bert)
-    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.classifier.parameters()))
-    for batch in rows.create_dict_iterator():
-        gradients_of(batch)
-        optimizer.step()
-    return values_of(model.bert) == before
-
-
 def mean_over_labels():
     """No row of rank 0's first batch has a label."""
     if WORLD_SIZE > 1:
@@ -211,7 +198,12 @@ def refusals():
         value_and_grad(lambda: model(**batch).loss, trained)()
         dp.save_state(OUTPUT / "states" / "never")
 
+    def share_out_gradients():
+        dp.install(dp.DataParallelConfig(zero_stage=2))
+        dp.prepare(model, optimizer)
+
     def step_beside():
+        dp.install()
         dp.prepare(model, optimizer)
         step_on_other_gradients(SGD(model.parameters(), lr=1e-2))
 
@@ -222,6 +214,7 @@ def refusals():
         said(lambda: dp.prepare(model, optimizer, [batch])),
         said(lambda: dp.prepare(model, optimizer, mixed_precision="half")),
         said(lambda: dp.prepare(model, optimizer, SGD(model.parameters(), lr=1e-2))),
+        said(share_out_gradients),
         said(step_beside),
     ]
 
@@ -235,7 +228,6 @@ elif __name__ == "__main__":
         "evaluation": evaluation(),
         "pair": pair(),
         "head_alone_is_stepped": head_alone_is_stepped(),
-        "a_part_has_gradients": a_part_has_gradients(),
         "mean_over_labels": mean_over_labels(),
         "refusals": refusals(),
     }

@@ -64,6 +64,8 @@ def run(way, output, num_ranks):
     model.set_train()
     while num_steps < scenario.num_steps:
         for number, batch in enumerate(rows.create_dict_iterator(), start=1):
+            if num_steps == scenario.num_steps:
+                break
             num_micro_steps += 1
             ends_short_epoch = len(rows) == number <= scenario.accumulation
             is_last = num_micro_steps % scenario.accumulation == 0 or ends_short_epoch
@@ -72,7 +74,7 @@ def run(way, output, num_ranks):
             loss, gradients = (result, ()) if attach else result
             loss_of_step += loss.item()
             returned.append(gradients)
-            if not is_last or num_steps == scenario.num_steps:
+            if not is_last:
                 continue
             for parameter, *parts in zip(trained, *returned) if not attach else ():
                 parameter.grad = sum(parts[1:], parts[0])

@@ -77,7 +77,7 @@ class Call:
 
         self._loop.require_scaled_gradients()
         turns.forget()
-        with self._loop.only(self._targets), self._step.micro_step():
+        with self._loop.attaching_to(self._targets), self._step.micro_step():
             self._step.training_step(_columns(args, kwargs), forward_and_backward)
         if not found:  # the batch counts nothing
             values = self._fn(*args, **kwargs)

@@ -1,8 +1,7 @@
-"""Where a function of gradients is not for exactly the parameters that the optimizer steps."""
+"""Gradients that a call leaves to others than the optimizer: they are averaged, too, or stay as they were."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import mindspore
 
@@ -39,15 +38,6 @@ class NotStepped:
             self._reducer.finish()
             if scale != 1:
                 self._reducer.unscale(scale)
-
-
-@contextmanager
-def untouched(parameters: Iterable[Any]) -> Iterator[None]:
-    """A context behind which parameters without a gradient have none: averaging gives zeros to what was not used."""
-    without = [parameter for parameter in parameters if parameter.grad is None]
-    yield
-    for parameter in without:
-        parameter.grad = None
 
 
 @contextmanager

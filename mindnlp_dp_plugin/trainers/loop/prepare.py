@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_r
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
 from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
-from mindnlp_dp_plugin.trainers.loop.other_gradients import NotStepped, set_aside, untouched
+from mindnlp_dp_plugin.trainers.loop.other_gradients import NotStepped, set_aside
 from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
 
 DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
@@ -73,20 +73,18 @@ class Loop:
         return bool(_ids(stepped_parameters(self.door.optimizer)) & _ids(parameters))
 
     @contextmanager
-    def only(self, targets: tuple) -> Iterator[None]:
+    def attaching_to(self, targets: tuple) -> Iterator[None]:
         """A context for a micro-step that attaches gradients to these parameters, whichever the optimizer steps."""
-        stepped = stepped_parameters(self.door.optimizer)
-        known, wanted = _ids(stepped), _ids(targets)
-        others = [parameter for parameter in targets if id(parameter) not in known]
-        with untouched(parameter for parameter in stepped if id(parameter) not in wanted):
-            if not others:
-                yield
-                return
-            key = tuple(map(id, others))
-            if key not in self._not_stepped:
-                self._not_stepped[key] = NotStepped(others, self._collective, self._config, self.step.precision)
-            with self._not_stepped[key].averaged(self.door.clock.is_syncing):
-                yield
+        stepped = _ids(stepped_parameters(self.door.optimizer))
+        others = [parameter for parameter in targets if id(parameter) not in stepped]
+        if not others:
+            yield
+            return
+        key = tuple(map(id, others))
+        if key not in self._not_stepped:
+            self._not_stepped[key] = NotStepped(others, self._collective, self._config, self.step.precision)
+        with self._not_stepped[key].averaged(self.door.clock.is_syncing):
+            yield
 
     def set_aside(self, targets: tuple):
         """A context for a micro-step that attaches nothing."""
