@@ -27,6 +27,7 @@ EXAMPLES = {  # what each must print
     "by_feature/early_stopping.py": r"stopped at step \d+ of 40",
     "by_feature/length_grouping.py": r"batches from \d+ to \d+ tokens wide",
     "by_feature/lora.py": r"trained 12 of \d+ parameters and loaded the adapter",
+    "by_feature/own_loop.py": r"epoch 3: accuracy (1\.0|0\.9)",
     "by_feature/own_metrics.py": r"macro F1 0\.\d+ over 500 rows\ngathered 10 rows",
     "by_feature/resume.py": "resumed, and ended at step 8",
     "roberta_imdb/roberta_imdb.py": r"(?s)accuracy 0\.[89]\d+ on 500 test rows\n.*good  The plot.*\nbad   The acting",

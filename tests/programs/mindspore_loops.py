@@ -218,6 +218,16 @@ def what_is_not_there():
     comm_func.send(tensor(1), 1)
 
 
+@snippet
+def what_mpi_cannot_do():
+    for name in ("model_train_in_graph", "reducer_in_a_graph", "operator"):
+        try:
+            SNIPPETS[name]()
+        except RuntimeError as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+    SNIPPETS["what_is_not_there"]()
+
+
 if __name__ == "__main__":
     output, size, *names = sys.argv[1:]
     SIZE = int(size) or None

@@ -51,9 +51,9 @@ class Loop:
         require_same_labels(model, collective)
         seed = mindspore.get_seed()
         self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)
-        self._replacements, self._masters = Replacements(), Masters()
+        self._replacements = Replacements()
         if dtype is not None:
-            self._masters.make(model)
+            Masters().make(model)
         self.step = Step(self.door, collective, config, self._replacements)
         self.door.count_steps(self.step.optimizer_steps)
         self.door.leave_out = self.step.finish
@@ -99,10 +99,9 @@ class Loop:
             )
 
     def close(self) -> None:
-        """Leave model and optimizer as they were found."""
+        """Let model and optimizer go."""
         self.step.close()
         self._replacements.undo()
-        self._masters.undo()
 
 
 def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
