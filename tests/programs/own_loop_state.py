@@ -119,6 +119,7 @@ def pair():
     """A generator and a critic, each with an optimizer of its own, and what saving them says."""
     mindspore.set_seed(3 + RANK)
     generator, critic = nn.Linear(12, 12), nn.Linear(12, 1)
+    mindspore.set_seed(42)
     of_generator, of_critic = AdamW(generator.parameters(), lr=1e-2, eps=1e-4), SGD(critic.parameters(), lr=1e-2)
     rows = tiny_dataset(16 * NUM_RANKS, 4 * NUM_RANKS // WORLD_SIZE)
     generator, of_generator, rows = dp.prepare(generator, of_generator, rows)
@@ -145,6 +146,7 @@ WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0
 def head_alone_is_stepped():
     """Gradients of all parameters are asked for and clipped, of which the optimizer steps the last few."""
     model = tiny_model(seed=3 + RANK, **WITHOUT_DROPOUT)
+    mindspore.set_seed(42)
     optimizer = AdamW(model.classifier.parameters(), lr=1e-3, eps=1e-4)
     rows = tiny_dataset(8 * NUM_RANKS * 4, 8 * NUM_RANKS // WORLD_SIZE)
     model, optimizer, rows = dp.prepare(model, optimizer, rows)
