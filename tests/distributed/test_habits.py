@@ -17,7 +17,6 @@ REFUSALS = {
     "loss_weight_on_one_rank": "optimizer.param_groups[0]['params'][",
     "planted_in_a_loss_weight": "Replicas differ after step 6: optimizer.param_groups[0]['params'][",
     "an_optimizer_of_a_callback": "SGD steps beside AdamW on gradients that were not averaged over the ranks.",
-    "an_optimizer_beside_the_trainers": "SGD steps beside AdamW on gradients that were not averaged over the ranks.",
 }
 HABITS = [name for name in decorated_functions("habits.py") if name not in REFUSALS]
 

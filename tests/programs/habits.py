@@ -379,21 +379,6 @@ def an_optimizer_of_a_callback():
     return acting(step_2=step_the_head)
 
 
-class WithTwoOptimizers(Trainer):
-    def training_step(self, model, inputs):
-        loss = super().training_step(model, inputs)
-        self.of_body.step()
-        return loss
-
-
-@refused
-def an_optimizer_beside_the_trainers():
-    trainer = trainer_of(WithTwoOptimizers)
-    trainer.of_body = SGD(trainer.model.bert.parameters(), lr=1e-2)
-    trainer.optimizer = AdamW(trainer.model.classifier.parameters(), lr=1e-3)
-    return trainer
-
-
 def run_habit(name, build):
     trainer, others = build()
     trainer.train()
