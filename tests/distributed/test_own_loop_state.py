@@ -72,6 +72,5 @@ def test_what_would_part_the_ranks_is_refused_by_name(of_ranks):
     assert "dp.prepare got a list" in unknown
     assert "mixed_precision='half' is not known" in precision
     assert "dp.prepare got 2 objects that are a MindNLP optimizer" in two and "parameter group" in two
-    assert (
-        beside.startswith("SGD steps beside AdamW on gradients that were not averaged") and "prepare it, too" in beside
-    )
+    assert beside.startswith("SGD steps beside AdamW, SGD on gradients that were not averaged over the ranks.")
+    assert "prepare it, too, with its model" in beside
