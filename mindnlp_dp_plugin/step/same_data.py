@@ -90,8 +90,8 @@ def require_same_rows(
 
 def fault_of(sample: RowSample) -> Message | None:
     """Why ranks cannot divide the rows of a sample that was read among them; None if nothing is seen."""
-    lengths = [sum(map(len, rows.values())) for rows in sample.passes]
-    if sample.is_read_once or any(length < lengths[0] for length in lengths):
+    had_rows, *have_rows = (any(rows.values()) for rows in sample.passes)
+    if sample.is_read_once or (had_rows and not all(have_rows)):
         return READ_ONCE
     return MOVES if sample.has_moved() else None
 
