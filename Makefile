@@ -7,7 +7,7 @@ DATA ?= ../shared/data
 # Two processes: while the tests of one wait for ranks, those of the other compute. Each file in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-slow test-oldest docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -30,6 +30,17 @@ test-fast: install   ## the tests that start no ranks
 
 test-slow: install   ## the tests that `make test` leaves out
 	$(PYTEST) -m slow
+
+test-mindnlp05: $(VENV)-mindnlp05/installed   ## MindNLP 0.5: Hugging Face's Trainer on ranks, in an environment of its own
+	PATH="$(abspath $(VENV))-mindnlp05/bin:$$PATH" $(VENV)-mindnlp05/bin/python -m pytest \
+		--numprocesses 2 --dist loadfile tests/mindnlp05
+
+# Without what they ask for: accelerate and peft would bring torch, which MindNLP 0.5 imitates and never imports.
+$(VENV)-mindnlp05/installed: tests/mindnlp05/pins.txt setup.cfg
+	$(PYTHON) -m venv $(VENV)-mindnlp05
+	$(VENV)-mindnlp05/bin/python -m pip install --quiet --no-deps --requirement tests/mindnlp05/pins.txt
+	$(VENV)-mindnlp05/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
 
 faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py

@@ -7,6 +7,7 @@ N times the batch would. Started alone, the plugin changes nothing but what lets
 
 from importlib import import_module
 
+from mindnlp_dp_plugin import compat
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.logging import get_logger
 from mindnlp_dp_plugin.distributed.ranks import (
@@ -78,10 +79,14 @@ _HOMES = {
     "shard": "data",
     "should_stop": "trainers.loop.prepare",
 }
+# They know MindNLP's own models or Trainer.
+_OF_MINDNLP04 = {name for name, home in _HOMES.items() if home.startswith(("trainers", "mixed_precision"))}
 
 
 def __getattr__(name):
     if name in _HOMES:
+        if name in _OF_MINDNLP04:
+            compat.require_mindnlp04(name)
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -6,6 +6,7 @@ watchdog finds the first, its ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` the second.
 """
 
 import faulthandler
+import math
 import os
 import threading
 import time
@@ -70,10 +71,10 @@ class Watched(Collective):
         return self._started("reduce_scatter", self._engine.reduce_scatter, buffer, lengths)
 
     def all_gather(self, part):
-        return self._wait(self._next("all_gather", part.size), self._engine.all_gather, part)
+        return self._wait(self._next("all_gather", math.prod(part.shape)), self._engine.all_gather, part)
 
     def broadcast(self, tensor, src=0):
-        self._wait(self._next("broadcast", tensor.size), self._engine.broadcast, tensor, src)
+        self._wait(self._next("broadcast", math.prod(tensor.shape)), self._engine.broadcast, tensor, src)
 
     def all_gather_object(self, value, purpose=None):
         # The purpose travels along: two exchanges that are each the n-th of their rank would match by chance.
@@ -129,7 +130,7 @@ class Watched(Collective):
         return self._number, name, num_elements, purpose
 
     def _started(self, name, start, buffer, *more):
-        noted = self._next(name, buffer.size)
+        noted = self._next(name, math.prod(buffer.shape))
         work = self._wait(noted, start, buffer, *more) if self._starting_waits else start(buffer, *more)
         return WatchedWork(work, self._wait, noted)
 

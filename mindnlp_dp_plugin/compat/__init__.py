@@ -1,17 +1,43 @@
-"""Patches that let MindNLP 0.4.1 run on a current MindSpore: each is named and says when it can go."""
+"""Patches that let the installed MindNLP run on a current MindSpore: each is named and says when it can go."""
 
 import functools
+import importlib.util
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from mindnlp_dp_plugin.compat import mindnlp04, quick_import  # noqa: F401  (enters its patches into PATCHES)
+from mindnlp_dp_plugin.compat import quick_import
 from mindnlp_dp_plugin.compat.patch import PATCHES, Patch
 from mindnlp_dp_plugin.errors import DataParallelError
 
-SUPPORTED_MINDNLP = SpecifierSet(">=0.4.1,<0.5")
+__all__ = [
+    "EXTRA",
+    "PATCHES",
+    "Patch",
+    "bridge",
+    "check_mindnlp",
+    "has_mindnlp05",
+    "installed_mindnlp",
+    "require_mindnlp04",
+]
 
-__all__ = ["PATCHES", "Patch", "bridge", "check_mindnlp"]
+SUPPORTED = {"mindnlp04": SpecifierSet(">=0.4.1,<0.5"), "mindnlp05": SpecifierSet(">=0.5.1,<0.6")}  # by extra
+UNRELEASED = "mindtorch_v2"
+
+
+def installed_mindnlp() -> str | None:
+    """Its version; None without one."""
+    try:
+        return version("mindnlp")
+    except PackageNotFoundError:
+        return None
+
+
+def has_mindnlp05() -> bool:
+    """Whether Hugging Face's Trainer is served; otherwise MindNLP's own."""
+    return EXTRA == "mindnlp05"
 
 
 def check_mindnlp() -> None:
@@ -20,22 +46,53 @@ def check_mindnlp() -> None:
     Raises:
         DataParallelError: If MindNLP is missing or of an unsupported version.
     """
-    try:
-        installed = version("mindnlp")
-    except PackageNotFoundError:
-        raise DataParallelError("MindNLP is not installed: pip install 'mindnlp>=0.4.1,<0.5'.") from None
-    if installed not in SUPPORTED_MINDNLP:
+    installed = installed_mindnlp()
+    if installed is None:
         raise DataParallelError(
-            "MindNLP {installed} is not supported: it has another Trainer. Supported is mindnlp{supported_mindnlp}: "
-            "pip install 'mindnlp>=0.4.1,<0.5'.",
+            "MindNLP is not installed. For its own Trainer, from mindnlp.engine: pip install 'mindnlp>=0.4.1,<0.5'. "
+            "For Hugging Face's, from transformers: pip install 'mindnlp-dp-plugin[mindnlp05]'."
+        )
+    if installed not in SUPPORTED[EXTRA] or importlib.util.find_spec(UNRELEASED):
+        raise DataParallelError(
+            "MindNLP {installed} is not supported: before 0.4.1 nothing averages gradients, and from 0.6 on "
+            "(mindtorch_v2) it does so itself. For MindNLP's own Trainer: pip install 'mindnlp>=0.4.1,<0.5'. For "
+            "Hugging Face's: pip install 'mindnlp-dp-plugin[mindnlp05]'.",
             installed=installed,
-            supported_mindnlp=SUPPORTED_MINDNLP,
+        )
+
+
+def require_mindnlp04(name: str) -> None:
+    """Refuse a name of the plugin that knows MindNLP 0.4's own models or Trainer.
+
+    Raises:
+        DataParallelError: If MindNLP 0.5 is installed.
+    """
+    if has_mindnlp05():
+        raise DataParallelError(
+            "dp.{name} is for MindNLP 0.4. With MindNLP 0.5 train with transformers.Trainer.", name=name
         )
 
 
 @functools.cache
 def bridge() -> None:
     """Let MindNLP import and run on the installed MindSpore, in whatever order the two are imported later."""
-    quick_import.schedule()
+    if not has_mindnlp05():
+        quick_import.schedule()
+    elif "mindtorch" in sys.modules:
+        raise DataParallelError("MindNLP was imported first: put `import mindnlp_dp_plugin` before it in the script.")
     for gap in PATCHES:
         gap.schedule()
+
+
+def _fitting_extra():
+    """The extra that is nearest to what is installed; without a MindNLP the course's."""
+    installed = installed_mindnlp()
+    return "mindnlp05" if installed and Version(installed) >= Version("0.5") else "mindnlp04"
+
+
+EXTRA = _fitting_extra()
+
+if has_mindnlp05():
+    from mindnlp_dp_plugin.compat import mindnlp05  # noqa: F401  (enters its patches into PATCHES)
+else:
+    from mindnlp_dp_plugin.compat import mindnlp04  # noqa: F401  (enters its patches into PATCHES)

@@ -49,12 +49,12 @@ class HostBucket:
         self._buffer = self._message = self._slots = self._work = None
 
     def _take_buffer(self):
-        ends = np.cumsum([parameter.size for parameter in self._parameters])
+        ends = np.cumsum([math.prod(parameter.shape) for parameter in self._parameters])
         self._buffer = np.empty(ends[-1], self._sums_as)
         is_exact = self._travels_as is self._sums_as
         self._message = self._buffer if is_exact else np.empty(ends[-1], self._travels_as)
         self._slots = [
-            self._buffer[end - parameter.size : end].reshape(parameter.shape)
+            self._buffer[end - math.prod(parameter.shape) : end].reshape(parameter.shape)
             for end, parameter in zip(ends, self._parameters)
         ]
 

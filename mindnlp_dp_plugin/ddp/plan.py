@@ -1,6 +1,9 @@
 """Assign parameters to buckets."""
 
+import math
 from collections.abc import Sequence
+
+from mindspore.common.dtype import type_size_in_bytes
 
 MEGABYTE = 2**20
 
@@ -12,7 +15,7 @@ def plan_buckets(parameters: Sequence, order: Sequence[int], cap_mb: float) -> l
     each parameter is a bucket. Buckets are listed in the order in which they fill.
 
     Args:
-        parameters: Tensors; their ``dtype``, ``size`` and ``itemsize`` are read.
+        parameters: Tensors; their ``dtype`` and ``shape`` are read.
         order: Indices into ``parameters``, each once, in the expected order of gradients.
         cap_mb: Size in MB (2**20 bytes) at which a bucket is full.
 
@@ -24,7 +27,7 @@ def plan_buckets(parameters: Sequence, order: Sequence[int], cap_mb: float) -> l
         parameter = parameters[index]
         bucket, size = filling.pop(parameter.dtype, ([], 0))
         bucket.append(index)
-        size += parameter.size * parameter.itemsize
+        size += math.prod(parameter.shape) * type_size_in_bytes(parameter.dtype)
         if size >= cap_mb * MEGABYTE:
             full.append(bucket)
         else:

@@ -64,7 +64,7 @@ def require_values(tensors: Named) -> None:
     """
     if not _is_in_memory(mindspore.Tensor(np.ones(1, np.float32))):
         return  # on this device the address tells nothing
-    empty = [name for name, tensor in tensors if tensor.size and not _is_in_memory(tensor)]
+    empty = [name for name, tensor in tensors if 0 not in tensor.shape and not _is_in_memory(tensor)]
     if empty:
         names, num_more = ", ".join(empty[:NUM_NAMED]), len(empty) - NUM_NAMED
         raise DataParallelError(

@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from mindnlp_dp_plugin import compat
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -19,26 +20,26 @@ from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
-from mindnlp_dp_plugin.trainers import mindnlp as trainer
 
 PLUGIN = "mindnlp-dp-plugin"
 WHY = {
-    "mindnlp": Message(
-        "0.5 has another Trainer, a patched Hugging Face one; 0.4.0 has no method for averaging gradients"
-    ),
+    "mindnlp": Message("before 0.4.1 nothing averages gradients, and from 0.6 on (mindtorch_v2) it does so itself"),
     "numpy": Message("pyctcdecode, which MindNLP pulls, holds it below 2"),
-    "pyarrow": Message("21 refuses numpy 1"),
+    "pyarrow": Message("later ones refuse numpy 1"),
     "datasets": Message("later ones need pyarrow 21"),
     "setuptools": Message("later ones drop pkg_resources, which MindNLP's dependencies import"),
-    "mindspore": Message("those are the versions MindNLP 0.4.1 is bridged to"),
+    "mindspore": Message("those are the versions MindNLP is bridged to"),
+    "transformers": Message("MindNLP 0.5 cannot import later ones"),
+    "peft": Message("MindNLP 0.5 cannot import later ones"),
+    "diffusers": Message("MindNLP 0.5 always imports it, and cannot import later ones"),
 }
 CPU_OPERATORS = Message("CPU operators")
-CPU_EXTRA = {"extra": "cpu"}
 IMPORTS = Message("imports")
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
+TRAINER = "mindnlp, transformers.trainer" if compat.has_mindnlp05() else "mindnlp.engine.trainer.base"
 IMPORT = f"""
-import mindnlp_dp_plugin, mindspore, {trainer.MODULE}, evaluate
+import mindnlp_dp_plugin, mindspore, {TRAINER}, evaluate
 print("{ANSWER}" + mindspore.get_context("device_target"))
 """
 
@@ -65,15 +66,13 @@ def python() -> Finding:
 
 def versions() -> Finding:
     """Whether the packages the plugin needs are installed in compatible versions."""
-    try:
-        needed = [Requirement(line) for line in requires(PLUGIN) or []]
-    except PackageNotFoundError:
+    if installed(PLUGIN) is None:
         return warning(
             "packages",
             tr("not checked, because {plugin} is not installed", plugin=PLUGIN),
             f"pip install '{PLUGIN}[mpi]'",
         )
-    needed = [requirement for requirement in needed if requirement.marker is None]
+    needed = _joined([*_requirements(), *_requirements(compat.EXTRA)])
     misfits = _misfits(needed)
     if not misfits:
         return ok("packages", ", ".join(f"{each.name} {installed(each.name)}" for each in needed))
@@ -87,6 +86,22 @@ def installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _requirements(extra=""):
+    """What the plugin itself needs, or what an extra adds."""
+    lines = [Requirement(line) for line in requires(PLUGIN) or []]
+    if not extra:
+        return [line for line in lines if line.marker is None]
+    return [line for line in lines if line.marker and line.marker.evaluate({"extra": extra})]
+
+
+def _joined(requirements):
+    """One requirement for each package, without its extra."""
+    bounds = {}
+    for requirement in requirements:
+        bounds[requirement.name] = bounds.get(requirement.name, SpecifierSet()) & requirement.specifier
+    return [Requirement(f"{name}{specifier}") for name, specifier in bounds.items()]
 
 
 def _misfits(needed):
@@ -154,8 +169,9 @@ def cpu_operators() -> Finding:
     """Whether the extra with faster operators for models on the CPU is installed."""
     if has_ascend():
         return ok(CPU_OPERATORS, tr("not needed on Ascend"))
-    needed = [Requirement(line) for line in requires(PLUGIN) or []] if installed(PLUGIN) else []
-    needed = [requirement for requirement in needed if requirement.marker and requirement.marker.evaluate(CPU_EXTRA)]
+    if compat.has_mindnlp05():
+        return ok(CPU_OPERATORS, tr("of MindNLP 0.4 alone"))
+    needed = _joined(_requirements("cpu")) if installed(PLUGIN) else []
     if misfits := _misfits(needed):
         found = "; ".join(_describe(requirement) for requirement in misfits)
         return warning(
@@ -177,7 +193,7 @@ def imports() -> Finding:
         return failure(
             IMPORTS,
             found,
-            tr("find where it hangs: python -X importtime -c 'import mindspore, {module}'", module=trainer.MODULE),
+            tr("find where it hangs: python -X importtime -c 'import mindspore, {module}'", module=TRAINER),
         )
     if ended.returncode:
         return failure(IMPORTS, _last_words(ended), tr("fix this error; a fresh virtual environment is often quickest"))

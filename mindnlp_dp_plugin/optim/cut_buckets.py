@@ -2,7 +2,6 @@
 
 import mindspore
 import numpy as np
-from mindnlp.core import nn
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.parts import cut, lengths_of, run_of
@@ -25,6 +24,8 @@ class Slice:
     def __init__(self, parameter, index: int, begin: int, end: int, at: int):
         self.parameter = parameter
         self.index, self.begin, self.end, self.at = index, begin, end, at
+        from mindnlp.core import nn  # MindNLP 0.5 has none, and no zero_stage
+
         self.tensor = nn.Parameter(self.of(parameter))
 
     def of(self, tensor):

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import mindspore
 import numpy as np
-from mindnlp.core import nn
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.optim.watched import trusted
@@ -57,6 +56,8 @@ def _stepped(optimizer, group, slices):
 
     def tensors(array):
         return [mindspore.Tensor(array if is_whole else array.reshape(-1)[part].copy()) for part in slices]
+
+    from mindnlp.core import nn  # MindNLP 0.5 has none, and no zero_stage
 
     parameters = [nn.Parameter(tensor) for tensor in tensors(values)]
     trial = like(optimizer, group, parameters)

@@ -1,7 +1,6 @@
 """How many bytes an optimizer's states will take, known before its first step."""
 
 import mindspore
-from mindnlp.core import nn
 
 from mindnlp_dp_plugin.optim.elementwise import like
 from mindnlp_dp_plugin.optim.watched import trusted
@@ -25,6 +24,8 @@ def bytes_of_states(optimizer) -> int:
 
 def _bytes_of_element(optimizer, group, dtype):
     """Of states that have the parameter's shape; others do not grow with it."""
+    from mindnlp.core import nn  # MindNLP 0.5 has none, and no zero_stage
+
     parameter = nn.Parameter(mindspore.ops.zeros(SHAPE, dtype))
     parameter.grad = mindspore.ops.ones(SHAPE, dtype)
     trial = like(optimizer, group, [parameter])

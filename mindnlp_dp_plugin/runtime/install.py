@@ -14,14 +14,21 @@ from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_process import become_rank, is_child_of_rank
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
-from mindnlp_dp_plugin.trainers import loop, mindnlp, mindspore
+from mindnlp_dp_plugin.trainers import mindspore
 from mindnlp_dp_plugin.trainers.guard import Guard, Summed
+
+if compat.has_mindnlp05():
+    from mindnlp_dp_plugin.trainers import transformers
+else:
+    from mindnlp_dp_plugin.trainers import loop, mindnlp
 
 STOCK_SWITCH = "MULTI_NPU"
 COMMAND = ("mindnlp-dp", "mindnlp_dp_plugin.cli")
+WITH_PREPARE = Message("Write `model, optimizer, rows = dp.prepare(model, optimizer, rows)`.")
+WITH_TRAINER = Message("Train with transformers.Trainer.")
 CPU_EXTRA = ("numba", "threadpoolctl")
 
 logger = logging.getLogger(__name__)
@@ -76,8 +83,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _serve_loops(group, config)
     if is_tuned:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
-    loop.install(config, _when_imported, _replacements)
-    _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
+    _serve_mindnlp(group, config)
     if config.cpu_operators:
         _route_operators(tells=rank_info.rank == 0 and not is_child_of_rank)
 
@@ -100,11 +106,19 @@ def _serve_as_scheduler():
     sys.exit(0)
 
 
+def _serve_mindnlp(group, config):
+    if compat.has_mindnlp05():
+        transformers.install(group, config, _when_imported, _replacements)
+        return
+    loop.install(config, _when_imported, _replacements)
+    _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
+
+
 def _serve_loops(group, config):
     summed = Summed()
     mindspore.hook(group, summed, _when_imported, _replacements)
     if group.world_size > 1 and not config.train_apart:
-        Guard(summed).install(_when_imported, _replacements)
+        Guard(summed, WITH_TRAINER if compat.has_mindnlp05() else WITH_PREPARE).install(_when_imported, _replacements)
 
 
 @functools.cache

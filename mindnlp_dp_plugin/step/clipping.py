@@ -1,23 +1,24 @@
 """Clip gradients by the norm of the buckets, instead of parameter by parameter."""
 
 import functools
+from types import ModuleType
 
 import mindspore
-from mindnlp.core import nn
 
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Replacements
 
 
-def clip_by_buckets(reducer: GradientReducer, replacements: Replacements) -> None:
-    """Let MindNLP's ``clip_grad_norm_`` take two passes over memory, where stock takes three operators a parameter.
+def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, replacements: Replacements) -> None:
+    """Let the loop's ``clip_grad_norm_`` take two passes over memory, where stock takes three operators a parameter.
 
     Args:
         reducer: Averages the gradients; others are clipped as before.
+        utils: Has the ``clip_grad_norm_`` that the loop calls.
         replacements: Restores stock's.
     """
-    stock = nn.utils.clip_grad_norm_
+    stock = utils.clip_grad_norm_
 
     @functools.wraps(stock)
     def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -35,4 +36,4 @@ def clip_by_buckets(reducer: GradientReducer, replacements: Replacements) -> Non
             )
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
-    replacements.replace(nn.utils, "clip_grad_norm_", clip_grad_norm_)
+    replacements.replace(utils, "clip_grad_norm_", clip_grad_norm_)

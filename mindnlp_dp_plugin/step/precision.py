@@ -5,12 +5,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import mindspore
-from mindnlp.core.optim.lr_scheduler import ReduceLROnPlateau
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler
 from mindnlp_dp_plugin.patching import Replacements
 
 
@@ -31,8 +29,12 @@ class Precision:
     """
 
     def __init__(self, dtype: mindspore.Type | None, config: DataParallelConfig, replacements: Replacements):
-        self._autocast = None if dtype is None else Autocast(dtype, replacements)
-        self.scaler, self.has_overflowed = None, False
+        self._autocast, self.scaler, self.has_overflowed = None, None, False
+        if dtype is None:
+            return
+        from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler  # of MindNLP 0.4's operators
+
+        self._autocast = Autocast(dtype, replacements)
         if dtype == mindspore.float16:
             self.scaler = LossScaler(config.fp16_initial_scale, config.fp16_growth_interval)
 
@@ -70,8 +72,12 @@ class Precision:
             is_skipped = self.skips_step() and scheduler is scheduler_of_steps()
             return None if is_skipped else stock(scheduler, *args, **kwargs)
 
+        if not self.scaler:
+            return
+        from mindnlp.core.optim.lr_scheduler import ReduceLROnPlateau
+
         kind = type(scheduler_of_steps())
-        if self.scaler and not issubclass(kind, ReduceLROnPlateau):  # that one steps after evaluations
+        if not issubclass(kind, ReduceLROnPlateau):  # that one steps after evaluations
             replacements.stand_in(kind, step)  # what the instance holds would be saved with its state
 
     def end_step(self) -> None:

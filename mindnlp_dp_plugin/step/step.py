@@ -52,6 +52,7 @@ class Step:
         precision: What forward computes in, and the scale of the loss.
         optimizer_steps: What is done around each ``optimizer.step``.
         check_replicas: Compares the ranks' parameters when called.
+        is_forward_due: Whether the next ``forward`` is that of the batch.
     """
 
     def __init__(
@@ -88,10 +89,10 @@ class Step:
             else CountedWeights(door, parameters, collective, config.average_over)
         )
         self._factor = 1  # of the loss
-        self._is_weighed = self._is_forward_due = False
+        self._is_weighed = self.is_forward_due = False
         self._factor_of_rank = None
         self._guard(config)
-        clip_by_buckets(self.reducer, replacements)
+        clip_by_buckets(self.reducer, door.utils, replacements)
 
     @contextmanager
     def micro_step(self) -> Iterator[None]:
@@ -135,11 +136,11 @@ class Step:
             self._door.leave_out()
             return self._weights.recorded(None)
         self._factor = weight * self.precision.scale
-        self._is_forward_due = True
+        self.is_forward_due = True
         try:
             loss = forward_and_backward()
         finally:
-            self._is_forward_due = False
+            self.is_forward_due = False
         return self._weights.recorded(loss if self._factor == 1 else loss / self._factor)
 
     def forward(self, compute_loss: Callable[[], Any]):
@@ -147,9 +148,9 @@ class Step:
 
         Only the first within a ``training_step`` is the loop's own; others are the user's, and left alone.
         """
-        if not self._is_forward_due:
+        if not self.is_forward_due:
             return compute_loss()
-        self._is_forward_due = False
+        self.is_forward_due = False
         with self.precision.running():
             loss = compute_loss()
         self._arm()
@@ -160,7 +161,7 @@ class Step:
     def finish(self) -> None:
         """Behind backward: average the gradients, if they are due. All ranks must call it."""
         self._on_phase("wait for gradients")
-        self._is_forward_due = False
+        self.is_forward_due = False
         self._weights.require(is_weighed=True)
         if self._averages_now:
             self.stepped.agree()

@@ -1,6 +1,7 @@
 """Nobody trains apart in silence: ranks that step on gradients of their own are stopped at the first step."""
 
 import functools
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.optim.watched import is_watched, trusted, watched
 from mindnlp_dp_plugin.patching import Replacements
 
-MINDNLP_OPTIMIZER = "mindnlp.core.optim.optimizer"
+MINDNLP_OPTIMIZERS = ("mindnlp.core.optim.optimizer", "mindtorch.optim.optimizer")  # of 0.4 and of 0.5
 MINDSPORE_OPTIMIZER = "mindspore.nn.optim.optimizer"
 WHOLE_STEPS = "mindspore.nn.wrap.cell_wrapper"
 SPLITS_MODELS = ("semi_auto_parallel", "auto_parallel")  # there MindSpore averages by itself
@@ -32,7 +33,7 @@ class Summed:
 
     def count(self, *tensors: Any) -> None:
         """Note that the numbers of some tensors are summed."""
-        self.numbers += sum(tensor.size for tensor in tensors)
+        self.numbers += sum(math.prod(tensor.shape) for tensor in tensors)
 
     def note_operator(self, operator: Any) -> None:
         """Note that the script has made an operator that sums."""
@@ -63,10 +64,11 @@ class Guard:
 
     Args:
         summed: What the script has summed.
+        hint: How to train together; a sentence.
     """
 
-    def __init__(self, summed: Summed):
-        self._summed = summed
+    def __init__(self, summed: Summed, hint: str):
+        self._summed, self._hint = summed, hint
         self._at_last_step = weakref.WeakKeyDictionary()
 
     def install(self, when_imported: Callable, replacements: Replacements) -> None:
@@ -76,7 +78,8 @@ class Guard:
             when_imported: Calls a function with a module when that is imported.
             replacements: Restores the optimizers.
         """
-        when_imported(MINDNLP_OPTIMIZER, lambda module: self._guard_mindnlp(module.Optimizer, replacements))
+        for name in MINDNLP_OPTIMIZERS:
+            when_imported(name, lambda module: self._guard_mindnlp(module.Optimizer, replacements))
         when_imported(MINDSPORE_OPTIMIZER, lambda module: self._guard_mindspore(module.Optimizer, replacements))
         when_imported(WHOLE_STEPS, lambda module: self._guard_whole_steps(module.TrainOneStepCell, replacements))
 
@@ -91,7 +94,7 @@ class Guard:
             DataParallelError: Naming the optimizer.
         """
         since = self._summed.numbers - self._at_last_step.get(optimizer, 0)
-        if since < sum(gradient.size for gradient in gradients) and not self._summed.may_be_in_a_graph:
+        if since < sum(math.prod(gradient.shape) for gradient in gradients) and not self._summed.may_be_in_a_graph:
             self._refuse(optimizer)
         self._at_last_step[optimizer] = self._summed.numbers
 
@@ -106,9 +109,9 @@ class Guard:
             )
         raise DataParallelError(
             "{optimizer} steps on gradients that were not averaged over the ranks: each rank would train on its own. "
-            "Write `model, optimizer, rows = dp.prepare(model, optimizer, rows)`; if each rank is meant to train a "
-            "model of its own, set MINDNLP_DP_TRAIN_APART=1.",
+            "{hint} If each rank is meant to train a model of its own, set MINDNLP_DP_TRAIN_APART=1.",
             optimizer=type(optimizer).__name__,
+            hint=self._hint,
         )
 
     def _guard_mindnlp(self, base, replacements):
@@ -183,5 +186,5 @@ def _tensors(values):
     for value in values:
         if isinstance(value, (tuple, list)):
             yield from _tensors(value)
-        elif hasattr(value, "size"):
+        elif hasattr(value, "shape"):
             yield value

@@ -10,6 +10,7 @@ where ``forward_and_backward`` computes the loss through ``step.forward`` and ca
 """
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 
@@ -37,6 +38,7 @@ class Door(Protocol):
         name: What users call the loop, in messages.
         model: What is trained; it has ``named_parameters``, ``named_buffers`` and ``state_dict``.
         optimizer: Has ``param_groups`` and ``step``; the loop may replace it between two micro-steps.
+        utils: The module with the ``clip_grad_norm_`` that the loop calls.
         clock: Where the loop stands.
         num_steps: Optimizer steps made so far, counted by the loop.
         seed: What dropout's streams are drawn from, with the rank and the micro-step.
@@ -55,6 +57,7 @@ class Door(Protocol):
     name: str
     model: Any
     optimizer: Any
+    utils: ModuleType
     clock: Clock
     num_steps: int
     seed: int

@@ -312,7 +312,7 @@ def test_one_process_trains_evaluates_and_predicts_as_without_the_plugin(tmp_pat
     assert results[0]["logits"].shape == (20, 3) and np.isfinite(results[0]["eval_loss"])
 
 
-@pytest.mark.parametrize("installed", ["0.3.2", "0.4.0", "0.5.1", None])
+@pytest.mark.parametrize("installed", ["0.3.2", "0.4.0", "0.5.0", "0.6.0", None])
 def test_an_unsupported_mindnlp_is_refused_with_the_versions_that_are(tmp_path, installed):
     """Real metadata of another version, found before the installed one."""
     if installed is None:
@@ -325,7 +325,8 @@ def test_an_unsupported_mindnlp_is_refused_with_the_versions_that_are(tmp_path, 
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mindnlp\nVersion: {installed}\n")
         finished = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mindnlp_dp_plugin")
     assert finished.returncode != 0
-    assert "'mindnlp>=0.4.1,<0.5'" in finished.stderr.splitlines()[-1]
+    last = finished.stderr.splitlines()[-1]
+    assert "'mindnlp>=0.4.1,<0.5'" in last and "'mindnlp-dp-plugin[mindnlp05]'" in last
 
 
 def test_the_installed_mindnlp_is_supported():

@@ -1,5 +1,7 @@
+import math
 from dataclasses import dataclass
 
+import mindspore
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,14 +10,13 @@ from mindnlp_dp_plugin.ddp.plan import MEGABYTE, plan_buckets
 
 @dataclass(frozen=True)
 class Parameter:
-    dtype: str
-    size: int
-    itemsize: int
+    dtype: mindspore.Type
+    shape: tuple[int]
 
 
 PARAMETERS = st.lists(
     st.builds(
-        lambda half, size: Parameter("float16" if half else "float32", size, 2 if half else 4),
+        lambda half, size: Parameter(mindspore.float16 if half else mindspore.float32, (size,)),
         st.booleans(),
         st.integers(1, 3 * MEGABYTE),
     ),
@@ -25,7 +26,8 @@ PARAMETERS = st.lists(
 
 
 def num_bytes(parameters, bucket):
-    return sum(parameters[index].size * parameters[index].itemsize for index in bucket)
+    sizes = {mindspore.float16: 2, mindspore.float32: 4}
+    return sum(math.prod(parameters[index].shape) * sizes[parameters[index].dtype] for index in bucket)
 
 
 @given(PARAMETERS, st.randoms(use_true_random=False), st.floats(0, 20))
@@ -59,11 +61,11 @@ def test_buckets_are_listed_as_they_fill_up_and_what_is_left_of_each_dtype_comes
 
 
 def test_a_cap_of_zero_gives_each_parameter_its_own_bucket():
-    parameters = [Parameter("float32", size, 4) for size in (1, 2, 3)]
+    parameters = [Parameter(mindspore.float32, (size,)) for size in (1, 2, 3)]
     assert plan_buckets(parameters, [2, 1, 0], 0) == [[2], [1], [0]]
 
 
 def test_full_buckets_are_listed_as_they_fill_up():
-    quarter = Parameter("float32", MEGABYTE // 16, 4)
-    other = Parameter("float16", MEGABYTE // 2, 2)
+    quarter = Parameter(mindspore.float32, (MEGABYTE // 16,))
+    other = Parameter(mindspore.float16, (MEGABYTE // 2,))
     assert plan_buckets([quarter, other, quarter, quarter], [0, 1, 2, 3], 0.5) == [[1], [0, 2], [3]]

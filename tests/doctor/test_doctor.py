@@ -29,7 +29,7 @@ def test_a_healthy_machine_passes_and_a_warning_does_not_fail(clinic):
 
 
 def test_versions_that_do_not_go_together(clinic):
-    wrong = {"numpy": "2.1.0", "pyarrow": "21.0.0", "datasets": "4.0.0", "mindnlp": "0.5.1", "setuptools": "82.0.0"}
+    wrong = {"numpy": "2.1.0", "pyarrow": "21.0.0", "datasets": "4.0.0", "setuptools": "82.0.0"}
     for name, version in {**wrong, "wrapt": "2.2.3.2c7f2141"}.items():
         clinic.install(name, version)
     diagnosis = clinic.diagnose()
@@ -37,11 +37,26 @@ def test_versions_that_do_not_go_together(clinic):
     for name, version in wrong.items():
         assert f"{name} {version} does not fit" in diagnosis.found("packages")
         assert f"'{name}<" in diagnosis.way_out("packages")
-    assert "another Trainer" in diagnosis.found("packages")
     assert "wrapt 2.2.3.2c7f2141 does not fit" in diagnosis.found("packages")
     assert diagnosis.way_out("packages").startswith("pip install ")
     for later in ("imports", *ENGINES):
         assert "not tried" in diagnosis.found(later)
+
+
+@pytest.mark.parametrize("mindnlp", ["0.5.1", "0.6.0"])
+def test_versions_that_do_not_go_with_mindnlp_05(clinic, mindnlp):
+    wrong = {"transformers": "5.24.0", "peft": "0.21.2", "diffusers": "0.39.0", "pyarrow": "26.0.0"}
+    for name, version in {**wrong, "accelerate": "1.11.0", "datasets": "4.8.5", "mindnlp": mindnlp}.items():
+        clinic.install(name, version)
+    diagnosis = clinic.diagnose()
+    assert diagnosis.failures() == ["packages"]
+    for name, version in wrong.items():
+        assert f"{name} {version} does not fit" in diagnosis.found("packages")
+        assert f"'{name}<" in diagnosis.way_out("packages")
+    is_newer = mindnlp == "0.6.0"
+    assert ("mindtorch_v2" in diagnosis.found("packages")) == is_newer
+    assert ("'mindnlp<0.6,>=0.5.1'" in diagnosis.way_out("packages")) == is_newer
+    assert "datasets" not in diagnosis.found("packages")
 
 
 def test_a_python_and_a_package_that_are_not_there(clinic):

@@ -24,7 +24,7 @@ from tests.programs.tiny import seed_everything
 
 
 class PlainLoop:
-    name, seed, dtype = "PlainLoop", 42, None
+    name, seed, dtype, utils = "PlainLoop", 42, None, nn.utils
     predicts_next_token = may_call_backward_again = may_replace_gradients = False
 
     def __init__(self, model, optimizer, accumulation, steps_per_epoch):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mindnlp.core.nn import utils
+
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
@@ -55,7 +57,7 @@ class LoopDoor:
         collective: The ranks that train together.
     """
 
-    name = "dp.prepare"
+    name, utils = "dp.prepare", utils
     accumulation = nominal_accumulation = 1
     may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(

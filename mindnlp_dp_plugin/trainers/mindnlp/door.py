@@ -1,5 +1,6 @@
 """MindNLP's Trainer as the core sees it: the ``Door`` of ``trainers/port.py``."""
 
+from mindnlp.core.nn import utils
 from mindnlp.engine.trainer.base import Trainer
 
 from mindnlp_dp_plugin.language import Message
@@ -19,6 +20,7 @@ class TrainerDoor:
         preemption: Signals that ask for the end of training; ranks vote on them.
     """
 
+    utils = utils
     averaged_when = Message(
         "They are averaged by the end of the training_step after which the Trainer steps: step there only."
     )

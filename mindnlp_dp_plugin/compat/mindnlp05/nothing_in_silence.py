@@ -1,0 +1,110 @@
+"""What does nothing in ``mindtorch``, and says nothing: it is refused by name."""
+
+from mindnlp_dp_plugin.compat.patch import patch
+from mindnlp_dp_plugin.errors import DataParallelError
+
+
+@patch(
+    module="mindtorch",
+    bridges="loops of one's own and Accelerator.backward: loss.backward() returns, and no parameter has a gradient",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's Tensor.backward computes gradients",
+)
+def backward_without_gradients(mindtorch):
+    import mindspore
+
+    function, num_running = mindtorch.autograd.function, 0
+    stock = function.value_and_grad
+
+    def value_and_grad(fn, *args, **kwargs):
+        def counted(*inputs, **named):
+            nonlocal num_running
+            num_running += 1
+            try:
+                return fn(*inputs, **named)
+            finally:
+                num_running -= 1
+
+        return stock(counted, *args, **kwargs)
+
+    def backward(self, *args, **kwargs):
+        if num_running:  # MindNLP's own training_step calls it there
+            return self
+        raise DataParallelError(
+            "loss.backward() computes no gradients in MindNLP 0.5. Train with transformers.Trainer, or compute them by "
+            "mindtorch.autograd.value_and_grad(fn, parameters)."
+        )
+
+    function.value_and_grad = value_and_grad
+    if getattr(mindtorch.autograd, "value_and_grad", None) is stock:
+        mindtorch.autograd.value_and_grad = value_and_grad
+    if getattr(mindtorch, "value_and_grad", None) is stock:
+        mindtorch.value_and_grad = value_and_grad
+    mindspore.Tensor.backward = backward
+
+
+@patch(
+    module="mindtorch.utils.checkpoint",
+    bridges="gradient_checkpointing=True: nothing is computed again, and memory is what it was",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch.utils.checkpoint.checkpoint drops what it computed",
+)
+def checkpoint_that_keeps_all(checkpointing):
+    def checkpoint(function, *args, **kwargs):
+        raise DataParallelError(
+            "gradient_checkpointing=True saves no memory in MindNLP 0.5, which computes nothing again. Leave it out, "
+            "or take a smaller per_device_train_batch_size and more gradient_accumulation_steps."
+        )
+
+    checkpointing.checkpoint = checkpoint
+
+
+@patch(
+    module="mindtorch.amp.autocast_mode",
+    bridges="fp16=True on a CPU: all is computed in float32; with bf16=True MindSpore has no kernels",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's operators for CPU ask whether autocast is on",
+)
+def half_precision_on_cpu(autocast_mode):
+    import mindspore
+
+    stock = autocast_mode.autocast.__init__
+
+    def __init__(self, device_type, dtype=None, enabled=True, *args, **kwargs):
+        if enabled and mindspore.get_context("device_target") == "CPU":
+            raise DataParallelError(
+                "fp16=True or bf16=True on a CPU: MindNLP 0.5 computes in float32 there, whatever is asked for. Leave "
+                "it out."
+            )
+        stock(self, device_type, dtype, enabled, *args, **kwargs)
+
+    autocast_mode.autocast.__init__ = __init__
+
+
+@patch(
+    module="mindtorch.optim.optimizer",
+    bridges="optim='adamw_torch_fused': mindtorch has fused steps for no device",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's optimizers take fused=True",
+)
+def fused_steps(optimizer):
+    def _device_dtype_check_for_fused(parameter, cuda_unsupported=False):
+        raise DataParallelError("fused=True: MindNLP 0.5 has no fused optimizers. Take optim='adamw_torch'.")
+
+    optimizer._device_dtype_check_for_fused = _device_dtype_check_for_fused
+
+
+@patch(
+    module="mindtorch.utils.data.dataloader",
+    bridges="dataloader_num_workers above 0: mindtorch.multiprocessing has no processes",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch.multiprocessing starts processes",
+)
+def workers_of_a_data_loader(dataloader):
+    def __init__(self, loader):
+        raise DataParallelError(
+            "dataloader_num_workers={number}: MindNLP 0.5 cannot start workers. Leave it at 0.",
+            number=loader.num_workers,
+        )
+
+    dataloader._MultiProcessingDataLoaderIter.__init__ = __init__

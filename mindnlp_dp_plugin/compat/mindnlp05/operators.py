@@ -1,0 +1,62 @@
+"""Operators that ``mindtorch`` has for other devices, or only for other arguments."""
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+MODULE = "mindtorch._apis.cpu"
+
+
+@patch(
+    module=MODULE,
+    bridges="clipping, and so every Trainer: on CPU the norm of a whole tensor asks for an axis",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu.linalg_vector_norm takes dim=None",
+)
+def norm_of_a_whole_tensor(cpu):
+    stock = cpu.linalg_vector_norm
+
+    def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, dtype=None):
+        if dim is None:
+            x, dim = cpu.reshape(x, (-1,)), 0
+        return stock(x, ord, dim, keepdim, dtype)
+
+    cpu.linalg_vector_norm = linalg_vector_norm
+
+
+@patch(
+    module=MODULE,
+    bridges="Adam and AdamW: there is no addcdiv on CPU",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu has addcdiv",
+)
+def addcdiv_on_cpu(cpu):
+    def addcdiv(input, tensor1, tensor2, value=1.0):
+        return cpu.add(input, cpu.mul(cpu.div(tensor1, tensor2), value))
+
+    cpu.addcdiv = addcdiv
+
+
+@patch(
+    module=MODULE,
+    bridges="group_by_length: on CPU argmax of a whole tensor asks for an axis",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu.argmax takes axis=None",
+)
+def argmax_of_a_whole_tensor(cpu):
+    stock = cpu.argmax
+
+    def argmax(input, axis, keep_dims):
+        if axis is None:
+            input, axis, keep_dims = cpu.reshape(input, (-1,)), 0, False
+        return stock(input, axis, keep_dims)
+
+    cpu.argmax = argmax
+
+
+@patch(
+    module="mindtorch.cpu",
+    bridges="accelerate on ranks: it asks which of the CPU's devices is in use",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch.cpu has device_count, set_device and current_device",
+)
+def cpu_is_a_device(cpu):
+    cpu.device_count, cpu.set_device, cpu.current_device = (lambda: 1), (lambda device: None), (lambda: 0)

@@ -1,0 +1,39 @@
+"""The door for Hugging Face's Trainer over MindNLP 0.5: ``import mindnlp; from transformers import Trainer``."""
+
+from collections.abc import Callable
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.trainers.transformers.refusals import require_served
+
+__all__ = ["install"]
+
+
+def install(group: Collective, config: DataParallelConfig, when_imported: Callable, replacements: Replacements) -> None:
+    """Let the Trainer train data-parallel. In one process nothing is changed.
+
+    Args:
+        group: The ranks that train together.
+        config: The settings.
+        when_imported: Calls a function with a module when that is imported.
+        replacements: Restores torch's functions and the Trainer.
+
+    Raises:
+        DataParallelError: If a setting is not served here.
+    """
+    require_served(config)
+    if group.world_size == 1:
+        return
+    from mindnlp_dp_plugin.trainers.transformers.torch_distributed import answers_of, tell_accelerate  # has MindSpore
+
+    tell_accelerate(group)
+    when_imported("mindtorch.distributed", lambda module: answers_of(group).answer(module, replacements))
+    # At the end of MindNLP's import, which puts a training_step of its own into the Trainer.
+    when_imported("mindnlp", lambda _: _hook(config, replacements))
+
+
+def _hook(config, replacements):
+    from mindnlp_dp_plugin.trainers.transformers.overrides import hook_trainer
+
+    hook_trainer(config, replacements)

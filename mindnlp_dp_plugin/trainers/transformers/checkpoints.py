@@ -1,0 +1,152 @@
+"""Checkpoints by the Trainer's own ``_save_checkpoint``: whole or not at all, and the same for all ranks."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+
+from transformers import trainer as trainer_module
+from transformers.trainer_utils import get_last_checkpoint
+
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.collectives import Collective, current, require_same
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.patching import Replacements
+
+RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
+HINT = Message("All ranks must read the same checkpoint: copy the folder to each node, or write to one that all share.")
+
+
+def write_checkpoint(trainer, save: Callable[[], None], home: str, session) -> str:
+    """Write a checkpoint of now. All ranks must call it.
+
+    Args:
+        trainer: The Trainer that trains.
+        save: Its ``_save_checkpoint`` without the plugin.
+        home: The folder of checkpoints.
+        session: Its session.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    group, state, writes = current(), trainer.state, trainer.args.should_save
+    name = f"checkpoint-{state.global_step}"
+    with ExitStack() as stack:
+        # What a rank writes beside the one that saves is its random state, which that one gets.
+        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else TemporaryDirectory()))
+        replacements = Replacements()
+        replacements.replace(trainer, "_get_output_dir", lambda trial=None: str(scratch))
+        replacements.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
+        try:
+            save()
+        finally:
+            replacements.undo()
+        written = scratch / name
+        mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}
+        of_ranks = group.all_gather_object(mine, RANDOM_STATES)
+        if state.best_global_step == state.global_step:
+            state.best_model_checkpoint = os.path.join(home, name)
+        if writes:
+            for file, content in (item for files in of_ranks for item in files.items()):
+                (written / file).write_bytes(content)
+            state.save_to_json(str(written / store.STATE))
+            store.publish(written, home, _record(trainer, session, group))
+    if writes:
+        _rotate(trainer, home)
+    group.all_gather_object(name, WRITTEN)
+    return os.path.join(home, name)
+
+
+def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective) -> str | None:
+    """The whole checkpoint from which all ranks go on; None without one. All ranks must call it.
+
+    Args:
+        trainer: The Trainer.
+        wanted: The script's ``resume_from_checkpoint``.
+        collective: The ranks that train together.
+
+    Raises:
+        DataParallelError: If ranks want different ones, or it is not whole.
+    """
+    home = trainer.args.output_dir
+    if trainer.args.should_save:
+        os.makedirs(home, exist_ok=True)
+        store.open_workspace(home)
+    collective.barrier()
+    if wanted is True and not trainer.data_parallel_config.resume:
+        wanted = get_last_checkpoint(home)
+        if wanted is None:
+            raise DataParallelError(
+                "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave it out to train from the start.",
+                folder=home,
+            )
+    elif trainer.data_parallel_config.resume and (wanted is True or not wanted):
+        wanted = next((str(folder) for folder in store.newest_first(home) if _is_whole(folder)), None)
+    wanted = str(wanted) if wanted else None
+    require_same("resume_from_checkpoint", wanted, collective, HINT)
+    if wanted and os.path.exists(os.path.join(wanted, store.RECORD)):
+        store.read_whole(wanted)
+    collective.barrier()
+    return wanted
+
+
+def read_record(folder: str | None, trainer, collective: Collective) -> dict:
+    """What a checkpoint says beside what the Trainer reads; nothing, if one process has written it.
+
+    Raises:
+        DataParallelError: If other rows made a step when it was saved.
+    """
+    if not folder:
+        return {}
+    if not os.path.exists(os.path.join(folder, store.RECORD)):
+        steps = trainer_module.TrainerState.load_from_json(os.path.join(folder, store.STATE)).global_step
+        return {"micro_steps": steps * trainer.args.gradient_accumulation_steps}
+    record = store.read_whole(folder)
+    now = _settings(trainer, collective)
+    changed = [name for name, value in now.items() if record[name] != value]
+    if changed:
+        raise DataParallelError(
+            "Cannot resume from {folder!r}: {names} changed ({before}, now {now}), and the rows that are left would be "
+            "others. Take the old ones.",
+            folder=folder,
+            names=", ".join(changed),
+            before=", ".join(str(record[name]) for name in changed),
+            now=", ".join(str(now[name]) for name in changed),
+        )
+    return record
+
+
+def _settings(trainer, collective):
+    """What decides which rows make a step."""
+    return {
+        "world_size": collective.world_size,
+        "per_device_train_batch_size": trainer.args.per_device_train_batch_size,
+        "gradient_accumulation_steps": trainer.args.gradient_accumulation_steps,
+        "seed": trainer.args.seed,
+    }
+
+
+def _record(trainer, session, group):
+    position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
+    return {**_settings(trainer, group), **position}
+
+
+def _is_whole(folder):
+    try:
+        store.read_whole(folder)
+    except DataParallelError:
+        return False
+    return True
+
+
+def _rotate(trainer, home):
+    replacements = Replacements()
+    removing = SimpleNamespace(rmtree=store.remove, copy=trainer_module.shutil.copy)
+    replacements.replace(trainer_module, "shutil", removing)
+    try:
+        trainer._rotate_checkpoints(use_mtime=True, output_dir=home)
+    finally:
+        replacements.undo()

@@ -1,0 +1,194 @@
+"""The overrides: one function for each overridden method of the Trainer, under its name; ``stock`` is the method."""
+
+import itertools
+
+import accelerate.utils.dataclasses as accelerate_dataclasses
+import mindtorch
+from mindtorch.nn import parallel
+from transformers import Trainer
+
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.collectives import current, require_same
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
+from mindnlp_dp_plugin.job.rank_status import note_exception
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.pynative import require_pynative
+from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
+from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
+from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, num_rows
+from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
+from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
+
+SAME = Message("Give every rank the same: the plugin deals the rows out.")
+
+
+def hook_trainer(config: DataParallelConfig, replacements: Replacements) -> None:
+    """Let Hugging Face's Trainer train data-parallel; accelerate stays as it is.
+
+    Args:
+        config: The settings.
+        replacements: Restores the Trainer.
+    """
+    replacements.replace(Trainer, "data_parallel_config", config)
+    replacements.replace(Trainer, "data_parallel_session", None)
+    replacements.replace(Trainer, "update_gradient_by_distributed_type", update_gradient_by_distributed_type)
+    for stand_in in TRAINER_METHODS:
+        replacements.stand_in(Trainer, stand_in)
+    for owner in (parallel, parallel.distributed):
+        replacements.replace(owner, "DistributedDataParallel", DistributedDataParallel)
+    replacements.stand_in(accelerate_dataclasses.DistributedDataParallelKwargs, register_comm_hook)
+
+
+def register_comm_hook(stock, self, model):
+    """Accelerate's, which imports torch's hooks even when none is asked for."""
+    if self.comm_hook != accelerate_dataclasses.DDPCommunicationHookType.NO:
+        stock(self, model)
+
+
+def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
+    """Check arguments and checkpoint before anything is read."""
+    rank = current().rank
+    note_exception(rank, None)
+    try:
+        require_trainable(self)
+        settings = {
+            "train_dataset": len(self.train_dataset),
+            "per_device_train_batch_size": self.args.per_device_train_batch_size,
+            "gradient_accumulation_steps": self.args.gradient_accumulation_steps,
+            "num_train_epochs": self.args.num_train_epochs,
+            "max_steps": self.args.max_steps,
+            "seed": self.args.seed,
+            "torch.initial_seed()": mindtorch.initial_seed(),
+        }
+        for name, value in settings.items():
+            require_same(name, value, current(), SAME)
+        resume_from_checkpoint = agreed_checkpoint(self, resume_from_checkpoint, current())
+        return stock(self, resume_from_checkpoint, *args, **kwargs)
+    except Exception as error:
+        note_exception(rank, error)
+        raise
+    finally:
+        if self.args.should_save:
+            store.close_workspace(self.args.output_dir)
+
+
+def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
+    """Train with this rank's part of the data, and end together."""
+    require_pynative()
+    record = read_record(resume_from_checkpoint, self, current())
+    session = TrainingSession(self, current(), self.data_parallel_config, record)
+    self.data_parallel_session = session
+    try:
+        with rng.operators_left_as_found():
+            output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+        session.step.check_replicas()
+        current().barrier()
+        return output
+    finally:
+        session.close()
+        del self.data_parallel_session
+
+
+def _load_optimizer_and_scheduler(stock, self, checkpoint):
+    """The last call before the loop: make the replicas equal."""
+    stock(self, checkpoint)
+    self.data_parallel_session.begin()
+
+
+def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
+    """The batches of an optimizer step, without what accelerate fills them up with."""
+    batches = self.data_parallel_session.rows.cut(itertools.islice(epoch_iterator, num_batches))
+    return stock(self, batches, num_batches, device)
+
+
+def training_step(stock, self, model, inputs, num_items_in_batch=None):
+    """Forward and backward of a batch; backward starts the all-reduces."""
+
+    def forward_and_backward():
+        loss = stock(self, model, inputs, num_items_in_batch)
+        self.update_gradient_by_distributed_type(model)
+        return loss
+
+    return self.data_parallel_session.training_step(inputs, forward_and_backward)
+
+
+def compute_loss(stock, self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    """The Trainer's own, which multiplies what it takes for a share of a sum by the number of ranks."""
+    if self.data_parallel_session:
+        is_counted = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
+        is_multiplied = is_counted and self.args.average_tokens_across_devices and num_items_in_batch is not None
+        self.data_parallel_session.rows.note_multiplied(is_multiplied)
+    return stock(self, model, inputs, return_outputs, num_items_in_batch)
+
+
+def update_gradient_by_distributed_type(self, model):
+    """Average the gradients over the ranks, if the optimizer steps now. As the method of MindNLP 0.4's Trainer."""
+    self.data_parallel_session.step.finish()
+
+
+def _maybe_log_save_evaluate(stock, self, *args, **kwargs):
+    """After a signal that ask for the end, save."""
+    if self.data_parallel_session.preemption.agreed is not None:
+        self.control.should_save = True
+    stock(self, *args, **kwargs)
+
+
+def _save_checkpoint(stock, self, model, trial):
+    """Whole, or not at all."""
+    session = self.data_parallel_session
+    session.step.check_replicas()
+    folder = write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
+    if session.preemption.agreed is not None:
+        session.preemption.stop(self.state.global_step, folder)
+
+
+def _load_best_model(stock, self):
+    """The one that saves reads it; the others may not have the file."""
+    if self.args.should_save:
+        stock(self)
+    current().barrier()
+    make_replicas(self.model, current())
+
+
+def evaluation_loop(stock, self, *args, **kwargs):
+    """Metrics of all rows, each once; the loss, too."""
+    session = self.data_parallel_session
+    if session is None:
+        check_buffers(self.model, current())
+        make_replicas(self.model, current())
+    elif session.step:
+        session.step.check_replicas(anew=True)
+    replacements = Replacements()
+    replacements.stand_in(self, _prediction_step_of(self), "prediction_step")
+    try:
+        return stock(self, *args, **kwargs)
+    finally:
+        replacements.undo()
+
+
+def _prediction_step_of(self):
+    def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
+        loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
+        own, _ = counted_rows(self, current(), inputs)
+        if loss is not None and 0 < own < num_rows(inputs):
+            loss, *_ = stock(model, first_rows(inputs, own), True, *args, **kwargs)
+        return loss, *rest
+
+    return prediction_step
+
+
+TRAINER_METHODS = (
+    train,
+    _inner_training_loop,
+    _load_optimizer_and_scheduler,
+    get_batch_samples,
+    compute_loss,
+    training_step,
+    _maybe_log_save_evaluate,
+    _save_checkpoint,
+    _load_best_model,
+    evaluation_loop,
+)

@@ -1,0 +1,84 @@
+"""One call of ``train()``: from the end of its preparations to its end."""
+
+import mindtorch
+from transformers import Trainer
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.job.rank_status import show_status
+from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import Step, rng
+from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
+from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
+
+
+class TrainingSession:
+    """A Trainer that trains on ranks.
+
+    Args:
+        trainer: The Trainer.
+        collective: The ranks that train together.
+        config: The settings.
+        record: What its checkpoint says, if it resumes from one.
+
+    Attributes:
+        step: The step, once ``begin`` was called.
+        clock: Where the loop stands.
+        rows: What counts in its batches.
+        preemption: Signals that ask for the end.
+    """
+
+    def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
+        self._trainer, self._collective, self._config, self._record = trainer, collective, config, record
+        self._replacements = Replacements()
+        self._status = show_status(collective.rank)
+        self._generator = mindtorch.get_rng_state()
+        self._batch = None
+        self.step: Step | None = None
+        self.preemption = Preemption()
+        self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
+        self.rows = CountedRows(trainer, collective, self._replacements)
+        self.preemption.begin()
+
+    def begin(self) -> None:
+        """Make the replicas equal, right before the loop. All ranks must call it."""
+        door = TrainerDoor(self._trainer, self.clock, self.preemption)
+        self.step = Step(door, self._collective, self._config, self._replacements)
+        self.step.reducer.take_order(self._record.get("gradient_order"))
+        self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
+        self._status.begin_step(door.num_steps + 1)
+        self._door = door
+        # On the instance, around what a subclass overrides.
+        self._replacements.stand_in(self._trainer, self._micro_step, "training_step")
+        self._replacements.stand_in(self._trainer, self._compute_loss, "compute_loss")
+
+    def training_step(self, batch, forward_and_backward):
+        """The Trainer's own forward and backward of a batch."""
+        return self.step.training_step(batch, forward_and_backward)
+
+    def close(self) -> None:
+        """Leave Trainer, model and optimizer as they were found."""
+        if self.step:
+            self.step.close()
+        self._replacements.undo()
+        self.preemption.end()
+        mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
+
+    def _micro_step(self, stock, model, inputs, *args, **kwargs):
+        micro_step, rank = self.clock.micro_steps, self._collective.rank
+        self._batch = inputs
+        mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
+        with self.step.micro_step():
+            return stock(model, inputs, *args, **kwargs)
+
+    def _compute_loss(self, stock, *args, **kwargs):
+        if not self.step.is_forward_due:
+            return stock(*args, **kwargs)
+        return self.step.forward(lambda: self._weighed(stock, *args, **kwargs))
+
+    def _weighed(self, stock, *args, **kwargs):
+        self.rows.begin_loss()
+        loss = stock(*args, **kwargs)
+        weight = self.rows.weigh(self._batch, self._door.predicts_next_token)
+        return loss if weight == 1 else loss * weight

@@ -1,0 +1,28 @@
+"""``DistributedDataParallel``, in which accelerate wraps the model: averaging is the step's, so it only holds it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mindtorch import nn
+
+
+class DistributedDataParallel(nn.Module):
+    """The model on this rank.
+
+    Args:
+        module: The model.
+        **options: Torch's, for its own reducer.
+    """
+
+    def __init__(self, module: nn.Module, **options):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args, **kwargs):
+        """That of the model."""
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Whether gradients are averaged, the Trainer's accelerator says (``Clock``)."""
+        yield

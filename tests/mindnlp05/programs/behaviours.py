@@ -1,0 +1,249 @@
+"""What one process does and N ranks must do as well: evaluation, unfreezing, torch.distributed, what is refused.
+
+    python behaviours.py OUTPUT
+
+Leaves in ``rankN.json`` what each case returns.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+import mindnlp  # isort: skip  # noqa: F401
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+
+from tests.mindnlp05.programs import models
+
+OUTPUT = Path(sys.argv[1])
+RANKS = dp.get_world_size()
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def arguments(**options):
+    batch = 8 // RANKS
+    usual = dict(
+        output_dir=str(OUTPUT / "training"),
+        per_device_train_batch_size=batch,
+        per_device_eval_batch_size=batch,
+        max_steps=3,
+        optim="sgd",
+        learning_rate=0.1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    return TrainingArguments(**{**usual, **options})
+
+
+def trainer(model=None, rows=24, options=None, **more):
+    set_seed(1)
+    model = models.bert() if model is None else model
+    return Trainer(model, arguments(**(options or {})), train_dataset=models.Rows(rows), **more)
+
+
+def digest(model):
+    return dp.broadcast_object(float(sum(abs(p.asnumpy().astype(np.float64)).sum() for p in model.parameters())))
+
+
+def parameters(model):
+    return [round(float(value), 5) for p in model.parameters() for value in p.asnumpy().ravel()[:3]]
+
+
+def raised(function):
+    try:
+        function()
+    except dp.DataParallelError as error:
+        return str(error)
+    return "nothing was raised"
+
+
+@case
+def evaluation():
+    """29 rows: the last batch is filled up on ranks."""
+
+    def scores(prediction):
+        logits, labels = prediction
+        return {"rows": len(labels), "sum": float(logits.sum()), "right": int((logits.argmax(-1) == labels).sum())}
+
+    set_seed(1)
+    trainer_ = trainer(models.bert(), compute_metrics=scores)
+    if dp.get_rank():
+        for parameter in trainer_.model.parameters():
+            parameter.copy_(parameter * 2)  # they are made equal first
+    held = models.Rows(29, seed=5)
+    metrics = trainer_.evaluate(held)
+    predicted = trainer_.predict(held)
+    kept = {name: metrics[f"eval_{name}"] for name in ("loss", "rows", "sum", "right")}
+    return {**kept, "predicted": predicted.predictions.tolist(), "labels": predicted.label_ids.tolist()}
+
+
+@case
+def token_evaluation():
+    """The loss of a causal language model, over rows that do not divide."""
+    set_seed(1)
+    model = models.gpt2()
+    return Trainer(model, arguments(), eval_dataset=models.Rows(29, "tokens", seed=5)).evaluate()["eval_loss"]
+
+
+@case
+def second_training_and_unfreezing():
+    model = models.bert()
+    model.bert.requires_grad_(False)
+    first = trainer(model)
+    first.train()
+    after_first = parameters(model)
+    model.bert.requires_grad_(True)
+    first.optimizer = None
+    first.train()
+    return [after_first, parameters(model), digest(model)]
+
+
+@case
+def unfrozen_by_a_callback():
+    class Unfreeze(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, optimizer=None, **kwargs):
+            if state.global_step == 1:
+                model.bert.pooler.requires_grad_(True)
+                optimizer.add_param_group({"params": list(model.bert.pooler.parameters())})
+
+    set_seed(1)
+    model = models.bert()
+    model.bert.requires_grad_(False)
+    options = {"lr_scheduler_type": "constant"}  # torch's others keep the number of groups
+    trainer(model, options=options, callbacks=[Unfreeze()]).train()
+    return parameters(model)
+
+
+@case
+def a_subclass_with_a_loss_of_its_own():
+    class Doubling(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            outputs = model(**inputs)
+            return (outputs.loss * 2, outputs) if return_outputs else outputs.loss * 2
+
+    set_seed(1)
+    model = models.bert()
+    Doubling(model, arguments(), train_dataset=models.Rows(24)).train()
+    return parameters(model)
+
+
+@case
+def distributed_functions():
+    """On ranks alone."""
+    if RANKS == 1:
+        return None
+    distributed, rank = torch.distributed, dp.get_rank()
+    mine = torch.tensor([1.0 + rank, 2.0])
+    summed, largest = mine.clone(), torch.tensor([rank, 5])
+    distributed.all_reduce(summed)
+    distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
+    sent = torch.tensor([float(rank)])
+    distributed.broadcast(sent, src=1)
+    gathered = [torch.zeros(2) for _ in range(RANKS)]
+    distributed.all_gather(gathered, mine)
+    whole = torch.zeros(2 * RANKS, dtype=torch.int64)
+    distributed.all_gather_into_tensor(whole, torch.tensor([rank, rank]))
+    objects, told = [None] * RANKS, [f"of {rank}"]
+    distributed.all_gather_object(objects, {"rank": rank})
+    on_zero = [None] * RANKS if rank == 0 else None
+    distributed.gather_object(rank, on_zero)
+    distributed.broadcast_object_list(told, src=0)
+    distributed.barrier()
+    return {
+        "place": [distributed.get_rank(), distributed.get_world_size(), distributed.is_initialized()],
+        "summed": summed.tolist(),
+        "largest": largest.tolist(),
+        "sent": sent.tolist(),
+        "gathered": [tensor.tolist() for tensor in gathered],
+        "whole": whole.tolist(),
+        "objects": objects,
+        "on_zero": on_zero,
+        "told": told,
+        "new_group": raised(distributed.new_group),
+    }
+
+
+@case
+def gradients_come_through_hooks():
+    """How many of the parameters' gradients, and whether buckets start before backward ends."""
+    if RANKS == 1:
+        return None
+    from mindnlp_dp_plugin.ddp.reducer import GradientReducer
+
+    seen = []
+    on_gradient, finish = GradientReducer._on_gradient, GradientReducer.finish
+
+    def counted(self, index, gradient):
+        found = on_gradient(self, index, gradient)
+        if self._live:
+            seen.append((index, self._next))
+        return found
+
+    def noted(self):
+        seen.append("finish")
+        finish(self)
+
+    GradientReducer._on_gradient, GradientReducer.finish = counted, noted
+    try:
+        dp.install(dp.DataParallelConfig(bucket_cap_mb=0.01))
+        model = models.bert()
+        trainer(model, options={"max_steps": 2}).train()
+    finally:
+        GradientReducer._on_gradient, GradientReducer.finish = on_gradient, finish
+    of_last_step = seen[seen.index("finish") + 1 : -1]
+    return {
+        "hooks": len({index for index, _ in of_last_step}),
+        "parameters": sum(parameter.requires_grad for parameter in model.parameters()),
+        "buckets that had started": of_last_step[-1][1],
+    }
+
+
+@case
+def refusals():
+    """Each as a line."""
+    loss = models.bert()(**{name: value[None] for name, value in models.Rows(1)[0].items()}).loss
+    options = {
+        "gradient_checkpointing": {"gradient_checkpointing": True},
+        "fp16": {"fp16": True},
+        "fused": {"optim": "adamw_torch_fused"},
+        "workers": {"dataloader_num_workers": 2},
+    }
+
+    def train(given):
+        return lambda: trainer(options=given).train()
+
+    found = {name: raised(train(given)) for name, given in options.items()}
+    found["backward"] = raised(loss.backward)
+    found["prepare"] = raised(lambda: dp.prepare)
+    if RANKS > 1:
+        found["auto_find_batch_size"] = raised(lambda: trainer(options={"auto_find_batch_size": True}).train())
+        found["rows"] = raised(lambda: trainer(rows=24 + dp.get_rank()).train())
+        found["zero_stage"] = raised(lambda: dp.install(dp.DataParallelConfig(zero_stage=1)))
+        dp.install()
+    return found
+
+
+@case
+def an_optimizer_of_ones_own():
+    """Last, as the rank that raised may be ahead of the others."""
+    if RANKS == 1:
+        return None
+    model = models.bert()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return raised(optimizer.step)
+
+
+if __name__ == "__main__":
+    notes = {name: function() for name, function in CASES.items()}
+    (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(notes))

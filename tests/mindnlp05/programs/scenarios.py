@@ -1,0 +1,95 @@
+"""Train scenarios by Hugging Face's Trainer: the global batch is the same on any number of ranks.
+
+    python scenarios.py OUTPUT NAME...
+
+Leaves for each the parameters at the end, and what the ranks noted after each step.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+import mindnlp  # isort: skip  # noqa: F401
+
+import hashlib
+import sys
+
+import numpy as np
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+
+from tests.mindnlp05.programs import models
+
+GLOBAL_BATCH = 12  # for one process, two ranks and three
+ADAMW = dict(optim="adamw_torch", learning_rate=1e-3, adam_epsilon=1e-4)  # rounding of gradients near 0
+SGD = dict(optim="sgd", learning_rate=0.1)
+
+SCENARIOS = {
+    "bert_sgd": (models.bert, "class", {**SGD, "num_train_epochs": 2}),
+    "bert_adamw": (models.bert, "class", ADAMW),
+    "roberta_adamw": (models.roberta, "class", ADAMW),
+    "distilbert_sgd": (models.distilbert, "class", SGD),
+    "llama_lora": (models.llama, "tokens", ADAMW),
+    "qwen2_lora": (models.qwen2, "tokens", ADAMW),
+    "llama_regression": (models.llama_regression, "float", SGD),
+    "token_classifier": (models.token_classifier, "tokens", SGD),
+    "llama_classifier": (models.llama_classifier, "class", SGD),
+    "gpt2_sgd": (models.gpt2, "tokens", SGD),
+    "gpt2_adamw": (models.gpt2, "tokens", ADAMW),
+    "masked_bert": (models.masked_bert, "tokens", SGD),
+    "t5": (models.t5, "tokens", SGD),
+    "accumulation": (models.bert, "class", {**SGD, "gradient_accumulation_steps": 2}),
+    "accumulated_tokens": (models.t5, "tokens", {**SGD, "gradient_accumulation_steps": 2}),
+    "unclipped": (models.bert, "class", {**SGD, "max_grad_norm": 0.0}),
+    "momentum": (models.bert, "class", {**SGD, "momentum": 0.9}),
+    "frozen": (models.frozen, "class", SGD),
+    "unused": (models.unused, "class", ADAMW),
+}
+
+
+class Digests(TrainerCallback):
+    """What each rank holds after each step."""
+
+    def __init__(self, model):
+        self.model, self.of_steps = model, []
+
+    def on_step_end(self, *args, **kwargs):
+        values = b"".join(parameter.asnumpy().tobytes() for parameter in self.model.parameters())
+        self.of_steps.append(hashlib.sha256(values).hexdigest())
+
+
+def train(name, output):
+    build, labels, options = SCENARIOS[name]
+    options = dict(options)
+    given = dict(lr=options["learning_rate"], momentum=options.pop("momentum", 0.0))
+    set_seed(1)
+    model = build()
+    if dp.get_rank():  # replicas start apart
+        for parameter in model.parameters():
+            parameter.copy_(parameter + 1)
+    arguments = TrainingArguments(
+        str(output / name),
+        per_device_train_batch_size=GLOBAL_BATCH // dp.get_world_size(),
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        **{"num_train_epochs": 1, **options},
+    )
+    digests = Digests(model)
+    # 53 rows: the last batch of an epoch is filled up on ranks, and is not in one process.
+    more = {"optimizer_cls_and_kwargs": (torch.optim.SGD, given)} if given["momentum"] else {}
+    trainer = Trainer(model, arguments, train_dataset=models.Rows(53, labels), callbacks=[digests], **more)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    np.savez(
+        output / f"{name}.rank{dp.get_rank()}.npz",
+        parameters=np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()]),
+        digests=digests.of_steps,
+        losses=losses,
+    )
+
+
+if __name__ == "__main__":
+    from pathlib import Path
+
+    folder, *names = sys.argv[1:]
+    for name in names:
+        train(name, Path(folder))

@@ -1,0 +1,88 @@
+"""Metrics, unfreezing, torch.distributed and what is refused: as one process, or by name."""
+
+import pytest
+
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def alone(notes_of):
+    return notes_of("behaviours.py", ranks=1)[0]
+
+
+@pytest.fixture(scope="module", params=["mpi", "mccl"])
+def together(notes_of, request):
+    return notes_of("behaviours.py", ranks=RANKS, backend=request.param)
+
+
+def test_each_row_counts_once_in_metrics_predictions_and_the_loss(alone, together):
+    expected = alone["evaluation"]
+    for found in (rank["evaluation"] for rank in together):
+        assert (found["rows"], found["right"], found["labels"]) == (29, expected["right"], expected["labels"])
+        assert found["loss"] == pytest.approx(expected["loss"], abs=2e-6)
+        for row, expected_row in zip(found["predicted"], expected["predicted"], strict=True):
+            assert row == pytest.approx(expected_row, abs=2e-6)
+    assert together[0]["token_evaluation"] == pytest.approx(alone["token_evaluation"], abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    "what", ["second_training_and_unfreezing", "unfrozen_by_a_callback", "a_subclass_with_a_loss_of_its_own"]
+)
+def test_training_as_in_one_process(alone, together, what):
+    def flat(value):
+        return [number for part in value for number in flat(part)] if isinstance(value, list) else [value]
+
+    for rank in together:
+        assert flat(rank[what]) == pytest.approx(flat(alone[what]), abs=2e-5)  # noted to five digits
+
+
+def test_what_was_frozen_trains_when_it_is_unfrozen(alone):
+    first, second, _ = alone["second_training_and_unfreezing"]
+    assert sum(before != after for before, after in zip(first, second, strict=True)) > len(first) / 2
+
+
+def test_functions_of_torch_distributed(together):
+    for rank, found in enumerate(each["distributed_functions"] for each in together):
+        assert found["place"] == [rank, RANKS, True]
+        assert found["summed"] == [3.0, 4.0] and found["largest"] == [1, 5] and found["sent"] == [1.0]
+        assert found["gathered"] == [[1.0, 2.0], [2.0, 2.0]] and found["whole"] == [0, 0, 1, 1]
+        assert found["objects"] == [{"rank": 0}, {"rank": 1}] and found["told"] == ["of 0"]
+        assert found["on_zero"] == ([0, 1] if rank == 0 else None)
+        assert "the group of all ranks only" in found["new_group"]
+
+
+def test_all_gradients_come_through_hooks_and_buckets_start_before_backward_ends(together):
+    for found in (rank["gradients_come_through_hooks"] for rank in together):
+        assert found["hooks"] == found["parameters"] > 30
+        assert found["buckets that had started"] > 3
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [
+        ("gradient_checkpointing", "gradient_checkpointing=True"),
+        ("fp16", "fp16=True"),
+        ("fused", "fused=True"),
+        ("workers", "dataloader_num_workers=2"),
+        ("backward", "loss.backward()"),
+        ("prepare", "dp.prepare is for MindNLP 0.4"),
+    ],
+)
+def test_refused_by_name_in_one_process_too(alone, together, what, named):
+    for found in (alone, *together):
+        assert named in found["refusals"][what]
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [("auto_find_batch_size", "auto_find_batch_size"), ("rows", "train_dataset"), ("zero_stage", "zero_stage=1")],
+)
+def test_refused_by_name_on_ranks(together, what, named):
+    for rank in together:
+        assert named in rank["refusals"][what]
+
+
+def test_an_optimizer_that_nobody_averages_for(together):
+    for rank in together:
+        assert "SGD steps on gradients that were not averaged" in rank["an_optimizer_of_ones_own"]
+        assert "transformers.Trainer" in rank["an_optimizer_of_ones_own"]

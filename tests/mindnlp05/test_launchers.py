@@ -1,0 +1,51 @@
+"""With the plugin imported first, others' launchers start ranks that train together."""
+
+import sys
+from pathlib import Path
+
+from mindnlp_dp_plugin.doctor import packages
+from mindnlp_dp_plugin.doctor.finding import Level
+from tests.harness import run
+from tests.mindnlp05.conftest import PROGRAMS
+from tests.ports import free_port
+
+PROGRAM = PROGRAMS / "under_others.py"
+
+
+def require_together(finished, output):
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    trained = sorted(file.read_text().split() for file in output.glob("process*.txt"))
+    assert [rank for rank, _ in trained] == ["0", "1"], "two processes train; msrun's scheduler does not"
+    assert len({digest for _, digest in trained}) == 1
+    assert [path.name for path in (output / "training").glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+def test_msrun(tmp_path):
+    msrun = Path(sys.executable).with_name("msrun")
+    ports = ["--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    ranks = ["--worker_num=2", "--local_worker_num=2", "--join=True", f"--log_dir={tmp_path / 'logs'}"]
+    finished = run([msrun, *ranks, *ports, PROGRAM, tmp_path], cwd=tmp_path)
+    finished.stderr += "".join(log.read_text() for log in (tmp_path / "logs").glob("*.log"))
+    require_together(finished, tmp_path)
+
+
+def test_mpirun(tmp_path):
+    mpirun = Path(sys.executable).with_name("mpirun")
+    allowed = ["--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    require_together(run([mpirun, *allowed, sys.executable, PROGRAM, tmp_path], cwd=tmp_path), tmp_path)
+
+
+def test_accelerate_launch_is_refused_by_name(python):
+    finished = python("import mindnlp_dp_plugin", env={"ACCELERATE_MIXED_PRECISION": "no"})
+    assert "`accelerate launch`" in finished.stderr.splitlines()[-1]
+
+
+def test_mindnlp_imported_first_is_refused_by_name(python):
+    finished = python("import mindnlp, mindnlp_dp_plugin")
+    assert "put `import mindnlp_dp_plugin` before it" in finished.stderr.splitlines()[-1]
+
+
+def test_the_doctor_checks_what_mindnlp_05_needs():
+    for finding in (packages.versions(), packages.imports()):
+        assert finding.level is Level.OK, finding
+    assert "diffusers 0.35.2" in packages.versions().found

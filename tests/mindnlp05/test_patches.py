@@ -1,0 +1,72 @@
+"""Each patch of MindNLP 0.5 is needed: removed, what it bridges breaks."""
+
+import pytest
+
+from mindnlp_dp_plugin import compat
+
+START = """
+import os; os.environ['MINDNLP_DP_DEFERRED'] = '1'
+from mindnlp_dp_plugin import DataParallelError, compat
+for patch in compat.PATCHES:
+    if patch.name != {name!r}: patch.schedule()
+import mindspore, mindnlp, torch, numpy as np
+def refused(function, *args, **kwargs):
+    try: function(*args, **kwargs)
+    except DataParallelError: return True
+    return False
+weight = torch.nn.Parameter(torch.ones(2))
+weight.grad = torch.ones(2)
+"""
+CASES = {
+    "norm_of_a_whole_tensor": "assert torch.nn.utils.clip_grad_norm_([weight], 9.0).item() ** 2 - 2 < 1e-5",
+    "addcdiv_on_cpu": "torch.optim.AdamW([weight]).step(); assert weight[0].item() < 1",
+    "argmax_of_a_whole_tensor": "assert torch.tensor([[1.0, 4.0], [3.0, 2.0]]).argmax().item() == 1",
+    "cpu_is_a_device": "torch.cpu.set_device(0)\n"
+    "assert (torch.cpu.device_count(), torch.cpu.current_device()) == (1, 0)",
+    "sgd_with_momentum": "sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.5)\nsgd.step(); sgd.step()\n"
+    "assert abs(weight[0].item() - 0.75) < 1e-6",
+    "dropout_takes_the_seed": "def draw(): torch.manual_seed(3); return torch.nn.functional.dropout(torch.ones(99))\n"
+    "one, other = draw(), draw()\nassert (one.asnumpy() == other.asnumpy()).all()\n"
+    "assert 20 < (one == 0).sum().item() < 80",
+    "safe_globals": "from torch.serialization import safe_globals\nwith safe_globals([]): pass",
+    "generator_made_later": "torch.manual_seed(1)",
+    "hooks_on_the_tensor_itself": "seen = []; weight.register_hook(lambda gradient: seen.append(gradient))\n"
+    "torch.autograd.value_and_grad(lambda: (weight * 2).sum(), [weight])()\nassert len(seen) == 1",
+    "tensors_have_a_device": "assert (mindspore.Tensor.from_numpy(np.ones(2, np.float32)) + weight).sum().item() == 4",
+    "tensors_stay_where_they_are": "weight.grad = None\n"
+    "torch.autograd.value_and_grad(lambda: (weight - torch.ones(2)).sum(), [weight])()\n"
+    "assert weight.grad.tolist() == [1.0, 1.0]",
+    "backward_without_gradients": "assert refused((weight * 2).sum().backward)",
+    "checkpoint_that_keeps_all": "from torch.utils.checkpoint import checkpoint\nassert refused(checkpoint, len, [])",
+    "half_precision_on_cpu": "assert refused(torch.autocast, 'cpu', torch.float16)",
+    "fused_steps": "assert refused(torch.optim.AdamW, [weight], fused=True)",
+    "workers_of_a_data_loader": "loader = torch.utils.data.DataLoader([1, 2], num_workers=1)\n"
+    "assert refused(iter, loader)",
+    "gradients_of_the_present_parameters": "import tempfile\n"
+    "from transformers import Trainer, TrainingArguments\nfrom tests.mindnlp05.programs import models\n"
+    "model = models.bert(); model.bert.requires_grad_(False)\n"
+    "arguments = TrainingArguments(tempfile.mkdtemp(), max_steps=1, report_to=[], save_strategy='no', optim='sgd')\n"
+    "trainer = Trainer(model, arguments, train_dataset=models.Rows(8)); trainer.train()\n"
+    "model.bert.requires_grad_(True); trainer.optimizer = None\n"
+    "before = model.bert.pooler.dense.weight.asnumpy().copy(); trainer.train()\n"
+    "assert (model.bert.pooler.dense.weight.asnumpy() != before).any()",
+}
+
+
+def test_each_patch_has_a_case_and_says_what_it_is_for():
+    assert {patch.name for patch in compat.PATCHES} == set(CASES)
+    assert all(patch.bridges and patch.obsolete_when for patch in compat.PATCHES)
+
+
+def test_with_all_patches_everything_passes(python):
+    cases = [f"weight.copy_(torch.ones(2)); weight.grad = torch.ones(2)\n{code}" for code in CASES.values()]
+    finished = python(START.format(name=None) + "\n".join(cases))
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_one_it_breaks(python, name):
+    if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():
+        pytest.skip("this MindSpore has not the gap")
+    finished = python(START.format(name=name) + CASES[name])
+    assert finished.returncode != 0
