@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from mindnlp_dp_plugin.compat import quick_import
 from mindnlp_dp_plugin.compat.patch import PATCHES, Patch
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -77,6 +76,8 @@ def require_mindnlp04(name: str) -> None:
 def bridge() -> None:
     """Let MindNLP import and run on the installed MindSpore, in whatever order the two are imported later."""
     if not has_mindnlp05():
+        from mindnlp_dp_plugin.compat import quick_import
+
         quick_import.schedule()
     elif "mindtorch" in sys.modules:
         raise DataParallelError("MindNLP was imported first: put `import mindnlp_dp_plugin` before it in the script.")

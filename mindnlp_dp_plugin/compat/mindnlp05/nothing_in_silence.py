@@ -1,5 +1,7 @@
 """What does nothing in ``mindtorch``, and says nothing: it is refused by name."""
 
+import functools
+
 from mindnlp_dp_plugin.compat.patch import patch
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -82,16 +84,21 @@ def half_precision_on_cpu(autocast_mode):
 
 
 @patch(
-    module="mindtorch.optim.optimizer",
+    module="mindtorch.optim.adam",
     bridges="optim='adamw_torch_fused': mindtorch has fused steps for no device",
     fault_of="MindNLP",
-    obsolete_when="mindtorch's optimizers take fused=True",
+    obsolete_when="mindtorch's Adam steps with fused=True",
 )
-def fused_steps(optimizer):
-    def _device_dtype_check_for_fused(parameter, cuda_unsupported=False):
-        raise DataParallelError("fused=True: MindNLP 0.5 has no fused optimizers. Take optim='adamw_torch'.")
+def fused_steps(adam):
+    stock = adam.Adam.__init__
 
-    optimizer._device_dtype_check_for_fused = _device_dtype_check_for_fused
+    @functools.wraps(stock)
+    def __init__(self, *args, fused=None, **kwargs):
+        if fused:
+            raise DataParallelError("fused=True: MindNLP 0.5 has no fused optimizers. Take optim='adamw_torch'.")
+        stock(self, *args, fused=fused, **kwargs)
+
+    adam.Adam.__init__ = __init__
 
 
 @patch(
@@ -102,6 +109,7 @@ def fused_steps(optimizer):
 )
 def workers_of_a_data_loader(dataloader):
     def __init__(self, loader):
+        self._shutdown = True  # asked for when it is deleted
         raise DataParallelError(
             "dataloader_num_workers={number}: MindNLP 0.5 cannot start workers. Leave it at 0.",
             number=loader.num_workers,
