@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 
 import pytest
 
@@ -14,13 +15,16 @@ PROGRAMS = REPOSITORY / "tests" / "mindnlp05" / "programs"
 
 @pytest.fixture(scope="session")
 def ranks_of(tmp_path_factory):
-    """Runs a program of ``programs`` on ranks, once for each way; its first argument is the folder it writes to."""
+    """Runs a program of ``programs`` on ranks, or plainly in one process, once for each way; its first argument is the folder it writes to."""
 
     @functools.cache
     def run_once(program, *arguments, ranks, backend="mpi", fails=False):
         output = tmp_path_factory.mktemp(program.removesuffix(".py"))
-        job = dict(ranks=ranks, backend=backend, log_dir=output / "logs")
-        finished = run_ranks(PROGRAMS / program, output, *arguments, **job)
+        if ranks == 1:
+            finished = run([sys.executable, PROGRAMS / program, output, *arguments])
+        else:
+            job = dict(ranks=ranks, backend=backend, log_dir=output / "logs")
+            finished = run_ranks(PROGRAMS / program, output, *arguments, **job)
         assert bool(finished.returncode) == fails, f"{finished.stdout}\n{finished.stderr}"
         return output
 
@@ -41,6 +45,4 @@ def notes_of(ranks_of):
 @pytest.fixture
 def python():
     """Runs code in a fresh process."""
-    import sys
-
     return lambda code, **options: run([sys.executable, "-c", code], **options)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor import packages
 from mindnlp_dp_plugin.doctor.finding import Level
-from tests.harness import run
+from tests.harness import run, run_ranks
 from tests.mindnlp05.conftest import PROGRAMS
 from tests.ports import free_port
 
@@ -33,6 +33,12 @@ def test_mpirun(tmp_path):
     mpirun = Path(sys.executable).with_name("mpirun")
     allowed = ["--allow-run-as-root", "--oversubscribe", "-n", "2"]
     require_together(run([mpirun, *allowed, sys.executable, PROGRAM, tmp_path], cwd=tmp_path), tmp_path)
+
+
+def test_one_rank(tmp_path):
+    finished = run_ranks(PROGRAM, tmp_path, ranks=1, backend="mpi", log_dir=tmp_path / "logs")
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    assert [path.name for path in (tmp_path / "training").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
 def test_accelerate_launch_is_refused_by_name(python):

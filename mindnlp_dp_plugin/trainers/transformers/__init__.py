@@ -1,5 +1,6 @@
 """The door for Hugging Face's Trainer over MindNLP 0.5: ``import mindnlp; from transformers import Trainer``."""
 
+import os
 from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -9,9 +10,11 @@ from mindnlp_dp_plugin.trainers.transformers.refusals import require_served
 
 __all__ = ["install"]
 
+LOCAL_RANK = "LOCAL_RANK"
+
 
 def install(group: Collective, config: DataParallelConfig, when_imported: Callable, replacements: Replacements) -> None:
-    """Let the Trainer train data-parallel. In one process nothing is changed.
+    """Let the Trainer train data-parallel. In one process that no launcher has started nothing is changed.
 
     Args:
         group: The ranks that train together.
@@ -23,7 +26,7 @@ def install(group: Collective, config: DataParallelConfig, when_imported: Callab
         DataParallelError: If a setting is not served here.
     """
     require_served(config)
-    if group.world_size == 1:
+    if group.world_size == 1 and LOCAL_RANK not in os.environ:  # with it, accelerate wants torch.distributed
         return
     from mindnlp_dp_plugin.trainers.transformers.torch_distributed import answers_of, tell_accelerate  # has MindSpore
 
