@@ -15,7 +15,7 @@ PROGRAMS = REPOSITORY / "tests" / "mindnlp05" / "programs"
 
 @pytest.fixture(scope="session")
 def ranks_of(tmp_path_factory):
-    """Runs a program of ``programs`` on ranks, or plainly in one process, once for each way; its first argument is the folder it writes to."""
+    """Runs a program on ranks, or plainly in one process, once for each way; it is told the folder it writes to."""
 
     @functools.cache
     def run_once(program, *arguments, ranks, backend="mpi", fails=False):
