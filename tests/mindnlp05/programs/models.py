@@ -95,7 +95,7 @@ def llama_classifier():
 def token_classifier():
     """Its loss is a mean over labels, though it takes their number."""
     return transformers.LlamaForTokenClassification(
-        transformers.LlamaConfig(**ENCODER, num_key_value_heads=1, num_labels=VOCABULARY)
+        transformers.LlamaConfig(**ENCODER, num_key_value_heads=1, num_labels=VOCABULARY, classifier_dropout=0.0)
     )
 
 
