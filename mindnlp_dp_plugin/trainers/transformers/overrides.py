@@ -173,7 +173,8 @@ def _prediction_step_of(self):
     def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
         own, _ = counted_rows(self, current(), inputs)
-        if loss is not None and 0 < own < num_rows(inputs):
+        counts_labels = self.model_accepts_loss_kwargs or self.compute_loss_func is not None  # on all ranks, each time
+        if loss is not None and not counts_labels and 0 < own < num_rows(inputs):
             loss, *_ = stock(model, first_rows(inputs, own), True, *args, **kwargs)
         return loss, *rest
 
