@@ -100,9 +100,8 @@ def take_steps(options: RecipeOptions, task: str) -> None:
     """
     import mindnlp_dp_plugin as dp
     from mindnlp_dp_plugin.recipes.prepared import prepare
-    from mindnlp_dp_plugin.recipes.throughput import Throughput
     from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
-    from mindnlp_dp_plugin.trainers.mindnlp.public import ProgressCallback, set_seed
+    from mindnlp_dp_plugin.trainers.mindnlp.public import set_seed
 
     folder = RunFolder(options.output_dir)
     set_seed(options.seed)
@@ -112,22 +111,13 @@ def take_steps(options: RecipeOptions, task: str) -> None:
         model = data.task.load_model(data.model.path, data.facts, **data.model.how, **_without_dropout(data.model))
     arguments = training_arguments(options, folder, epochs=1.0, is_fold=True)
     arguments.max_steps, arguments.logging_steps, arguments.logging_first_step = STEPS, 1, True
-    throughput = Throughput()
-    trainer = RecipeTrainer(
-        model=model,
-        args=arguments,
-        train_dataset=data.pipeline("train", options.batch_size),
-        tokenizer=data.tokenizer,
-        callbacks=[throughput],
-        loss=data.task.loss(data.facts, options),
-        outputs=data.task.outputs,
-    )
-    trainer.remove_callback(ProgressCallback)
+    rows = data.pipeline("train", options.batch_size)
+    trainer = RecipeTrainer(data, options, model=model, args=arguments, train_dataset=rows)
     before = _weights(model)
     trainer.train()
     if dp.is_main_process():
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-        speed = throughput.summary(STEPS)["rows_per_second"]
+        speed = trainer.throughput.summary(STEPS)["rows_per_second"]
         np.savez(folder.home / RECORD, losses=losses, before=before, after=_weights(model), rows_per_second=speed)
     dp.barrier()
 

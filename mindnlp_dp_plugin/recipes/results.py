@@ -9,15 +9,22 @@ import numpy as np
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.distributed.gather import concatenate
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, replace_folder, write_json, write_text
-from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.tasks import Task, get_task
 from mindnlp_dp_plugin.recipes.words import say, words
+
+COUNTED = {  # rows of a split
+    "cut_texts": Message("{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})"),
+    "duplicates": Message(
+        "{split}: rows with a text that is in train, too: {count}; they score better than new texts would"
+    ),
+}
 
 
 class Outcome(NamedTuple):
@@ -46,29 +53,18 @@ def introduction(data: PreparedData) -> str:
         lines = [tr("model: {name}, {weights}", **known)]
     lines += map(say, facts["remarks"])
     lines += data.task.describe(facts)
-    for split, count in facts["cut_texts"].items():
-        if count:
-            lines.append(
-                tr(
-                    "{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})",
-                    split=split,
-                    count=count,
-                    share=count / facts["num_rows"][split],
-                )
-            )
-    for split, count in facts["duplicates"].items():
-        if count:
-            lines.append(
-                tr(
-                    "{split}: rows with a text that is in train, too: {count}; they score better than new texts would",
-                    split=split,
-                    count=count,
-                )
-            )
-    for name, scores in facts["baselines"].items():
-        beaten = {"split": scores["split"], "scores": data.task.in_words(scores), "name": words()[name]}
-        lines.append(tr("to beat on {split}: {scores} by {name}", **beaten))
+    for fact, message in COUNTED.items():
+        for split, count in facts[fact].items():
+            share = count / facts["num_rows"][split]
+            lines += [tr(message, split=split, count=count, share=share)] if count else []
+    lines += [to_beat(data.task, *baseline) for baseline in facts["baselines"].items()]
     return "\n".join(lines)
+
+
+def to_beat(task: Task, name: str, scores: dict) -> str:
+    """The line about a baseline."""
+    shown = {"split": scores["split"], "scores": task.in_words(scores), "name": words()[name]}
+    return tr("to beat on {split}: {scores} by {name}", **shown)
 
 
 def leave_results(

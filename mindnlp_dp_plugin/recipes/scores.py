@@ -11,6 +11,7 @@ from mindnlp_dp_plugin import metrics
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
 SURE = 0.95  # of a wrong class: then the label itself may be wrong
+MOST_CLASSES_LISTED = 12
 
 
 def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
@@ -68,17 +69,28 @@ def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> 
     Returns:
         ``per_class``: a list in the order of ``label_names``; ``confusion_matrix``: rows true, columns predicted.
     """
-    predicted, numbers = logits.argmax(axis=-1), range(len(label_names))
-    scores = precision_recall_fscore_support(labels, predicted, labels=numbers, zero_division=0)
-    scores = (*scores, np.bincount(predicted, minlength=len(label_names)))
-    names = ("precision", "recall", "f1", "rows", "predicted")
+    predicted = logits.argmax(axis=-1)
     return {
-        "per_class": [
-            {"label": label, **{name: value.item() for name, value in zip(names, row)}}
-            for label, *row in zip(label_names, *scores)
-        ],
-        "confusion_matrix": confusion_matrix(labels, predicted, labels=numbers).tolist(),
+        "per_class": per_class(predicted, labels, label_names, np.bincount(predicted, minlength=len(label_names))),
+        "confusion_matrix": confusion_matrix(labels, predicted, labels=range(len(label_names))).tolist(),
     }
+
+
+def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str], counts: np.ndarray) -> list[dict]:
+    """Precision, recall, F1, rows and predicted rows of each class.
+
+    Args:
+        predicted: A class for each row, or of shape (rows, classes), bool.
+        labels: The true ones, of the same shape.
+        label_names: Of all classes.
+        counts: How many rows of each class were predicted.
+    """
+    scores = precision_recall_fscore_support(labels, predicted, labels=range(len(label_names)), zero_division=0)
+    names = ("precision", "recall", "f1", "rows", "predicted")
+    return [
+        {"label": label, **{name: value.item() for name, value in zip(names, row)}}
+        for label, *row in zip(label_names, *scores, counts)
+    ]
 
 
 def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
@@ -95,14 +107,17 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
     wrong = wrong[np.argsort(-chances[wrong, predicted[wrong]], kind="stable")]
     return [
         {
-            "texts": [shortened(text) for text in texts[row]],
-            "label": label_names[labels[row]],
-            "predicted": label_names[predicted[row]],
+            **mistake(texts[row], label_names[labels[row]], label_names[predicted[row]]),
             "probability": float(chances[row, predicted[row]]),
             "is_label_doubtful": bool(chances[row, predicted[row]] >= SURE),
         }
         for row in each_text_once(wrong.tolist(), texts)
     ]
+
+
+def mistake(texts: Sequence[str], label: str | float, predicted: str | float) -> dict:
+    """A wrong prediction, for terminal and report."""
+    return {"texts": [shortened(text) for text in texts], "label": label, "predicted": predicted}
 
 
 def each_text_once(rows, texts):
@@ -116,6 +131,17 @@ def each_text_once(rows, texts):
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities of the classes, of shape (rows, classes), float64."""
     return special.softmax(np.asarray(logits, np.float64), axis=-1)
+
+
+def probabilities(chances: np.ndarray, label_names: list[str]) -> dict[str, list[float]]:
+    """A column of probabilities for each class."""
+    return {f"probability_{name}": column.tolist() for name, column in zip(label_names, chances.T)}
+
+
+def listed(rows: dict[str, int], most: int = MOST_CLASSES_LISTED) -> str:
+    """The first names with their counts."""
+    parts = [f"{name} ({count})" for name, count in rows.items()]
+    return ", ".join([*parts[:most], *(["..."] if len(parts) > most else [])])
 
 
 def shortened(text: str) -> str:

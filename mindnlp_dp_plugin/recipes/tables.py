@@ -199,7 +199,12 @@ def _label_names(labels, column, table: Table) -> list[str]:
         )
     if names := table.class_names.get(column):
         return [name for name in names if name in distinct]
-    return sorted(distinct, key=float) if all(map(is_number, distinct)) else sorted(distinct)
+    return in_order(distinct)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Classes in the order of their names, of their numbers if they are numbers."""
+    return sorted(names, key=float if all(map(is_number, names)) else None)
 
 
 def _is_list(value):

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,11 @@ from mindnlp_dp_plugin.recipes.fingerprint import keep, require_same
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
-from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary
+from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.terminal import TRAINING, Terminal
 from mindnlp_dp_plugin.recipes.throughput import Throughput
 from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
-from mindnlp_dp_plugin.recipes.words import words
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
@@ -31,16 +31,23 @@ DEV = "dev"
 
 
 class RecipeTrainer(Trainer):
-    """A Trainer with the loss of a task, if it has one of its own.
+    """A Trainer with the loss of a task, if it has one of its own, and without a progress bar.
 
     Args:
-        loss: From logits and labels to a mean over rows; None: the model's own.
-        outputs: What evaluation keeps, from logits and labels; only with such a loss.
+        data: What it is trained on.
+        options: How.
+        callbacks: Beside ``throughput``.
+        **how: Other arguments of the Trainer.
+
+    Attributes:
+        throughput: How fast the ranks train.
     """
 
-    def __init__(self, *args, loss=None, outputs=None, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._loss, self._outputs = loss, outputs
+    def __init__(self, data: PreparedData, options: RecipeOptions, callbacks: Sequence = (), **how):
+        self.throughput = Throughput()
+        super().__init__(tokenizer=data.tokenizer, callbacks=[self.throughput, *callbacks], **how)
+        self._loss, self._outputs = data.task.loss(data.facts, options), data.task.outputs
+        self.remove_callback(ProgressCallback)
 
     def compute_loss(self, model, inputs, return_outputs=False):
         """The loss of a batch."""
@@ -121,9 +128,9 @@ def _score_now(trainer, data):
     split = data.splits[-1]
     part = predict(trainer, data, split)
     scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
-    beaten = {"split": split, "scores": data.task.in_words(scores), "name": words()["before_training"]}
-    dp.print_rank_0(tr("to beat on {split}: {scores} by {name}", **beaten))
-    return {**{name: scores[name] for name in data.task.shown}, "split": split}
+    found = {**{name: scores[name] for name in data.task.shown}, "split": split}
+    dp.print_rank_0(to_beat(data.task, "before_training", found))
+    return found
 
 
 def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
@@ -176,29 +183,23 @@ def make_trainer(
     if options.lora:
         model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type)
     is_fold = rows is not None
-    throughput = Throughput()
-    callbacks = [BestIsHere(), throughput, Terminal(None if is_fold else options.best_by, data.task, heading)]
+    callbacks = [BestIsHere(), Terminal(None if is_fold else options.best_by, data.task, heading)]
     if not is_fold:
         callbacks += make_trackers(options.trackers, folder)
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
-    train_rows = data.pipeline("train", options.batch_size, shuffle=True, rows=rows)
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
     epochs = options.chosen_epochs(num_rows, dp.get_world_size())
-    trainer = RecipeTrainer(
+    return RecipeTrainer(
+        data,
+        options,
+        callbacks,
         model=model,
         args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
-        train_dataset=train_rows,
+        train_dataset=data.pipeline("train", options.batch_size, shuffle=True, rows=rows),
         eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
-        tokenizer=data.tokenizer,
         compute_metrics=data.task.compute_metrics(data.facts),
-        callbacks=callbacks,
-        loss=data.task.loss(data.facts, options),
-        outputs=data.task.outputs,
     )
-    trainer.remove_callback(ProgressCallback)
-    trainer.throughput = throughput
-    return trainer
 
 
 def training_arguments(

@@ -49,6 +49,10 @@ class Task(ABC):
         generates: Whether it writes texts.
         weighs_classes: Whether it can be trained with ``--class-weights``.
         needs: Packages it needs beside those of all recipes.
+        auto_model: The class of MindNLP that loads its models.
+        kept_facts: Names of the facts that ``kept`` keeps.
+        refused: The options that it has no use for, each with the value that stands for not given.
+        refusal: What is said of one that is given, with the fields ``option`` and ``given``.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         file_suffixes: Of files with its data.
@@ -71,6 +75,10 @@ class Task(ABC):
     generates: bool = False
     weighs_classes: bool = True
     needs: tuple[str, ...] = ()
+    auto_model: str = "AutoModelForSequenceClassification"
+    kept_facts: tuple[str, ...] = ()
+    refused: dict[str, Any] = {}
+    refusal: Message | None = None
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
@@ -115,6 +123,16 @@ class Task(ABC):
             DataParallelError: If they are no data for this task, or the options do not fit them.
         """
 
+    def refuse(self, options: RecipeOptions) -> None:
+        """Refuse options that this task has no use for.
+
+        Raises:
+            DataParallelError: For the first that is given.
+        """
+        for option, default in self.refused.items():
+            if (given := getattr(options, option)) != default:
+                raise DataParallelError(self.refusal, option=option.replace("_", "-"), given=given)
+
     def strata(self, rows: Any) -> list[int]:
         """A number for each row; dev and folds are to have equally much of each."""
         return [0] * len(rows)
@@ -127,9 +145,9 @@ class Task(ABC):
         ``kept`` keeps.
         """
 
-    @abstractmethod
     def kept(self, facts: dict) -> dict:
         """What ``metrics.json`` keeps of the facts, and predictions are made with."""
+        return {name: facts[name] for name in self.kept_facts}
 
     @abstractmethod
     def describe(self, facts: dict) -> list[str]:
@@ -211,9 +229,21 @@ class Task(ABC):
         """
         return [shortened(text) for text in texts]
 
-    @abstractmethod
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
-        """The model to train: a folder's or the hub's, with a head for this task."""
+        """The model to train: a folder's or the hub's, with a head for this task; one for another is begun anew."""
+        from mindnlp import transformers
+
+        return getattr(transformers, self.auto_model).from_pretrained(name, **self.head(kept), **how)
+
+    def head(self, kept: dict) -> dict[str, Any]:
+        """Keywords of ``from_pretrained`` for an output for each class."""
+        names = kept["label_names"]
+        return {
+            "num_labels": len(names),
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
+            "ignore_mismatched_sizes": True,
+        }
 
     def loss(self, facts: dict, options: RecipeOptions) -> Callable | None:
         """The loss from logits and labels, a mean over rows; None for the model's own."""
@@ -279,9 +309,7 @@ class Task(ABC):
             )
         return [[as_text(text) for text in texts[row : row + size]] for row in range(0, len(texts), size)]
 
-    def read_asked(self, path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None) -> tuple:
-        """What ``read_asked_texts`` returns of a file."""
-        return read_asked_texts(self, path, results, columns, label, encoding)
+    read_asked = read_asked_texts
 
     def as_row(self, text: Any, results: dict) -> tuple:
         """What a program asks for, as a row.
@@ -362,29 +390,3 @@ class Task(ABC):
 def get_task(name: str) -> Task:
     """The task of that name."""
     return import_module(RECIPES[name].module).TASK
-
-
-def refuse(options: RecipeOptions, others: dict, template: str) -> None:
-    """Refuse options that this task has no use for.
-
-    Args:
-        options: The recipe's.
-        others: Their names, each with the value that stands for not given.
-        template: The message, with the fields ``option`` and ``given``.
-
-    Raises:
-        DataParallelError: For the first that is given.
-    """
-    for option, default in others.items():
-        if (given := getattr(options, option)) != default:
-            raise DataParallelError(template, option=option.replace("_", "-"), given=given)
-
-
-def head_for(names: list[str]) -> dict[str, Any]:
-    """Keywords of ``from_pretrained`` for an output for each name; a head for others is begun anew."""
-    return {
-        "num_labels": len(names),
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: number for number, name in enumerate(names)},
-        "ignore_mismatched_sizes": True,
-    }

@@ -21,9 +21,9 @@ from mindnlp_dp_plugin.recipes.chats import (
 )
 from mindnlp_dp_plugin.recipes.reading.formats import read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.scores import shortened
+from mindnlp_dp_plugin.recipes.scores import listed, shortened
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
-from mindnlp_dp_plugin.recipes.tasks import Task, refuse
+from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -51,6 +51,9 @@ class CausalLM(Task):
     falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")
     weighs_classes = False
+    auto_model = "AutoModelForCausalLM"
+    refused = {"positive_label": None, "class_weights": "none", "label_column": None}
+    refusal = Message("--{option} {given!r} is for labels, and conversations have none: leave it out.")
     scores_before_training = generates = True
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
@@ -60,10 +63,7 @@ class CausalLM(Task):
 
     def read(self, options):
         """Conversations in splits."""
-        without = {"positive_label": None, "class_weights": "none", "label_column": None}
-        refuse(
-            options, without, Message("--{option} {given!r} is for labels, and conversations have none: leave it out.")
-        )
+        self.refuse(options)
         if options.folds:
             raise DataParallelError(
                 "--folds {folds} is not built for conversations: leave it out.", folds=options.folds
@@ -89,10 +89,6 @@ class CausalLM(Task):
             "num_outputs": None,
         }
 
-    def kept(self, facts):
-        """Nothing: the tokenizer carries the template."""
-        return {}
-
     def describe(self, facts):
         """Conversations and messages."""
         return [
@@ -100,7 +96,7 @@ class CausalLM(Task):
                 "{split}: {count} conversations; messages: {roles}",
                 split=split,
                 count=facts["num_rows"][split],
-                roles=", ".join(f"{role} ({count})" for role, count in rows.items()),
+                roles=listed(rows),
             )
             for split, rows in facts["rows"].items()
         ]
@@ -148,11 +144,9 @@ class CausalLM(Task):
         asked = [message["content"] for message in json.loads(texts[0]) if message["role"] == USER]
         return [shortened(asked[0] if asked else "...")]
 
-    def load_model(self, name, kept, **how):
-        """A causal language model, as it was trained."""
-        from mindnlp.transformers import AutoModelForCausalLM
-
-        return AutoModelForCausalLM.from_pretrained(name, **how)
+    def head(self, kept):
+        """The one it was trained with."""
+        return {}
 
     def loss(self, facts, options):
         """The cross entropy of all tokens of answers, by the number of rows and the mean of them in a row of train.

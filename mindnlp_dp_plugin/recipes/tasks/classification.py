@@ -10,11 +10,19 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
 from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1, score, score_classes, softmax, worst_mistakes
+from mindnlp_dp_plugin.recipes.scores import (
+    MOST_CLASSES_LISTED,
+    accuracy_and_f1,
+    listed,
+    probabilities,
+    score,
+    score_classes,
+    softmax,
+    worst_mistakes,
+)
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_texts
-from mindnlp_dp_plugin.recipes.tasks import Task, head_for
+from mindnlp_dp_plugin.recipes.tasks import Task
 
-MOST_CLASSES_LISTED = 12
 MOST_CONFUSIONS = 20
 
 
@@ -44,6 +52,7 @@ class Classification(Task):
     shown = compared = ("accuracy", "macro_f1")
     each_epoch = ("accuracy", "macro_f1", "f1", "loss")
     best_by = ("macro_f1", "accuracy", "f1", "loss")
+    kept_facts = ("label_names", "positive_label", "label_name")
 
     def read(self, options):
         """Texts and class numbers in splits; with ``--folds``, dev is part of train."""
@@ -86,26 +95,18 @@ class Classification(Task):
             "rows": {split: _rows_by_class(rows, data.label_names) for split, rows in data.splits.items()},
         }
 
-    def kept(self, facts):
-        """The classes, and the positive one."""
-        return {name: facts[name] for name in ("label_names", "positive_label", "label_name")}
-
     def describe(self, facts):
         """Rows of each class."""
-        lines = []
-        for split, rows in facts["rows"].items():
-            listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
-            more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
-            lines.append(
-                tr(
-                    "{split}: {rows} rows in {count} classes: {classes}",
-                    split=split,
-                    rows=sum(rows.values()),
-                    count=len(rows),
-                    classes=listed + more,
-                )
+        return [
+            tr(
+                "{split}: {rows} rows in {count} classes: {classes}",
+                split=split,
+                rows=sum(rows.values()),
+                count=len(rows),
+                classes=listed(rows),
             )
-        return lines
+            for split, rows in facts["rows"].items()
+        ]
 
     def predict_baselines(self, train, scored, data, options):
         """Majority class, and TF-IDF with logistic regression."""
@@ -118,12 +119,6 @@ class Classification(Task):
     def examples(self, tokens, labels):
         """The rows themselves."""
         return tokens, labels
-
-    def load_model(self, name, kept, **how):
-        """A model with a class for each label; a head for another number of classes is begun anew."""
-        from mindnlp.transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification.from_pretrained(name, **head_for(kept["label_names"]), **how)
 
     def loss(self, facts, options):
         """With ``--class-weights balanced``: a row's loss times rows / (classes x rows of its class)."""
@@ -181,7 +176,7 @@ class Classification(Task):
             "probability": chances[np.arange(len(chances)), predicted].tolist(),
         }
         if all_probabilities:
-            columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
+            columns |= probabilities(chances, names)
         return columns
 
 

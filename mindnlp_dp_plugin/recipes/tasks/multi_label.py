@@ -8,20 +8,19 @@ import click
 import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.baselines import sample, terms
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
-from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label, is_number
-from mindnlp_dp_plugin.recipes.scores import each_text_once, shortened
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, read_rows, to_dataset, unseen
-from mindnlp_dp_plugin.recipes.tasks import Task, head_for
+from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label
+from mindnlp_dp_plugin.recipes.scores import each_text_once, listed, mistake, per_class, probabilities
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, alike, in_order, read_rows, to_dataset, unseen
+from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import remark, words
 
 SEPARATORS = (";", "|", ",", "；", "、", "，")
-MOST_CLASSES_LISTED = 12
 NO_CLASS = "–"
 
 
@@ -63,15 +62,16 @@ class MultiLabel(Task):
     each_epoch = (*shown, "loss")
     compared = ("exact_match", "macro_f1", "micro_f1")
     best_by = ("micro_f1", "macro_f1", "exact_match", "loss")
+    kept_facts = ("label_names", "threshold", "label_separator")
+    refused = {"positive_label": None}
+    refusal = Message(
+        "--{option} {given!r} is for one of two classes, and each text has any number of them: leave it out; the F1 of "
+        "each class is reported."
+    )
 
     def read(self, options):
         """Texts and a 1 or 0 for each class in splits; with ``--folds``, dev is part of train."""
-        if options.positive_label is not None:
-            raise DataParallelError(
-                "--positive-label {positive_label!r} is for one of two classes, and each text has any number of them: "
-                "leave it out; the F1 of each class is reported.",
-                positive_label=options.positive_label,
-            )
+        self.refuse(options)
         found = read_rows(options, _could_be_labels, _parse)
         separator = self._find_separator(found, options.label_separator)
         if separator:
@@ -132,16 +132,10 @@ class MultiLabel(Task):
             "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
 
-    def kept(self, facts):
-        """The classes, the threshold, and what separates classes in a cell."""
-        return {name: facts[name] for name in ("label_names", "threshold", "label_separator")}
-
     def describe(self, facts):
         """Rows with each class."""
         lines = []
         for split, rows in facts["rows"].items():
-            listed = ", ".join(f"{label} ({count})" for label, count in list(rows.items())[:MOST_CLASSES_LISTED])
-            more = ", ..." if len(rows) > MOST_CLASSES_LISTED else ""
             per_row = words()["per_row"].format(
                 mean=f"{facts['classes_per_row'][split]:.2f}", none=facts["rows_without_class"][split]
             )
@@ -151,7 +145,7 @@ class MultiLabel(Task):
                     split=split,
                     rows=facts["num_rows"][split],
                     count=len(rows),
-                    classes=listed + more,
+                    classes=listed(rows),
                     per_row=per_row,
                 )
             )
@@ -185,13 +179,9 @@ class MultiLabel(Task):
         rows, classes = zip(*pairs)
         return list(rows), list(classes)
 
-    def load_model(self, name, kept, **how):
-        """A model with an output for each class; a head for another number of classes is begun anew."""
-        from mindnlp.transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification.from_pretrained(
-            name, problem_type="multi_label_classification", **head_for(kept["label_names"]), **how
-        )
+    def head(self, kept):
+        """An output for each class, any number of which may be chosen."""
+        return {"problem_type": "multi_label_classification", **super().head(kept)}
 
     def loss(self, facts, options):
         """Binary cross entropy, a mean over rows and classes.
@@ -222,26 +212,17 @@ class MultiLabel(Task):
         """Scores over all and by class, and the worst mistakes."""
         labels, names = np.asarray(labels) > 0, kept["label_names"]
         chosen, chances = _choose(logits, kept), expit(np.asarray(logits, np.float64))
-        columns = precision_recall_fscore_support(labels, chosen, zero_division=0)
-        per_class = [
-            {
-                "label": name,
-                **{score: value.item() for score, value in zip(("precision", "recall", "f1", "rows"), values)},
-                "predicted": int(chosen[:, number].sum()),
-            }
-            for number, (name, *values) in enumerate(zip(names, *columns))
-        ]
         wrong_by = np.where(chosen != labels, np.abs(chances - kept["threshold"]), 0).sum(axis=1)
         worst = [row for row in np.argsort(-wrong_by, kind="stable").tolist() if wrong_by[row] > 0]
-        mistakes = [
-            {
-                "texts": [shortened(text) for text in texts[row]],
-                "label": _in_words(labels[row], names),
-                "predicted": _in_words(chosen[row], names),
-            }
-            for row in each_text_once(worst, texts)
-        ]
-        return {**score_sets(chosen, labels), "rows": len(labels), "per_class": per_class, "mistakes": mistakes}
+        return {
+            **score_sets(chosen, labels),
+            "rows": len(labels),
+            "per_class": per_class(chosen, labels, names, chosen.sum(axis=0)),
+            "mistakes": [
+                mistake(texts[row], _in_words(labels[row], names), _in_words(chosen[row], names))
+                for row in each_text_once(worst, texts)
+            ],
+        }
 
     def always(self, scores, kept):
         """The classes that are chosen for all rows; an empty text if none ever is."""
@@ -269,7 +250,7 @@ class MultiLabel(Task):
             "probabilities": [chances[number, row].tolist() for number, row in enumerate(chosen)],
         }
         if all_probabilities:
-            columns |= {f"probability_{name}": chances[:, number].tolist() for number, name in enumerate(names)}
+            columns |= probabilities(chances, names)
         return columns
 
     def in_short(self, row, kept):
@@ -351,7 +332,7 @@ def _class_names(rows, column):
             count=len(distinct),
             num_rows=len(rows),
         )
-    return sorted(distinct, key=float) if all(map(is_number, distinct)) else sorted(distinct)
+    return in_order(distinct)
 
 
 def _numbered(found, split, sets, names):

@@ -12,9 +12,9 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.baselines import sample, terms
 from mindnlp_dp_plugin.recipes.reading.columns import holds_numbers
 from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
-from mindnlp_dp_plugin.recipes.scores import each_text_once, shortened
+from mindnlp_dp_plugin.recipes.scores import each_text_once, mistake
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, to_dataset
-from mindnlp_dp_plugin.recipes.tasks import Task, refuse
+from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_RANGES = 10
@@ -47,11 +47,13 @@ class Regression(Task):
     compared = ("r2",)
     best_by = ("r2", "spearman", "loss")
     weighs_classes = False
+    kept_facts = ("mean", "std")
+    refused = {"positive_label": None, "class_weights": "none"}
+    refusal = Message("--{option} {given!r} is for classes, and regression has none: leave it out.")
 
     def read(self, options):
         """Texts and numbers in splits; with ``--folds``, dev is part of train."""
-        without = {"positive_label": None, "class_weights": "none"}
-        refuse(options, without, Message("--{option} {given!r} is for classes, and regression has none: leave it out."))
+        self.refuse(options)
         found = read_rows(options, holds_numbers)
         column = found.columns.label
         splits = {
@@ -81,10 +83,6 @@ class Regression(Task):
                 for split, rows in data.splits.items()
             },
         }
-
-    def kept(self, facts):
-        """Mean and standard deviation of train."""
-        return {name: facts[name] for name in ("mean", "std")}
 
     def describe(self, facts):
         """Rows and range of each split."""
@@ -116,13 +114,9 @@ class Regression(Task):
         """In which quarter of the numbers each row is."""
         return tokens, np.searchsorted(np.quantile(labels, QUARTILES), labels).tolist()
 
-    def load_model(self, name, kept, **how):
-        """A model with one output; another head is begun anew."""
-        from mindnlp.transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification.from_pretrained(
-            name, num_labels=1, ignore_mismatched_sizes=True, **how
-        )
+    def head(self, kept):
+        """One output."""
+        return {"num_labels": 1, "ignore_mismatched_sizes": True}
 
     def loss(self, facts, options):
         """The squared error, in standard deviations."""
@@ -186,12 +180,7 @@ def worst_numbers(predicted: np.ndarray, numbers: np.ndarray, texts: list[tuple[
     """
     worst = np.argsort(-np.abs(predicted - numbers), kind="stable")
     return [
-        {
-            "texts": [shortened(text) for text in texts[row]],
-            "label": float(numbers[row]),
-            "predicted": float(predicted[row]),
-        }
-        for row in each_text_once(worst.tolist(), texts)
+        mistake(texts[row], float(numbers[row]), float(predicted[row])) for row in each_text_once(worst.tolist(), texts)
     ]
 
 

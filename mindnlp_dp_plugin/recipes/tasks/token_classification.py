@@ -10,10 +10,10 @@ from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TABLE_SUFFIXES, TAGS, TOKENS, read_tagged, write_conll
 from mindnlp_dp_plugin.recipes.reading.decoding import decode
 from mindnlp_dp_plugin.recipes.reading.lines import looks_like_conll
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened, softmax
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, mistake, shortened, softmax
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, TOKEN_NAMES, first_of, read_sentences, words_of
-from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task, head_for, refuse
+from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, words_to_tokens
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -33,6 +33,10 @@ class TokenClassification(Task):
     compared = ("recall", "precision", "f1")
     best_by = ("f1", "loss")
     needs = ("seqeval",)
+    auto_model = "AutoModelForTokenClassification"
+    kept_facts = ("label_names", "joiner")
+    refused = {"positive_label": None, "class_weights": "none"}
+    refusal = Message("--{option} {given!r} is for classes of texts, and here words have tags: leave it out.")
     weighs_classes = False
     label_filling = IGNORED
     lora_type = "TOKEN_CLS"
@@ -42,9 +46,7 @@ class TokenClassification(Task):
 
     def read(self, options):
         """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
-        without = {"positive_label": None, "class_weights": "none"}
-        template = Message("--{option} {given!r} is for classes of texts, and here words have tags: leave it out.")
-        refuse(options, without, template)
+        self.refuse(options)
         return read_sentences(options).with_dev(self.strata, options)
 
     def strata(self, rows):
@@ -67,25 +69,18 @@ class TokenClassification(Task):
             "num_words": {split: sum(map(len, sentences["label"])) for split, sentences in data.splits.items()},
         }
 
-    def kept(self, facts):
-        """The tags, and what stands between words."""
-        return {name: facts[name] for name in ("label_names", "joiner")}
-
     def describe(self, facts):
         """Sentences, words, and entities of each type."""
-        lines = []
-        for split, rows in facts["rows"].items():
-            listed = ", ".join(f"{kind} ({count})" for kind, count in rows.items())
-            lines.append(
-                tr(
-                    "{split}: {sentences} sentences, {words} words; entities: {entities}",
-                    split=split,
-                    sentences=facts["num_rows"][split],
-                    words=facts["num_words"][split],
-                    entities=listed,
-                )
+        return [
+            tr(
+                "{split}: {sentences} sentences, {words} words; entities: {entities}",
+                split=split,
+                sentences=facts["num_rows"][split],
+                words=facts["num_words"][split],
+                entities=listed(rows, len(rows)),
             )
-        return lines
+            for split, rows in facts["rows"].items()
+        ]
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent tag of each word."""
@@ -137,12 +132,6 @@ class TokenClassification(Task):
         """The sentence as a text."""
         return [shortened(kept["joiner"].join(texts[0]))]
 
-    def load_model(self, name, kept, **how):
-        """A model with an output for each tag; a head for other tags is begun anew."""
-        from mindnlp.transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(name, **head_for(kept["label_names"]), **how)
-
     def loss(self, facts, options):
         """The cross entropy of all words, by the number of rows and the mean number of words of a row in train.
 
@@ -183,14 +172,11 @@ class TokenClassification(Task):
             logits, labels = _by_word(logits, labels, kept)
         sure = [softmax(words).max(axis=-1).mean() if len(words) else 0 for words in logits]
         worst = sorted((row for row in range(len(true)) if wrong[row]), key=lambda row: (-wrong[row], -sure[row]))
-        mistakes = [
-            {
-                "texts": [shortened(kept["joiner"].join(texts[row][0]))],
-                "label": in_words(texts[row][0], true[row], kept["joiner"]),
-                "predicted": in_words(texts[row][0], predicted[row], kept["joiner"]),
-            }
-            for row in worst[:MOST_MISTAKES]
-        ]
+        mistakes = []
+        for row in worst[:MOST_MISTAKES]:
+            (words,), joiner = texts[row], kept["joiner"]
+            tagged = (in_words(words, tags[row], joiner) for tags in (true, predicted))
+            mistakes.append(mistake([joiner.join(words)], *tagged))
         return {**found, "rows": len(true), "per_class": per_class, "mistakes": mistakes}
 
     def always(self, scores, kept):
