@@ -18,7 +18,6 @@ from mindspore import dataset, set_seed
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import Rows, prepare
-from mindnlp_dp_plugin.recipes.scores import accuracy_and_f1
 
 ROWS_PER_RANK = 16
 STEP = 8
@@ -84,7 +83,7 @@ def run(output, data, train, dev, way, max_length, num_layers):
         arguments,
         train_dataset=train(multiple, shuffle=True),
         eval_dataset=dev(STEP, shuffle=False),
-        compute_metrics=accuracy_and_f1(2),
+        compute_metrics=data.task.compute_metrics(data.facts),
     )
     dp.barrier()
     began = time.perf_counter()

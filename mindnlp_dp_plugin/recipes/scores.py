@@ -1,53 +1,15 @@
 """Scores of classes: over all, by class and by row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
-from mindnlp_dp_plugin import metrics
-
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
 SURE = 0.95  # of a wrong class: then the label itself may be wrong
 MOST_CLASSES_LISTED = 12
-
-
-def accuracy_and_f1(num_labels: int, positive: int = 1) -> Callable:
-    """What ``Trainer(compute_metrics=...)`` takes: ``accuracy``, ``macro_f1`` and ``f1``. All ranks must call it.
-
-    Args:
-        num_labels: How many classes. With two, ``f1`` is that of the positive one; with more, it is ``macro_f1``.
-        positive: Number of the positive class.
-    """
-    accuracy, f1 = metrics.load("accuracy"), metrics.load("f1")
-
-    def compute(prediction):
-        rows = {"predictions": prediction.predictions.argmax(axis=-1), "references": prediction.label_ids}
-        macro = f1.compute(**rows, average="macro")["f1"]
-        own = f1.compute(**rows, pos_label=positive)["f1"] if num_labels == 2 else macro
-        return {**accuracy.compute(**rows), "macro_f1": macro, "f1": own}
-
-    return compute
-
-
-def score(logits: np.ndarray, labels: np.ndarray, label_names: list[str], positive: int | None) -> dict:
-    """All scores of one split, in a form JSON can hold.
-
-    Args:
-        logits: Of shape (rows, classes).
-        labels: The true classes, of shape (rows,).
-        label_names: Of all classes.
-        positive: Of two classes, the number of the one that ``f1`` is of. None: ``f1`` is ``macro_f1``.
-
-    Returns:
-        ``accuracy``; ``macro_f1``, the mean over the classes that occur or are predicted; ``f1``; and what ``by_class``
-        returns.
-    """
-    found, classes = score_classes(logits.argmax(axis=-1), labels), by_class(logits, labels, label_names)
-    own = found["macro_f1"] if positive is None else classes["per_class"][positive]["f1"]
-    return {**found, "f1": own, **classes}
 
 
 def score_classes(predicted: Sequence[int], labels: Sequence[int]) -> dict[str, float]:

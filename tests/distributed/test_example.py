@@ -85,6 +85,8 @@ def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     folder = tmp_path / "roberta_imdb_output"
     results = check_run_folder(folder, ["dev"])
     check_curves(folder, results)
+    assert results["label_names"] == ["bad", "good"] and results["data"]["num_rows"] == {"train": 4000, "dev": 500}
+    assert results["data"]["rows"]["train"] == {"bad": 2000, "good": 2000}
     assert results["splits"]["dev"]["accuracy"] == pytest.approx(accuracy, abs=6e-4)
     assert results["model"] | {"parameters": 0} == {
         "name": "small-roberta",

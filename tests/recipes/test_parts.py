@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import datasets
 import mindspore
 import numpy as np
 import pytest
@@ -26,9 +25,10 @@ from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import by_class, score, worst_mistakes
+from mindnlp_dp_plugin.recipes.scores import by_class, worst_mistakes
 from mindnlp_dp_plugin.recipes.small_models import begin_with_counts
 from mindnlp_dp_plugin.recipes.training import training_arguments
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write as write_table
 
@@ -167,17 +167,10 @@ def test_prepared_pairs(tmp_path):
     assert mixed["attention_mask"].sum(axis=1).tolist() == [5, 17, 18]
 
 
-def test_generated_reviews_when_no_data_set_is_named(tmp_path):
-    prepared = prepare(RecipeOptions(model="small-roberta"), tmp_path)
-    rows = datasets.load_from_disk(str(tmp_path / "train"))
-    assert len(rows) == 4000 and sum(rows["labels"]) == 2000 and prepared.facts["label_names"] == ["bad", "good"]
-
-
 def results_of(label_names, logits, labels, language="en", **others):
-    scores = score(logits, labels, label_names, None)
     texts = [(f"text <{row}>",) for row in range(len(labels))]
-    scores["rows"] = len(labels)
-    scores["mistakes"] = worst_mistakes(logits, labels, texts, label_names)
+    kept = {"label_names": label_names, "positive_label": None}
+    scores = get_task("classification").score(logits, labels, texts, kept)
     counts = {name: int((labels == number).sum()) for number, name in enumerate(label_names)}
     return {
         "task": "classification",

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.metrics import f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
@@ -12,10 +13,9 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import (
     MOST_CLASSES_LISTED,
-    accuracy_and_f1,
+    by_class,
     listed,
     probabilities,
-    score,
     score_classes,
     softmax,
     worst_mistakes,
@@ -138,18 +138,23 @@ class Classification(Task):
         return weighted
 
     def scores_of(self, logits, labels, kept):
-        """Accuracy and macro F1."""
-        return score_classes(logits.argmax(axis=-1), labels)
-
-    def compute_metrics(self, facts):
-        """Accuracy, macro F1, and the F1 of the positive class."""
-        return accuracy_and_f1(len(facts["label_names"]), _positive(facts) or 0)
+        """Accuracy, macro F1, and the F1 of the positive class; without one, ``f1`` is the macro F1."""
+        predicted, positive = logits.argmax(axis=-1), kept.get("positive_label")
+        found = score_classes(predicted, labels)
+        if positive is None:
+            return {**found, "f1": found["macro_f1"]}
+        number = kept["label_names"].index(positive)
+        return {**found, "f1": float(f1_score(labels == number, predicted == number, zero_division=0))}
 
     def score(self, logits, labels, texts, kept):
         """Scores over all and by class, the confusion matrix, and the worst mistakes."""
         names = kept["label_names"]
-        mistakes = worst_mistakes(logits, labels, texts, names)
-        return {**score(logits, labels, names, _positive(kept)), "rows": len(labels), "mistakes": mistakes}
+        return {
+            **self.scores_of(logits, labels, kept),
+            **by_class(logits, labels, names),
+            "rows": len(labels),
+            "mistakes": worst_mistakes(logits, labels, texts, names),
+        }
 
     def always(self, scores, kept):
         """The class that is predicted for all rows."""
@@ -199,12 +204,6 @@ def _renamed(names, pairs):
     if len(set(renamed)) < len(renamed):
         raise DataParallelError("--label-name gives two classes one name: {names}.", names=", ".join(renamed))
     return renamed
-
-
-def _positive(kept):
-    """The number of the positive class, if there is one."""
-    label = kept["positive_label"]
-    return None if label is None else kept["label_names"].index(label)
 
 
 def _confusions(scores, names):
