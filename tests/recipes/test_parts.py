@@ -27,8 +27,8 @@ from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import by_class, worst_mistakes
 from mindnlp_dp_plugin.recipes.small_models import begin_with_counts
-from mindnlp_dp_plugin.recipes.training import training_arguments
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.training import training_arguments
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write as write_table
 
