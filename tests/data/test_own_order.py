@@ -82,7 +82,7 @@ def passes_on(num_ranks, make):
 
 
 @pytest.mark.parametrize(
-    "source", [permuted_rows, with_a_shuffle_buffer, streamed_by_hugging_face, OrderOfFiles()], ids=str
+    "source", [permuted_rows, with_a_shuffle_buffer, streamed_by_hugging_face, OrderOfFiles()], ids=range(4)
 )
 def test_an_order_that_each_pass_draws_is_found(source):
     assert is_order_drawn_apart(passes_on(2, lambda: pipeline(source)))
@@ -239,7 +239,7 @@ def test_a_source_that_shuffles_itself_is_found(size):
     assert fault_of(sample) == MOVES
 
 
-@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=str)
+@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
 @pytest.mark.parametrize("size", [8, 50_000])
 def test_rows_by_number_may_be_random(change, size):
     sample = RowSample(pipeline(ByNumber(size, change)).shuffle(16).batch(8))
