@@ -2,6 +2,7 @@
 
 import copy
 import math
+import random
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -54,8 +55,13 @@ class RowSample:
             plan.path = plan.before_batching
             self._pipeline = with_sampler(plan, NumberedRows(self._numbers))
 
-    def read(self, times: int) -> tuple[dict[tuple[int, str], int], set[str]]:
+    def read(self, times: int, draws_anew: bool = True) -> tuple[dict[tuple[int, str], int], set[str]]:
         """Read the rows ``times`` times, each time with another seed for all random streams; batches with the same.
+
+        Args:
+            times: How often.
+            draws_anew: Whether MindSpore's own operators draw anew each time, as ``split`` does, or only Python and
+                NumPy.
 
         Returns:
             A digest of each value by row number and column, and the columns in which a value changed.
@@ -63,7 +69,8 @@ class RowSample:
         digests, changing = {}, set()
         for number in range(times):
             rows = defaultdict(list)
-            for place, column, value in self._read_once(number if self.unit == "row" else 0):
+            seed = number if self.unit == "row" else 0
+            for place, column, value in self._read_once(seed if draws_anew else 0, seed):
                 digest = own_order.digest(value)
                 if digests.setdefault((place, column), digest) != digest:
                     changing.add(column)
@@ -77,7 +84,7 @@ class RowSample:
         if self.unit == "batch" or not own_order.is_each_row_lost(self.passes):
             return False
         many = RowSample(self._dataset, min(self.num_rows, 4 * math.isqrt(self.num_rows) + 1))  # 16 of them meet again
-        many.read(2)
+        many.read(2, draws_anew=False)
         return own_order.have_moved(many.passes)
 
     def shown(self, row: int, column: str) -> tuple[int | None, str]:
@@ -90,10 +97,12 @@ class RowSample:
         is_whole = value.size <= SHOWN_NUMBERS
         return digest, text if is_whole else tr("{text} (digest {digest:x})", text=text, digest=digest)
 
-    def _read_once(self, seed) -> Iterator[tuple[int, str, np.ndarray]]:
+    def _read_once(self, seed, seed_of_python) -> Iterator[tuple[int, str, np.ndarray]]:
         if self._pipeline is None:
             return
         with drawing_from(seed):
+            random.seed(seed_of_python)
+            np.random.seed(seed_of_python)
             rows = self._pipeline.create_dict_iterator(num_epochs=1, output_numpy=True)
             for number, columns in zip(self._numbers, rows):
                 for column, value in columns.items():

@@ -1,5 +1,6 @@
 """Orders that ranks draw apart are told from rows that are random by design, by real pipelines that each rank reads."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -243,5 +244,13 @@ def test_a_source_that_shuffles_itself_is_found(size):
 @pytest.mark.parametrize("size", [8, 50_000])
 def test_rows_by_number_may_be_random(change, size):
     sample = RowSample(pipeline(ByNumber(size, change)).shuffle(16).batch(8))
+    sample.read(NUM_READINGS)
+    assert fault_of(sample) is None
+
+
+@pytest.mark.parametrize("size", [16, 1024])
+def test_a_split_draws_its_rows_by_mindspore_s_seed(size):
+    _, split = ds.GeneratorDataset(ByNumber(size), ["ids", "label"], shuffle=False).split([0.3, 0.7])
+    sample = RowSample(copy.deepcopy(split).batch(8))
     sample.read(NUM_READINGS)
     assert fault_of(sample) is None
