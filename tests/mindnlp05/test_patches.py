@@ -32,6 +32,12 @@ CASES = {
     "generator_made_later": "torch.manual_seed(1)",
     "hooks_on_the_tensor_itself": "seen = []; weight.register_hook(lambda gradient: seen.append(gradient))\n"
     "torch.autograd.value_and_grad(lambda: (weight * 2).sum(), [weight])()\nassert len(seen) == 1",
+    "unfrozen_parameters": "other = torch.nn.Parameter(torch.ones(2)); other.requires_grad = False\n"
+    "torch.autograd.value_and_grad(lambda: (weight * other).sum(), [weight])()\n"
+    "other.requires_grad = True; other.register_hook(lambda gradient: gradient)",
+    "parameters_made_frozen": "other = torch.nn.Parameter(torch.ones(2), requires_grad=False)\n"
+    "torch.autograd.value_and_grad(lambda: (weight * other).sum(), [weight])()\n"
+    "other.requires_grad = True; other.register_hook(lambda gradient: gradient)",
     "tensors_have_a_device": "assert (mindspore.Tensor.from_numpy(np.ones(2, np.float32)) + weight).sum().item() == 4",
     "tensors_stay_where_they_are": "weight.grad = None\n"
     "torch.autograd.value_and_grad(lambda: (weight - torch.ones(2)).sum(), [weight])()\n"

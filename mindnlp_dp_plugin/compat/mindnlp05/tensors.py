@@ -1,23 +1,48 @@
 """MindSpore's tensors, whose methods ``mindtorch`` replaces."""
 
-import wrapt
-
 from mindnlp_dp_plugin.compat.patch import patch
 
 
 @patch(
-    module="mindspore",
+    module="mindtorch._tensor",
     bridges="hooks for gradients: mindtorch's Tensor.register_hook registers on a copy, and the hook never runs",
     fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.register_hook registers on the tensor itself",
 )
-def hooks_on_the_tensor_itself(mindspore):
-    stock = mindspore.Tensor.register_hook
+def hooks_on_the_tensor_itself(_tensor):
+    del _tensor.TensorPlaceHolder.register_hook  # MindSpore's stays
 
-    def put_back(_):
-        mindspore.Tensor.register_hook = stock
 
-    wrapt.register_post_import_hook(put_back, "mindtorch")
+@patch(
+    module="mindtorch._tensor",
+    bridges="parameters that were frozen for a step and are unfrozen: no hook can be registered, their gradients are 0",
+    fault_of="MindSpore",
+    obsolete_when="MindSpore differentiates by parameters whose param_info once said requires_grad=False",
+)
+def unfrozen_parameters(_tensor):
+    stock = _tensor.TensorPlaceHolder.requires_grad
+
+    def requires_grad(self, value):
+        stock.fset(self, value)
+        self.param_info.requires_grad = True  # who is asked for gradients, mindtorch says by name
+
+    _tensor.TensorPlaceHolder.requires_grad = stock.setter(requires_grad)
+
+
+@patch(
+    module="mindtorch.nn.parameter",
+    bridges="parameters that are made frozen, for a step, and then unfrozen: as unfrozen_parameters",
+    fault_of="MindSpore",
+    obsolete_when="MindSpore differentiates by parameters whose param_info once said requires_grad=False",
+)
+def parameters_made_frozen(parameter):
+    stock = parameter.Parameter.__init__
+
+    def __init__(self, *args, **kwargs):
+        stock(self, *args, **kwargs)
+        self.param_info.requires_grad = True
+
+    parameter.Parameter.__init__ = __init__
 
 
 @patch(
