@@ -38,7 +38,9 @@ def test_training_as_in_one_process(alone, together, what):
 
 def test_what_was_frozen_trains_when_it_is_unfrozen(alone):
     first, second, _ = alone["second_training_and_unfreezing"]
-    assert sum(before != after for before, after in zip(first, second, strict=True)) > len(first) / 2
+    of_the_head = 5
+    changed = [before != after for before, after in zip(first, second, strict=True)]
+    assert sum(changed[:-of_the_head]) > 20  # many gradients are below the fifth digit
 
 
 def test_functions_of_torch_distributed(together):

@@ -8,7 +8,9 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 OF_MINDNLP04 = ("zero_stage", "average_over", "async_save", "snapshot_every", "trace")
 ENGINES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
-BY_ACCELERATE = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch` always sets
+BY_ACCELERATE = (
+    "ACCELERATE_MIXED_PRECISION" in os.environ
+)  # `accelerate launch` always sets it; later TrainingArguments
 YES = ("1", "true", "yes", "on")
 
 
@@ -32,7 +34,7 @@ def require_served(config: DataParallelConfig) -> None:
                 value=os.environ[variable],
                 engine=engine,
             )
-    if BY_ACCELERATE in os.environ:
+    if BY_ACCELERATE:
         raise DataParallelError(
             "Ranks were started by `accelerate launch`, which starts torch's: start them with `mindnlp-dp run --nproc "
             "N script.py`, msrun or mpirun."
