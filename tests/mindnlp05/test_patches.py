@@ -45,6 +45,8 @@ CASES = {
     "backward_without_gradients": "assert refused((weight * 2).sum().backward)",
     "checkpoint_that_keeps_all": "from torch.utils.checkpoint import checkpoint\nassert refused(checkpoint, len, [])",
     "half_precision_on_cpu": "assert refused(torch.autocast, 'cpu', torch.float16)",
+    "half_precision_of_the_trainer": "from transformers import TrainingArguments\n"
+    "assert refused(TrainingArguments, 'folder', bf16=True)",
     "fused_steps": "assert refused(torch.optim.AdamW, [weight], fused=True)",
     "workers_of_a_data_loader": "loader = torch.utils.data.DataLoader([1, 2], num_workers=1)\n"
     "assert refused(iter, loader)",

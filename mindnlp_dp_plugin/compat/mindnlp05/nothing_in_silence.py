@@ -74,13 +74,29 @@ def half_precision_on_cpu(autocast_mode):
 
     def __init__(self, device_type, dtype=None, enabled=True, *args, **kwargs):
         if enabled and mindspore.get_context("device_target") == "CPU":
-            raise DataParallelError(
-                "fp16=True or bf16=True on a CPU: MindNLP 0.5 computes in float32 there, whatever is asked for. Leave "
-                "it out."
-            )
+            raise _no_half_precision()
         stock(self, device_type, dtype, enabled, *args, **kwargs)
 
     autocast_mode.autocast.__init__ = __init__
+
+
+@patch(
+    module="transformers.training_args",
+    bridges="fp16=True on a CPU where a Trainer was made before: accelerate keeps the first one's precision, unasked",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's operators for CPU ask whether autocast is on",
+)
+def half_precision_of_the_trainer(training_args):
+    import mindspore
+
+    stock = training_args.TrainingArguments.__post_init__
+
+    def __post_init__(self):
+        if (self.fp16 or self.bf16) and mindspore.get_context("device_target") == "CPU":
+            raise _no_half_precision()
+        stock(self)
+
+    training_args.TrainingArguments.__post_init__ = __post_init__
 
 
 @patch(
@@ -116,3 +132,9 @@ def workers_of_a_data_loader(dataloader):
         )
 
     dataloader._MultiProcessingDataLoaderIter.__init__ = __init__
+
+
+def _no_half_precision():
+    return DataParallelError(
+        "fp16=True or bf16=True on a CPU: MindNLP 0.5 computes in float32 there, whatever is asked for. Leave it out."
+    )
