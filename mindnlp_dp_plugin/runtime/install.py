@@ -59,7 +59,8 @@ def install(config: DataParallelConfig | None = None) -> None:
     """
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
-    rank_info = RankInfo() if is_child_of_rank(JOINED) else detect()
+    is_child = is_child_of_rank(JOINED)
+    rank_info = RankInfo() if is_child else detect()
     if rank_info.is_scheduler:
         _serve_as_scheduler()
     if rank_info.scheduler:
@@ -85,7 +86,7 @@ def install(config: DataParallelConfig | None = None) -> None:
         _when_imported("mindspore", cpu_affinity.tune_mindspore)
     _serve_mindnlp(group, config)
     if config.cpu_operators:
-        _route_operators(tells=rank_info.rank == 0 and not is_child_of_rank)
+        _route_operators(tells=rank_info.rank == 0 and not is_child)
 
 
 def uninstall() -> None:

@@ -17,7 +17,7 @@ WAYS = (
 SAME_SETTINGS = ("bert_adamw.plain", "accumulation_with_tail.plain", "float32_masters.plain", "bert_adamw.overflowing")
 
 
-@pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
 def runs(request, output_of):
     """(number of ranks, results of the Trainer in one process, results of the ranks)."""
     ranks, backend = request.param

@@ -13,7 +13,7 @@ MAIN = (
 )
 
 
-@pytest.mark.parametrize("job", jobs((2, "mpi"), (2, "mccl")), ids=str)
+@pytest.mark.parametrize("job", jobs((2, "mpi")), ids=str)
 def test_a_plain_loop_passes_the_oracle(output_of, job):
     ranks, backend = job
     reference = output_of("train_scenarios.py", ranks, *SCENARIOS, timeout=900)

@@ -167,6 +167,7 @@ def test_a_summary_ends_training_on_ranks(tracked):
     assert len(memory) == 2 and all(200 < peak < 10_000 for peak in memory)
 
 
+@pytest.mark.slow
 def test_a_slow_rank_is_named_once_and_not_at_once(tmp_path):
     finished = run_ranks_successfully("paced.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs")
     log = (tmp_path / "logs/rank_0.log").read_text()

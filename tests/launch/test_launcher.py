@@ -392,6 +392,7 @@ def test_closed_standard_streams_end_no_job_and_spoil_no_log(runner, closed):
     assert (runner.log_dir / "rank_0.log").read_text() == "shown\n" * 20
 
 
+@pytest.mark.slow
 def test_a_line_without_an_end_takes_no_memory(runner):
     script = runner.script(f"for _ in range(256): sys.stdout.write('x' * 2**20)\n{READY}time.sleep(1)\nsys.exit(3)")
     popen = subprocess.Popen(
@@ -494,7 +495,10 @@ for size in (10, 2**22):
 """
 
 
-@pytest.mark.parametrize("backend, size, num_ranks", [("mpi", "64m", 4), ("mpi", "4k", 4), ("mccl", "4k", 2)])
+@pytest.mark.parametrize(
+    "backend, size, num_ranks",
+    [pytest.param("mpi", "64m", 4, marks=pytest.mark.slow), ("mpi", "4k", 4), ("mccl", "4k", 2)],
+)
 def test_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, backend, size, num_ranks):
     own = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:

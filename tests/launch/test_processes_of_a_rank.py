@@ -14,7 +14,9 @@ from mindnlp_dp_plugin.launch.job import Job, Seats
 from mindnlp_dp_plugin.launch.launcher import plan
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
 from tests.harness import REPOSITORY, run
-from tests.launch.test_launcher import BACKENDS, READY
+from tests.launch.test_launcher import READY
+
+BACKENDS = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]
 
 REAL = "from dataclasses import replace\nimport mindnlp_dp_plugin as dp\n"
 ACTS_AS_A_RANK = """
