@@ -7,7 +7,9 @@ import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.turns import turns
+from mindnlp_dp_plugin.language import Message
 
 MOST_ROWS = 2**32  # of a batch
 PADDING = -100  # what MindNLP's Trainer and losses ignore
@@ -79,6 +81,21 @@ def join(parts: list[tuple | None]) -> Any:
 def to_numpy(value: Any) -> Any:
     """Convert a structure of tensors to NumPy arrays; bfloat16, which NumPy lacks, becomes float32."""
     return _map(_tensor_to_numpy, value)
+
+
+def gather_arrays(values: np.ndarray, group: Collective, purpose: Message) -> list[np.ndarray]:
+    """Each rank's array, by rank. All ranks must call it, with one shape and dtype.
+
+    Args:
+        values: This rank's.
+        group: The ranks.
+        purpose: What the exchange is for.
+    """
+    if values.dtype != np.float32 or not values.size:  # no engine but MPI sends all kinds of numbers
+        return group.all_gather_object(values, purpose)
+    flat = np.ascontiguousarray(values).reshape(-1)
+    everyone = group.all_gather(flat) if group.uses_numpy else group.all_gather(mindspore.Tensor(flat)).asnumpy()
+    return [part.reshape(values.shape) for part in np.split(everyone, group.world_size)]
 
 
 def concatenate(parts: list) -> Any:

@@ -6,6 +6,7 @@ import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.distributed.gather import gather_arrays
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.trainers.guard import Summed
@@ -55,12 +56,7 @@ class Exchanges:
     def gathered(self, tensor: mindspore.Tensor) -> list[mindspore.Tensor]:
         """The tensor of each rank."""
         self._summed.count(tensor)  # to add up what was gathered is left to the script
-        values = self._array(tensor)
-        if values.dtype == np.float32 and values.size:
-            parts = np.split(self._gather(values), self.group.world_size)
-            parts = [part.reshape(values.shape) for part in parts]
-        else:
-            parts = self.group.all_gather_object(values, TENSORS)
+        parts = gather_arrays(self._array(tensor), self.group, TENSORS)
         return [self._tensor(part, tensor) for part in parts]
 
     def sent(self, tensor: mindspore.Tensor, src: int) -> mindspore.Tensor:
@@ -90,12 +86,6 @@ class Exchanges:
         self.group.all_reduce(buffer).wait()
         total = buffer if self.group.uses_numpy else buffer.asnumpy()
         return total.reshape(values.shape)
-
-    def _gather(self, values):
-        part = np.ascontiguousarray(values).reshape(-1)
-        if self.group.uses_numpy:
-            return self.group.all_gather(part)
-        return self.group.all_gather(mindspore.Tensor(part)).asnumpy()
 
     @staticmethod
     def _array(tensor):

@@ -12,6 +12,7 @@ import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.distributed.gather import gather_arrays, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Replacements
@@ -129,15 +130,7 @@ class TorchDistributed:
 
     def _gathered(self, tensor) -> np.ndarray:
         """The values of all ranks, by rank."""
-        values = np.ascontiguousarray(tensor.asnumpy())
-        flat = values.reshape(-1)
-        if self._group.uses_numpy:
-            everyone = self._group.all_gather(flat.copy())
-        elif values.dtype == np.float32 and values.size:
-            everyone = self._group.all_gather(mindspore.Tensor(flat)).asnumpy()
-        else:  # no engine but MPI sends all kinds of numbers
-            everyone = np.concatenate(self._group.all_gather_object(flat, PURPOSE))
-        return everyone.reshape(self._group.world_size, *tensor.shape)
+        return np.stack(gather_arrays(to_numpy(tensor), self._group, PURPOSE))
 
 
 @functools.cache
