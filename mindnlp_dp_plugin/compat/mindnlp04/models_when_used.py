@@ -24,9 +24,9 @@ TABLE = Path(__file__).with_name("model_names.json")
 
 
 def schedule() -> None:
-    """Let models wait, if the import of MindNLP is still to come and its names are known."""
+    """Let models wait, if the names of the installed MindNLP are known. Call it before MindNLP is imported."""
     table = json.loads(TABLE.read_text(encoding="utf-8"))
-    if "mindnlp" not in sys.modules and version("mindnlp") == table["mindnlp"]:
+    if version("mindnlp") == table["mindnlp"]:
         sys.meta_path.insert(0, _Finder(table["names"]))
         wrapt.register_post_import_hook(_look_a_config_up_by_its_name, f"{MODELS}.auto.auto_factory")
 
