@@ -5,6 +5,7 @@ import logging
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step.stepped import listed
 
 logger = logging.getLogger(__name__)
@@ -20,9 +21,10 @@ class CutOff:
     Args:
         door: Has the ``model`` and the ``optimizer``.
         steps: What happens around the optimizer's steps.
+        replacements: Takes the hooks out of the layers, if training ends before.
     """
 
-    def __init__(self, door, steps: WatchedSteps):
+    def __init__(self, door, steps: WatchedSteps, replacements: Replacements):
         self._door, self._steps = door, steps
         self._num_steps = 0
         called = self._called = set()
@@ -33,6 +35,7 @@ class CutOff:
             if module._parameters
         ]
         steps.before.append(self._look)
+        replacements.on_undo(self._remove_hooks)
 
     def _look(self):
         rates = [float(group.get("lr", 1)) for group in self._door.optimizer.param_groups]
@@ -41,8 +44,7 @@ class CutOff:
         self._num_steps += 1
         if self._num_steps < JUDGED:
             return
-        for hook in self._hooks:
-            hook.remove()
+        self._remove_hooks()
         names = self._without_gradient()
         if names:
             logger.warning(
@@ -52,6 +54,10 @@ class CutOff:
                     names=listed(names),
                 )
             )
+
+    def _remove_hooks(self):
+        while self._hooks:
+            self._hooks.pop().remove()
 
     def _without_gradient(self):
         model, optimizer = self._door.model, self._door.optimizer

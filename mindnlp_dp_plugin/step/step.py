@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.precision import Precision
+from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
@@ -91,7 +92,7 @@ class Step:
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._factor_of_rank = None
-        self._guard(config)
+        self._guard(config, replacements)
         clip_by_buckets(self.reducer, door.utils, replacements)
 
     @contextmanager
@@ -169,8 +170,9 @@ class Step:
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
 
     def close(self) -> None:
-        """Take the hooks out of the parameters."""
+        """Take the hooks out of the parameters, and end what a forward that raised has begun."""
         self.reducer.close()
+        end_recording()
 
     @property
     def waited_seconds(self) -> float:
@@ -206,7 +208,7 @@ class Step:
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
             self.reducer.finish()
 
-    def _guard(self, config):
+    def _guard(self, config, replacements):
         """What is done around each ``optimizer.step``."""
         steps, door = self.optimizer_steps, self._door
         steps.skips = self.precision.skips_step
@@ -214,7 +216,7 @@ class Step:
         steps.before.append(lambda: self._on_phase("optimizer"))
         steps.after += [self._weights.reset, self.precision.end_step]
         FirstStep(door, steps)
-        CutOff(door, steps)
+        CutOff(door, steps, replacements)
         self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
         steps.after.append(lambda: self._on_phase("data"))
         steps.watch(door.optimizer)

@@ -64,7 +64,7 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         require_values([*self.model.named_parameters(), *parameters_outside(self.model, self.optimizer).items()])
         steps = WatchedSteps(replacements)
         FirstStep(self, steps)
-        CutOff(self, steps)
+        CutOff(self, steps, replacements)
         steps.watch(self.optimizer)
 
     replacements.stand_in(self, _load_optimizer_and_scheduler)

@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
@@ -64,7 +63,6 @@ class TrainingSession:
             self.step.close()
         self._replacements.undo()
         self.preemption.end()
-        end_recording()
         mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
 
     def _micro_step(self, stock, model, inputs, *args, **kwargs):

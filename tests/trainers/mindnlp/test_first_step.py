@@ -75,6 +75,12 @@ def test_weights_whose_gradients_are_cut_off_are_named_once(tmp_path, caplog):
     assert said.startswith("The gradients of scale.weight, scale.bias are 0, though their layers compute.")
 
 
+def test_a_training_that_ends_before_leaves_no_hook_in_the_model(tmp_path):
+    trainer = tiny_trainer(tmp_path, max_steps=1)
+    trainer.train()
+    assert not any(module._forward_pre_hooks for module in trainer.model.modules())
+
+
 def test_adapters_that_begin_at_0_are_no_reason_for_a_warning(tmp_path, caplog):
     model = get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.SEQ_CLS))
     with caplog.at_level(logging.WARNING):
