@@ -31,6 +31,9 @@ INCOMPLETE, REPLACED, LEAVING = "incomplete", "replaced", "leaving"
 PRIVATE = 0o700
 CHUNK = 2**20
 
+Judge = Callable[[Path], str | None]
+"""Says what is wrong with a checkpoint's folder."""
+
 
 def workspace(home: str | Path) -> Path:
     """The folder in ``home`` that is the plugin's own."""
@@ -150,8 +153,13 @@ def read_whole(folder: str | Path) -> dict[str, Any]:
     Raises:
         DataParallelError: If one is damaged; the newest whole checkpoint beside it is offered.
     """
-    if problem := _problem_of(Path(folder)):
-        raise refusal(folder, problem)
+    if problem := problem_of_files(Path(folder)):
+        raise refusal(folder, problem, problem_of_files)
+    return read_published(folder)
+
+
+def read_published(folder: str | Path) -> dict[str, Any]:
+    """What ``read_whole`` returns of a checkpoint that is known to be whole. Its other files are not read."""
     return _read_manifest(Path(folder))[0]
 
 
@@ -167,9 +175,9 @@ def read_record(folder: str | Path) -> Record:
     return Record.from_json(content)
 
 
-def refusal(folder: str | Path, problem: str) -> DataParallelError:
-    """Of a checkpoint with a problem; the newest whole one beside it is offered."""
-    whole = next(whole_in(Path(folder).absolute().parent), None)
+def refusal(folder: str | Path, problem: str, judge: Judge | None = None) -> DataParallelError:
+    """Of a checkpoint with a problem; the newest one beside it in which ``judge`` finds none is offered."""
+    whole = next(whole_in(Path(folder).absolute().parent, judge), None)
     hint = (
         tr("the newest whole checkpoint is {folder!r}: resume from that one.", folder=str(whole))
         if whole
@@ -206,9 +214,14 @@ def newest_first(home: str | Path) -> list[Path]:
     return sorted(folders, key=step_of, reverse=True)
 
 
-def whole_in(home: str | Path) -> Iterator[Path]:
-    """The whole checkpoints of a folder, newest first."""
-    return (folder for folder in newest_first(home) if not problem_of(folder))
+def whole_in(home: str | Path, judge: Judge | None = None) -> Iterator[Path]:
+    """The whole checkpoints of a folder, newest first.
+
+    Args:
+        home: The folder.
+        judge: What is wrong with one; None for ``problem_of``.
+    """
+    return (folder for folder in newest_first(home) if not (judge or problem_of)(folder))
 
 
 def step_of(folder: Path) -> int:
@@ -217,11 +230,12 @@ def step_of(folder: Path) -> int:
 
 
 def problem_of(folder: Path) -> str | None:
-    """What is wrong with a Trainer's checkpoint; None if nothing is."""
-    return _problem_of(folder) or _missing_in(_read_manifest(folder)[0])
+    """What is wrong with a checkpoint of MindNLP 0.4's Trainer; None if nothing is."""
+    return problem_of_files(folder) or _missing_in(_read_manifest(folder)[0])
 
 
-def _problem_of(folder):
+def problem_of_files(folder: Path) -> str | None:
+    """What is wrong with the files of any checkpoint, whatever its record says; None if nothing is."""
     try:
         return _problem_of_files(folder)
     except OSError as error:

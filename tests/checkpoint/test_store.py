@@ -132,6 +132,19 @@ def test_damaged_checkpoints_are_named_and_skipped(tmp_path, damage, problem):
     assert re.match(f".*{problem}.*newest whole checkpoint is .*checkpoint-1", str(store.refusal(damaged, problem)))
 
 
+def test_of_another_loops_checkpoints_the_newest_whole_one_is_offered_too(tmp_path):
+    for name in ("checkpoint-1", "checkpoint-2"):
+        with store.atomic_save(tmp_path) as scratch:
+            written = scratch / name
+            written.mkdir()
+            (written / store.STATE).write_text("{}")
+            store.publish(written, tmp_path, {"micro_steps": 3})
+    assert store.read_whole(tmp_path / "checkpoint-2")["micro_steps"] == 3
+    (tmp_path / "checkpoint-2" / store.STATE).write_text("[]")
+    with pytest.raises(DataParallelError, match="trainer_state.json .* newest whole checkpoint is .*checkpoint-1'"):
+        store.read_whole(tmp_path / "checkpoint-2")
+
+
 def test_a_checkpoint_of_an_earlier_version_has_no_digests_and_is_read(tmp_path):
     checkpoint = write_checkpoint(tmp_path)
     content = json.loads((checkpoint / store.RECORD).read_text())

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 from transformers import trainer as trainer_module
@@ -13,6 +12,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective, current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Replacements
 
@@ -36,7 +36,7 @@ def write_checkpoint(trainer, save: Callable[[], None], home: str, session) -> s
     name = f"checkpoint-{state.global_step}"
     with ExitStack() as stack:
         # What a rank writes beside the one that saves is its random state, which that one gets.
-        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else TemporaryDirectory()))
+        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else temporary_folder()))
         replacements = Replacements()
         replacements.replace(trainer, "_get_output_dir", lambda trial=None: str(scratch))
         replacements.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
@@ -71,7 +71,7 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     Raises:
         DataParallelError: If ranks want different ones, or it is not whole.
     """
-    home = trainer.args.output_dir
+    home, whole = trainer.args.output_dir, None
     if trainer.args.should_save:
         os.makedirs(home, exist_ok=True)
         store.open_workspace(home)
@@ -84,10 +84,10 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
                 folder=home,
             )
     elif trainer.data_parallel_config.resume and (wanted is True or not wanted):
-        wanted = next((str(folder) for folder in store.newest_first(home) if _is_whole(folder)), None)
+        whole = wanted = next(store.whole_in(home, store.problem_of_files), None)
     wanted = str(wanted) if wanted else None
     require_same("resume_from_checkpoint", wanted, collective, HINT)
-    if wanted and os.path.exists(os.path.join(wanted, store.RECORD)):
+    if wanted and not whole and os.path.exists(os.path.join(wanted, store.RECORD)):
         store.read_whole(wanted)
     collective.barrier()
     return wanted
@@ -104,7 +104,7 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     if not os.path.exists(os.path.join(folder, store.RECORD)):
         steps = trainer_module.TrainerState.load_from_json(os.path.join(folder, store.STATE)).global_step
         return {"micro_steps": steps * trainer.args.gradient_accumulation_steps}
-    record = store.read_whole(folder)
+    record = store.read_published(folder)  # agreed_checkpoint has read all of it
     now = _settings(trainer, collective)
     changed = [name for name, value in now.items() if record[name] != value]
     if changed:
@@ -132,14 +132,6 @@ def _settings(trainer, collective):
 def _record(trainer, session, group):
     position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
     return {**_settings(trainer, group), **position}
-
-
-def _is_whole(folder):
-    try:
-        store.read_whole(folder)
-    except DataParallelError:
-        return False
-    return True
 
 
 def _rotate(trainer, home):

@@ -11,12 +11,12 @@ from transformers import Trainer
 from transformers.loss import loss_utils
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step.weights import count_tokens
 
-PADDING = -100
 TOKENS = Message("labels in a batch")
 
 
