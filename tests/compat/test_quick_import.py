@@ -41,6 +41,8 @@ exec("from mindnlp.transformers import *")
 print(everything <= set(globals()), hasattr(transformers, "NoModel"), hasattr(transformers, "bert"))
 
 from mindnlp import dataset, evaluate
+exec("from mindnlp.dataset import *")
+assert load_dataset is dataset.load_dataset and issubclass(BaseMapFunction, object)
 print(dataset.load_dataset.__module__, dataset.load.__name__, evaluate.__name__, "evaluate" in sys.modules)
 """
 

@@ -72,6 +72,7 @@ class _Finder(MetaPathFinder):
 
 
 def _execute_dataset(dataset):
+    dataset.__all__ = ["load", "load_dataset", "map_fn", "BaseMapFunction"]
     dataset.BaseMapFunction = importlib.import_module(f"{DATASET}.map_fn").BaseMapFunction
     dataset.__getattr__ = _imported_when_asked(dataset, DATASET, {"load_dataset": "load"}, ["load"])
 
