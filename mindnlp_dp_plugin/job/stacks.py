@@ -1,9 +1,8 @@
-"""Python stacks of a rank, written by a signal handler that needs no help from the interpreter."""
+"""The Python stack of a rank, written by a signal handler that needs no help from the interpreter."""
 
 import faulthandler
 import functools
 import os
-import re
 import signal
 import time
 from collections.abc import Iterable
@@ -13,20 +12,20 @@ from pathlib import Path
 SIGNAL = signal.SIGRTMAX - 3  # common signals belong to the user's script and to batch systems
 TIMEOUT_S = 0.5
 NOT_SHOWN = ('"<frozen importlib', '"<frozen runpy>"', "mindnlp_dp_plugin/runtime/worker.py")
-WATCHDOG = re.compile(r'collectives/watchdog\.py", line \d+ in run$', re.MULTILINE)
 
 
 @functools.cache
 def answer_for_stacks(folder: Path, rank: int) -> None:
-    """Let this process write the Python stacks of all its threads on request. Call it in the main thread first.
+    """Let this process write the Python stack of its main thread on request. Call it in the main thread first.
 
-    When Python ends, faulthandler puts back what was there before: unless that ignores the signal, it kills a rank that
-    waits in MPI's clean-up.
+    Of no other: a handler that walks the frames of threads that run on may read what they have just given up, and crash
+    (SIGSEGV). When Python ends, faulthandler puts back what was there before: unless that ignores the signal, it kills
+    a rank that waits in MPI's clean-up.
     """
     descriptor = os.open(_path(folder, rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with suppress(ValueError):  # in another thread
         signal.signal(SIGNAL, signal.SIG_IGN)
-    faulthandler.register(SIGNAL, file=descriptor, all_threads=True)
+    faulthandler.register(SIGNAL, file=descriptor, all_threads=False)
 
 
 def can_answer(folder: Path, rank: int) -> bool:
@@ -59,6 +58,6 @@ def _text(folder, rank):
 
 
 def _tidy(stacks):
-    """Without the watchdog's thread, and without the frames of the import system and of the script's runner."""
-    lines = "\n".join(thread for thread in stacks.strip().split("\n\n") if not WATCHDOG.search(thread)).splitlines()
+    """Without the frames of the import system and of the script's runner."""
+    lines = stacks.strip().splitlines()
     return "\n".join(line for line in lines if not any(frame in line for frame in NOT_SHOWN))

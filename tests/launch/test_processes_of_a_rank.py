@@ -115,6 +115,27 @@ def test_a_process_that_ends_does_not_die_of_the_request_for_stacks(tmp_path):
     assert (ended.returncode, ended.stdout) == (0, "lives\n"), ended.stderr
 
 
+ASKED_OFTEN = """
+import os, pathlib, sys, threading, time
+from mindnlp_dp_plugin.job import stacks
+stacks.answer_for_stacks(pathlib.Path(sys.argv[1]), 0)
+def ask():
+    for _ in range(20_000):
+        os.kill(os.getpid(), stacks.SIGNAL)
+        [pathlib.Path('a', str(number)).exists() for number in range(3)]
+    print('lives', flush=True)
+    os._exit(0)
+threading.Thread(target=ask).start()
+time.sleep(100)
+"""
+
+
+def test_a_request_for_stacks_never_kills_a_process_whose_threads_are_running(tmp_path):
+    ended = run([sys.executable, "-c", ASKED_OFTEN, tmp_path], env={"MINDNLP_DP_DEFERRED": "1"})
+    assert (ended.returncode, ended.stdout) == (0, "lives\n"), ended.stderr
+    assert "in <module>" in (tmp_path / "rank_0.stacks").read_text()
+
+
 def test_no_signal_is_sent_to_who_has_finished_or_to_another_process_of_its_number(tmp_path):
     with subprocess.Popen(["sleep", "60"]) as stranger:
         own = RankStatus(status_path(tmp_path, 0))
