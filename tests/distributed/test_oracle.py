@@ -1,5 +1,6 @@
 """N ranks train as one process with N times the batch would, and as each other to the last bit."""
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
 
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.ddp.host_memory import are_views
-from tests.distributed.jobs import jobs
 from tests.programs.scenarios import RUN, SCENARIOS
 
 NUM_POLLED = 4  # numbers that ranks exchange before each optimizer step
@@ -18,6 +18,38 @@ SHARDED = [
     "epoch_shorter_than_accumulation",
     *("used_by_one_rank", "tied_weights", "lora", "float32_masters", "half_precision_weights"),
 ]
+# What the engine could change: the numbers and sizes of collectives, their dtypes, and who has what to send.
+BY_ENGINE = [
+    *("bert_adamw", "momentum", "accumulation_with_tail", "used_by_one_rank", "tied_weights", "lora", "many_buckets"),
+    *("averaged_over_samples", "grouped_by_length", "float16"),
+]
+SHARDED_BY_ENGINE = [name for name in BY_ENGINE if name in SHARDED]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Ranks that train scenarios, and some of them with states shared out, too."""
+
+    ranks: int
+    backend: str
+    names: tuple
+    sharded: tuple
+
+    def __str__(self):
+        return f"{self.ranks}-{self.backend}" + ("-some" if len(self.names) < len(SCENARIOS) else "")
+
+
+ON_MPI = Job(2, "mpi", tuple(SCENARIOS), tuple(SHARDED))
+ON_MCCL = Job(2, "mccl", tuple(BY_ENGINE), tuple(SHARDED_BY_ENGINE))
+SLOW = [
+    Job(2, "mccl", ON_MPI.names, ON_MPI.sharded),
+    *(Job(3, backend, ON_MPI.names, ON_MPI.names) for backend in ("mpi", "mccl")),
+]
+JOBS = [ON_MPI, ON_MCCL, *(pytest.param(job, marks=pytest.mark.slow) for job in SLOW)]
+TRAININGS = [
+    *((job, name) for job in (ON_MPI, ON_MCCL) for name in job.names),
+    *(pytest.param(job, name, marks=pytest.mark.slow) for job in SLOW for name in job.names),
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +58,15 @@ def one_process(output_of):
     return lambda num_ranks: output_of("train_scenarios.py", num_ranks, *SCENARIOS, timeout=900)
 
 
-@pytest.fixture(scope="module", params=jobs((2, "mpi"), (2, "mccl")), ids=str)
+@pytest.fixture(scope="module")
 def job(request, output_of):
-    """The same scenarios on ranks, and with states shared out: (number of ranks, names of the latter, results)."""
-    ranks, backend = request.param
-    names = SHARDED if ranks == 2 else list(SCENARIOS)
+    """The scenarios of a job on ranks, and with states shared out: (number of ranks, names of the latter, results)."""
+    asked = request.param
     # Without the extra [cpu], MindSpore's Adam rounds the ends of a slice otherwise.
-    shared = names if are_views() and find_spec("numba") else []
-    staged = [f"{name}.zero{stage}" for stage in STAGES for name in shared]
-    return ranks, shared, output_of("train_scenarios.py", ranks, *SCENARIOS, *staged, ranks=ranks, backend=backend)
+    shared = asked.sharded if are_views() and find_spec("numba") else ()
+    names = [*asked.names, *(f"{name}.zero{stage}" for stage in STAGES for name in shared)]
+    output = output_of("train_scenarios.py", asked.ranks, *names, ranks=asked.ranks, backend=asked.backend)
+    return asked.ranks, shared, output
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +86,7 @@ def assert_equal_within_rounding(result, expected, tolerances, num_roundings=1):
     np.testing.assert_allclose(result["parameters"], expected["parameters"], rtol=0, atol=tolerances.parameters)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("job, name", TRAININGS, indirect=["job"], ids=str)
 def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
     num_ranks, reference, output = runs
     expected = np.load(reference / f"{name}.rank0.npz")
@@ -79,6 +111,7 @@ def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, nam
     assert_equal_within_rounding(alone, expected, SCENARIOS[name].tolerances, num_roundings=2)
 
 
+@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
 def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
     num_ranks, reference, output = runs
     scenario = SCENARIOS["grouped_by_length"]
@@ -98,6 +131,7 @@ def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
     assert np.ptp(lengths, axis=1).mean() < 0.75 * np.ptp(lengths)
 
 
+@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
 def test_adapters_alone_travel(runs):
     num_ranks, _, output = runs
     for rank in range(num_ranks):
@@ -117,6 +151,7 @@ def sharded_runs(job):
     return names, ranks, output
 
 
+@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_shared_out_changes_no_bit(sharded_runs, stage):
     names, num_ranks, output = sharded_runs
@@ -127,6 +162,7 @@ def test_what_is_shared_out_changes_no_bit(sharded_runs, stage):
             np.testing.assert_array_equal(result[what], expected[what], err_msg=f"{name}, rank {rank}, {what}")
 
 
+@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_rank_keeps_its_part_of_the_states(sharded_runs, stage):
     _, num_ranks, sharded = sharded_runs

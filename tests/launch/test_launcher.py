@@ -472,8 +472,13 @@ def test_a_log_directory_that_is_in_use_is_refused(runner):
 def test_orphans_of_a_rank_are_reaped(runner):
     body = """
         import psutil
+        def is_zombie(process):
+            try:
+                return process.status() == psutil.STATUS_ZOMBIE
+            except psutil.NoSuchProcess:  # reaped since it was listed
+                return False
         def zombies():
-            return [each for each in psutil.Process().parent().children() if each.status() == psutil.STATUS_ZOMBIE]
+            return [each for each in psutil.Process().parent().children() if is_zombie(each)]
         for _ in range(20): subprocess.run(["sh", "-c", "true &"])
         while len(zombies()) >= 20: time.sleep(0.05)
         print("reaped")

@@ -199,7 +199,8 @@ def test_lora_is_merged_and_answers_are_written(models, name, tmp_path):
     adapted.set_train(False)
     answers = adapted(input_ids=ids).logits.asnumpy()
     merged = merge_lora(adapted)
-    assert merged(input_ids=ids).logits.asnumpy() == pytest.approx(answers, abs=1e-5)
+    rounding = 1e-5 * abs(answers).max()  # of a sum: by its largest terms
+    assert merged(input_ids=ids).logits.asnumpy() == pytest.approx(answers, abs=rounding)
     assert abs(answers - plain).max() > 0.01 and {name for name, _ in merged.named_parameters()} == names
     tokenizer = AutoTokenizer.from_pretrained(str(models / name))
     TASK.fit_tokenizer(tokenizer)

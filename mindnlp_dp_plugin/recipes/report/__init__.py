@@ -11,6 +11,7 @@ import jinja2
 from mindnlp_dp_plugin.language import translated
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.languages import report_language
+from mindnlp_dp_plugin.recipes.registry import recipe_that_trains
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_text
 from mindnlp_dp_plugin.recipes.scores import shown_label
@@ -59,6 +60,7 @@ def write(folder: RunFolder, results: dict) -> None:
         distribution=translated(task.distribution, language),
         label=shown_label,
         title=_title(results, words),
+        recipe=recipe_that_trains(results["task"], results["settings"].get("dataset") is None),
         run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
         day=date.today(),
         verdict=judge(task, results, words),
