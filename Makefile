@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 DATA ?= ../shared/data
-# Four processes: most tests wait, and jobs of ranks take turns on the cores (tests/cores.py). Each file in one, in order.
-PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+# Two processes: while the tests of one wait, those of the other compute; jobs of ranks take turns (tests/cores.py). Each file
+# in one, in order.
+PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
 

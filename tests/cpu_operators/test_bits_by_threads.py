@@ -11,7 +11,7 @@ NEEDED = {
     "Prescott": "pni", "Sandybridge": "avx", "Haswell": "avx2", "Zen": "avx2", "SkylakeX": "avx512vl",
     "Cooperlake": "avx512_bf16",
 }  # fmt: skip
-QUICK = ("Haswell", "Zen")
+QUICK = ("Zen",)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,11 @@ def check_one_training(folder, rank_logs, num_ranks, trained_before):
 
 @pytest.mark.parametrize(
     "num_ranks, backend, exported",
-    [(2, "mpi", EXPORTED), pytest.param(3, "mccl", EXPORTED, marks=pytest.mark.slow), (2, "auto", {})],
+    [
+        (2, "mpi", EXPORTED),
+        pytest.param(3, "mccl", EXPORTED, marks=pytest.mark.slow),
+        pytest.param(2, "auto", {}, marks=pytest.mark.slow),
+    ],
 )
 def test_unmodified_under_mindnlp_dp_run(local_files, trained_before, tmp_path, num_ranks, backend, exported):
     command = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", num_ranks, "--backend", backend]

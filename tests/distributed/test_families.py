@@ -38,6 +38,11 @@ CASES = {
     "mccl": ON_MCCL_TOO,
 }
 
+TRAINED = [
+    *(("mpi", case) for case in CASES["mpi"]),
+    *(pytest.param("mccl", case, marks=pytest.mark.slow) for case in CASES["mccl"]),
+]
+
 
 @pytest.fixture(scope="module")
 def one_process(output_of):
@@ -57,6 +62,6 @@ def test_one_process_trains_and_saves(one_process, case):
     assert journal(one_process)[case]["stage"] == "done"
 
 
-@pytest.mark.parametrize("backend, case", [(backend, case) for backend, cases in CASES.items() for case in cases])
+@pytest.mark.parametrize("backend, case", TRAINED)
 def test_ranks_equal_one_process_with_the_whole_batch(one_process, two_ranks, backend, case):
     difference_of_ranks(one_process, two_ranks[backend], 2, case)

@@ -46,6 +46,7 @@ SLOW = [
     *(Job(3, backend, ON_MPI.names, ON_MPI.names) for backend in ("mpi", "mccl")),
 ]
 JOBS = [ON_MPI, ON_MCCL, *(pytest.param(job, marks=pytest.mark.slow) for job in SLOW)]
+for_each_job = pytest.mark.parametrize("job", JOBS, indirect=True, ids=str, scope="module")
 TRAININGS = [
     *((job, name) for job in (ON_MPI, ON_MCCL) for name in job.names),
     *(pytest.param(job, name, marks=pytest.mark.slow) for job in SLOW for name in job.names),
@@ -86,7 +87,7 @@ def assert_equal_within_rounding(result, expected, tolerances, num_roundings=1):
     np.testing.assert_allclose(result["parameters"], expected["parameters"], rtol=0, atol=tolerances.parameters)
 
 
-@pytest.mark.parametrize("job, name", TRAININGS, indirect=["job"], ids=str)
+@pytest.mark.parametrize("job, name", TRAININGS, indirect=["job"], ids=str, scope="module")
 def test_ranks_equal_one_process_with_the_whole_batch(runs, name):
     num_ranks, reference, output = runs
     expected = np.load(reference / f"{name}.rank0.npz")
@@ -111,7 +112,7 @@ def test_one_process_accumulates_to_the_same_average(one_process, num_ranks, nam
     assert_equal_within_rounding(alone, expected, SCENARIOS[name].tolerances, num_roundings=2)
 
 
-@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
+@for_each_job
 def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
     num_ranks, reference, output = runs
     scenario = SCENARIOS["grouped_by_length"]
@@ -131,7 +132,7 @@ def test_rows_grouped_by_length_are_read_once_an_epoch(runs):
     assert np.ptp(lengths, axis=1).mean() < 0.75 * np.ptp(lengths)
 
 
-@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
+@for_each_job
 def test_adapters_alone_travel(runs):
     num_ranks, _, output = runs
     for rank in range(num_ranks):
@@ -151,7 +152,7 @@ def sharded_runs(job):
     return names, ranks, output
 
 
-@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
+@for_each_job
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_shared_out_changes_no_bit(sharded_runs, stage):
     names, num_ranks, output = sharded_runs
@@ -162,7 +163,7 @@ def test_what_is_shared_out_changes_no_bit(sharded_runs, stage):
             np.testing.assert_array_equal(result[what], expected[what], err_msg=f"{name}, rank {rank}, {what}")
 
 
-@pytest.mark.parametrize("job", JOBS, indirect=True, ids=str)
+@for_each_job
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_rank_keeps_its_part_of_the_states(sharded_runs, stage):
     _, num_ranks, sharded = sharded_runs

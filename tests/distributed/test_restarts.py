@@ -46,6 +46,7 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp
         assert store.problem_of(folder) is None and store.read_record(folder).train_call == 1
 
 
+@pytest.mark.slow
 def test_what_fails_at_the_same_step_again_is_not_tried_a_third_time(tmp_path):
     finished = run_ranks(
         "fails_at_a_step.py", ranks=2, backend="mpi", log_dir=tmp_path / "logs", options=("--max-restarts", 5)

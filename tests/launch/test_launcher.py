@@ -20,6 +20,7 @@ from tests.launch.conftest import TIMEOUT_S
 from tests.launch.pieces import FAILED, PROMPTLY_S, READY, SLEEP, STUBBORN, once_all_are_ready, until_exists
 
 BACKENDS = ("mpi", "mccl")
+REAL_BACKENDS = ("mpi", pytest.param("mccl", marks=pytest.mark.slow))  # where ranks import MindSpore
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -250,7 +251,7 @@ def test_a_rank_killed_amid_real_collectives_ends_the_job_at_once(runner, backen
         assert not os.path.exists(seen["board"]), "so nothing is left in shared memory"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", REAL_BACKENDS)
 def test_a_rank_that_leaves_with_status_0_while_others_need_it_has_failed(runner, backend):
     runner.environ["PYTHONPATH"] = str(REPOSITORY)
     leave = f"    if (step, rank) == (20, 1):\n        {FAILED}        os._exit(0)\n"
@@ -334,7 +335,7 @@ if rank == "1" and "mindnlp_dp_plugin.runtime.worker" in sys.orig_argv:
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", REAL_BACKENDS)
 def test_a_rank_that_never_joins_is_named_though_the_others_cannot_tell(runner, backend):
     (runner.folder / "late").mkdir()
     (runner.folder / "late" / "sitecustomize.py").write_text(LATE)
@@ -502,7 +503,11 @@ for size in (10, 2**22):
 
 @pytest.mark.parametrize(
     "backend, size, num_ranks",
-    [pytest.param("mpi", "64m", 4, marks=pytest.mark.slow), ("mpi", "4k", 4), ("mccl", "4k", 2)],
+    [
+        pytest.param("mpi", "64m", 4, marks=pytest.mark.slow),
+        ("mpi", "4k", 4),
+        pytest.param("mccl", "4k", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, backend, size, num_ranks):
     own = ["unshare", "--map-root-user", "--mount"]

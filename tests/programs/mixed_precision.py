@@ -25,6 +25,8 @@ RANK = dp.get_rank()
 IS_ALONE = dp.get_world_size() == 1
 BATCH_SIZE = 8 * NUM_RANKS // dp.get_world_size()
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+NUM_STRUCK = 60  # steps; half of them overflow
+STOPPED = dict(max_steps=30, save_strategy="steps", save_steps=25, optim="adamw", learning_rate=1e-3)
 CASES = {}
 
 
@@ -173,7 +175,7 @@ def struck_at_random():
     dp.install(dp.DataParallelConfig(fp16_growth_interval=1))  # each two steps leave the scale as it was
     try:
         model = tiny_model(**NO_DROPOUT, hidden_size=8, intermediate_size=8, num_hidden_layers=1)
-        num_steps = 2 if IS_ALONE else 200
+        num_steps = 2 if IS_ALONE else NUM_STRUCK
         trainer = trained(model=model, trainer_type=OneGradientIsInfinite, max_steps=num_steps, learning_rate=1e-3)
     finally:
         dp.install()
@@ -264,23 +266,22 @@ def loaded_in_float16():
 
 
 @case
-def resumed():
+def never_stopped():
     dp.install(dp.DataParallelConfig(fp16_initial_scale=2.0**40, fp16_growth_interval=2))  # far too large at first
     try:
-        arguments = dict(max_steps=30, output=OUTPUT / "whole", save_strategy="steps", save_steps=25, optim="adamw")
-        trained(**arguments, learning_rate=1e-3)
-        trainer = trainer_of(**{**arguments, "output": OUTPUT / "rest"}, learning_rate=1e-3)
-        trainer.train(resume_from_checkpoint=str(OUTPUT / "whole" / "checkpoint-25"))
-        return trainer
+        return trained(**STOPPED, output=OUTPUT / "whole")
     finally:
         dp.install()
 
 
 @case
-def never_stopped():
+def resumed():
+    """From a checkpoint of ``never_stopped``."""
     dp.install(dp.DataParallelConfig(fp16_initial_scale=2.0**40, fp16_growth_interval=2))
     try:
-        return trained(max_steps=30, optim="adamw", learning_rate=1e-3)
+        trainer = trainer_of(**STOPPED, output=OUTPUT / "rest")
+        trainer.train(resume_from_checkpoint=str(OUTPUT / "whole" / "checkpoint-25"))
+        return trainer
     finally:
         dp.install()
 
