@@ -50,7 +50,7 @@ def environment(python, mindspore):
     if not (home / "made").exists():
         subprocess.run([interpreter, "-m", "venv", home], check=True)
         extras, *tools = ["mpi,recipes", "pytest", "hypothesis"] if mindspore == WITHOUT_CPU else ["dev"]
-        install = [inside, "-m", "pip", "install", "--quiet", "--no-compile", "--editable", f"{REPOSITORY}[{extras}]"]
+        install = [inside, "-m", "pip", "install", "--quiet", "--editable", f"{REPOSITORY}[{extras}]"]
         subprocess.run([*install, *tools, f"mindspore=={mindspore.partition('-')[0]}"], check=True)
         (home / "made").touch()
     return inside
