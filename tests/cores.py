@@ -16,8 +16,14 @@ POLL_S = 0.02
 
 
 @contextmanager
-def cores_for(num_processes: int) -> Iterator[set[int]]:
-    """Wait for as many cores as there are processes, or for all: the cores."""
+def cores_for(num_processes: int) -> Iterator[set[int] | None]:
+    """Wait for as many cores as there are processes, or for all: the cores.
+
+    None, at once, if no test processes run side by side: benchmarks measure with the whole machine.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield None
+        return
     every = sorted(os.sched_getaffinity(0))
     wanted, mine = min(num_processes, len(every)), set()
     with ExitStack() as held:
