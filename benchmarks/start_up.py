@@ -1,9 +1,9 @@
 """How long it takes until something happens: ``python benchmarks/start_up.py [--rounds 5]``, on an idle machine.
 
 Medians of seconds: the command line's help; the import of MindNLP, with the plugin's quicker import and without it, in
-turns; and from ``mindnlp-dp run`` on 2 ranks until the first step begins, beside one process. Then what a rank's
-imports take, by package, up to its first compiled loop. Writes ``benchmarks/results/start-up_<cpu>_<date>.json`` and
-``.md``.
+turns; that of plugin, Trainer and BERT, beside MindSpore's alone; and from ``mindnlp-dp run`` on 2 ranks until the
+first step begins, beside one process. Then what a rank's imports take, by package, up to its first compiled loop.
+Writes ``benchmarks/results/start-up_<cpu>_<date>.json`` and ``.md``.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from tests.harness import REPOSITORY, run_ranks_successfully
 
 IMPORTS = """
 import os, time
-os.environ["MINDNLP_DP_DEFERRED"] = "1"
-from mindnlp_dp_plugin import compat
-{schedule}
+{before}
 began = time.perf_counter(), time.process_time()
-import mindnlp.engine
+{imports}
 print("took", time.perf_counter() - began[0], time.process_time() - began[1])
 """
-ONLY_PATCHES = "for patch in compat.PATCHES:\n    patch.schedule()"
+COMPAT = 'os.environ["MINDNLP_DP_DEFERRED"] = "1"\nfrom mindnlp_dp_plugin import compat\n'
+ONLY_PATCHES = f"{COMPAT}for patch in compat.PATCHES:\n    patch.schedule()"
+ALL_OF_IT = "import mindnlp_dp_plugin, mindnlp.engine\nfrom mindnlp.transformers import BertForSequenceClassification"
 FIRST_STEP = """
 import mindnlp_dp_plugin as dp
 import sys, time
@@ -80,8 +80,8 @@ def of_help():
     return [time.perf_counter() - began]
 
 
-def of_import(schedule):
-    code = IMPORTS.format(schedule=schedule)
+def of_import(imports, before=""):
+    code = IMPORTS.format(before=before, imports=imports)
     finished = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY)
     (line,) = (line for line in finished.stdout.splitlines() if line.startswith("took"))
     return [float(word) for word in line.split()[1:]]
@@ -108,8 +108,10 @@ def of_first_step(ranks, backend):
 
 MEASURED = {
     "`mindnlp-dp --help`": of_help,
-    "import of MindNLP as it is": lambda: of_import(ONLY_PATCHES),
-    "import of MindNLP by the plugin": lambda: of_import("compat.bridge()"),
+    "import of MindNLP as it is": lambda: of_import("import mindnlp.engine", ONLY_PATCHES),
+    "import of MindNLP by the plugin": lambda: of_import("import mindnlp.engine", f"{COMPAT}compat.bridge()"),
+    "import of MindSpore alone": lambda: of_import("import mindspore"),
+    "import of plugin, Trainer and BERT": lambda: of_import(ALL_OF_IT),
     "until the first step, one process": lambda: of_first_step(1, "auto"),
     "until the first step, 2 ranks, MPI": lambda: of_first_step(2, "mpi"),
     "until the first step, 2 ranks, MCCL": lambda: of_first_step(2, "mccl"),

@@ -77,6 +77,7 @@ def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     assert "model: roberta_imdb_output/model    report: roberta_imdb_output/report.html" in words
     page = (tmp_path / "roberta_imdb_output" / "report.html").read_text()
     assert "recipe roberta-imdb --nproc 2 --config roberta_imdb_output/run.yaml --prove" in page
+    assert "recipe roberta-imdb --config run.yaml" in page and "recipe classification" not in page
     lines = re.split(r"[\r\n]+", words)
     epochs = [line for line in lines if line.startswith("epoch ")]
     assert len(epochs) == 1 and all("macro F1" in line for line in epochs)

@@ -81,9 +81,9 @@ def test_a_weight_is_cast_once_in_a_step_however_often_it_is_used(runs):
 def test_an_infinity_in_one_rank_s_gradients_skips_the_step_on_all(runs):
     result = load(runs[2], "struck_at_random")
     stood_still = [np.array_equal(before, after) for before, after in pairwise(result["parameters"])]
-    assert stood_still == result["strikes"].tolist() and sum(stood_still) == len(stood_still) // 2 > 20
+    assert stood_still == result["strikes"].tolist() and sum(stood_still) == 100
     assert np.isfinite(result["parameters"]).all()
-    assert result["logs"][-1].tolist() == [2**16, sum(stood_still)]
+    assert result["logs"][-1].tolist() == [2**16, 100]
 
 
 def test_a_loss_that_overflows_on_one_rank_skips_the_step_on_all(runs):

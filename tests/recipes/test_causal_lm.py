@@ -22,6 +22,7 @@ from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import training_arguments
+from tests.programs.tiny import seed_everything
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import write as write_table
 
@@ -104,6 +105,7 @@ def models(tmp_path_factory):
     folder, texts = tmp_path_factory.mktemp("models"), []
     for row in chats(80):
         texts += [message["content"] for message in row["messages"]]
+    seed_everything(0)  # rounding is a matter of the weights that are drawn
     for name in TASK.small_models:
         SAVERS[name](folder / name, texts, None, 96)
     return folder
@@ -199,8 +201,7 @@ def test_lora_is_merged_and_answers_are_written(models, name, tmp_path):
     adapted.set_train(False)
     answers = adapted(input_ids=ids).logits.asnumpy()
     merged = merge_lora(adapted)
-    rounding = 1e-5 * abs(answers).max()  # of a sum: by its largest terms
-    assert merged(input_ids=ids).logits.asnumpy() == pytest.approx(answers, abs=rounding)
+    assert merged(input_ids=ids).logits.asnumpy() == pytest.approx(answers, abs=1e-5)
     assert abs(answers - plain).max() > 0.01 and {name for name, _ in merged.named_parameters()} == names
     tokenizer = AutoTokenizer.from_pretrained(str(models / name))
     TASK.fit_tokenizer(tokenizer)
