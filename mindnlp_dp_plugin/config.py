@@ -75,6 +75,16 @@ def _switch():
     )
 
 
+def _switch_or_number():
+    return Kind(
+        lambda value: isinstance(value, bool) or (isinstance(value, int) and value > 1),
+        lambda text: int(text) if text.isdecimal() and int(text) > 1 else SWITCH_WORDS[text.lower()],
+        Message("{name}={value!r} is not understood: give True, False, or the number of micro-batches of a step."),
+        Message("{variable}={text!r} is not understood: give one of {words}, or the micro-batches of a step."),
+        {"words": ", ".join(SWITCH_WORDS)},
+    )
+
+
 def _path(refusal):
     return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, refusal)
 
@@ -121,6 +131,10 @@ class DataParallelConfig:
         zero_stage: What is sharded over the ranks, in the stages of ZeRO. 0: nothing. 1: the optimizer's states; each
             rank steps an equal part of all elements, then all gather the parameters. 2: also the averaged gradients,
             which are then gone from ``.grad``. The result is that of 0 to the last bit.
+        elastic_determinism: Whether a step's sums follow one order over its micro-batches, whatever ranks compute them:
+            any number of ranks that divides these then trains the same model, to the last bit. True: a step is ranks
+            times ``gradient_accumulation_steps`` micro-batches. A number: a step is so many, and
+            ``gradient_accumulation_steps`` is set to each rank's share. Gradients are means over the micro-batches.
         train_apart: Whether ranks may train models of their own, in a loop of their own: a search that uses ranks as
             workers. Otherwise the first step on gradients that nobody averaged ends the job.
         fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
@@ -189,6 +203,7 @@ class DataParallelConfig:
             lambda stage: stage in ZERO_STAGES, Message("{name}={value!r} is not a stage: choose 0, 1 or 2.")
         ),
     )
+    elastic_determinism: bool | int = _option(False, _switch_or_number())
     train_apart: bool = _option(False, _switch())
     fp16_initial_scale: float = _option(
         2.0**16,

@@ -38,6 +38,7 @@ class Settings:
         seed: What the order of the rows is drawn from.
         num_rows: Rows of the data set; None if unknown.
         group_by_length: Whether rows of similar length are read together.
+        elastic_determinism: Whether a step's micro-batches hold the same rows on any number of ranks.
     """
 
     world_size: int
@@ -46,6 +47,7 @@ class Settings:
     seed: int
     num_rows: int | None
     group_by_length: bool
+    elastic_determinism: bool = False
 
     @property
     def micro_batch(self) -> int:
@@ -130,25 +132,31 @@ class Record:
     def as_json(self) -> dict[str, Any]:
         """In a form JSON can hold."""
         content = {name: value for name, value in vars(self).items() if value is not None}
-        settings = {key: getattr(self.settings, name) for name, key in _keys_of_settings().items()}
+        settings = {key: getattr(self.settings, name) for name, key in _keys_of(Settings).items()}
         return {**content, "settings": settings}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Record":
         """What ``as_json`` has made, of this version or another; nothing may be ``missing_in`` it."""
         found = {field.name: content[field.name] for field in fields(cls) if field.name in content}
-        settings = {name: content["settings"][key] for name, key in _keys_of_settings().items()}
+        saved = content["settings"]
+        settings = {name: saved[key] for name, key in _keys_of(Settings).items() if key in saved}
         return cls(**{**found, "settings": Settings(**settings)})
 
     @classmethod
     def missing_in(cls, content: dict[str, Any]) -> list[str]:
         """What every version writes, and ``content`` does not hold."""
-        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in content]
+        missing = [key for key in _keys_of(cls, MISSING).values() if key not in content]
         settings = content.get("settings")
         if not isinstance(settings, dict):
             return missing if "settings" in missing else [*missing, "settings"]
-        return missing + [key for key in _keys_of_settings().values() if key not in settings]
+        return missing + [key for key in _keys_of(Settings, MISSING).values() if key not in settings]
 
 
-def _keys_of_settings():
-    return {field.name: NAMES.get(field.name, field.name) for field in fields(Settings)}
+def _keys_of(of_fields, default=None):
+    """The key of each field; or, with a default, of those that have it."""
+    return {
+        field.name: NAMES.get(field.name, field.name)
+        for field in fields(of_fields)
+        if default is None or field.default is default
+    }

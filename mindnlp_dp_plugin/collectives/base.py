@@ -62,6 +62,7 @@ class Collective(ABC):
         forms_cluster: Whether its ranks form MindSpore's cluster, which then knows rank and world size, too.
         bucket_cap_mb: The bucket size that suits the engine, in MB.
         can_reduce_scatter: Whether ``reduce_scatter`` sends each rank its part alone.
+        adds_by_tree: Whether ``reduce_scatter`` adds ranks up in the order of a binomial tree, however many there are.
     """
 
     rank: int
@@ -72,6 +73,7 @@ class Collective(ABC):
     forms_cluster: bool = True
     bucket_cap_mb: float
     can_reduce_scatter: bool = False
+    adds_by_tree: bool = False
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> Work:

@@ -19,7 +19,7 @@ class MpiCollective(Collective):
     """All ranks of ``mpirun``, on separate communicators, so that user code may use MPI as well."""
 
     uses_numpy = True
-    can_reduce_scatter = True
+    can_reduce_scatter = adds_by_tree = True
 
     def __init__(self):
         self._comm = MPI.COMM_WORLD.Dup()

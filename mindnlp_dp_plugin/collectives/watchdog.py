@@ -62,6 +62,7 @@ class Watched(Collective):
         self._process = os.getpid()
         self.rank, self.world_size = collective.rank, collective.world_size
         self.uses_numpy, self.can_reduce_scatter = collective.uses_numpy, collective.can_reduce_scatter
+        self.adds_by_tree = collective.adds_by_tree
         self.forms_cluster, self.bucket_cap_mb = engine.forms_cluster, engine.bucket_cap_mb
 
     def all_reduce(self, buffer):

@@ -1,6 +1,7 @@
 """Which rank reads which rows."""
 
 from mindnlp_dp_plugin.data.lengths import measure_lengths
+from mindnlp_dp_plugin.data.micro_batches import shard_micro_batches
 from mindnlp_dp_plugin.data.padding import DynamicPadding
 from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler
 from mindnlp_dp_plugin.data.shard import shard
@@ -13,4 +14,5 @@ __all__ = [
     "ShardedDataset",
     "measure_lengths",
     "shard",
+    "shard_micro_batches",
 ]

@@ -21,9 +21,11 @@ class ShardedDataset(ABC):
     Attributes:
         num_rows: Rows of the whole data set, before sharding, padding or dropping; None if unknown.
         reading: What ``RowSample.read`` has read of it, if ranks have compared their rows.
+        is_elastic: Whether its batches do not depend on the number of ranks, but on that of a step's micro-batches.
     """
 
     num_rows: int | None = None
+    is_elastic = False
     reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
 
     def __init__(self, pipeline: ds.Dataset, num_replicas: int):
@@ -32,6 +34,11 @@ class ShardedDataset(ABC):
         self._epoch = 0
         self._begins_after = (0, 0)
         self._is_at_end = False
+
+    @property
+    def whole(self) -> ds.Dataset:
+        """What this rank runs."""
+        return self._pipeline
 
     @property
     def epoch(self) -> int:
@@ -195,11 +202,6 @@ class ShardedByBatch(ShardedDataset):
         self._rank = rank
         self._seed = seed
         self._drop_last = _drops_remainder(pipeline)
-
-    @property
-    def whole(self) -> ds.Dataset:
-        """What every rank runs."""
-        return self._pipeline
 
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch."""

@@ -8,6 +8,9 @@ Gradients are multiplied by this rank's factor, normally 1/world_size, while the
 pass, and half-precision sums cannot overflow. Half-precision gradients are sent and summed as float32. With a
 ``comm_dtype`` of two bytes, float32 is rounded to it before it is sent, as the compression hooks of torch's
 DistributedDataParallel do.
+
+Where sums follow the tree of micro-batches, a bucket is filled in each micro-step: until the last one it is held
+(``hold``), and then started.
 """
 
 import math
@@ -19,6 +22,7 @@ from packaging.version import Version
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.host_memory import are_views, sums_of_squares
+from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches, SumOfMicroBatches, started
 from mindnlp_dp_plugin.ddp.parts import lengths_of
 
 VIEWS_CAN_BE_ASSIGNED = Version(version("mindspore")) >= Version("2.8")  # before, that is ignored
@@ -32,10 +36,19 @@ class HostBucket:
         collective: The ranks.
         comm_dtype: The dtype in which float32 is sent.
         parts: The extents that each rank keeps; None if all keep all.
+        micro_batches: Those of a step, if sums follow their tree; float32 then travels as it is.
     """
 
-    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32", parts=None):
+    def __init__(
+        self,
+        parameters,
+        collective: Collective,
+        comm_dtype: str = "float32",
+        parts=None,
+        micro_batches: MicroBatches | None = None,
+    ):
         self._collective = collective
+        self._sum = micro_batches and SumOfMicroBatches(micro_batches, collective)
         self._parts = parts
         self._parameters = parameters
         self._dtype = parameters[0].dtype
@@ -74,23 +87,36 @@ class HostBucket:
         place = mindspore.Tensor.from_numpy(self._slots[index])
         return place if place.dtype == gradient.dtype else None
 
+    def hold(self) -> None:
+        """Add what is in it to the sum of this rank's micro-batches, and leave the buffer to that."""
+        self._sum.hold(self._buffer)
+        self.release()
+
     def start(self):
         """Start to average and return the work. All ranks must call it, in the order of buckets."""
+        if self._sum:
+            _, self._work = self._sum.start(self._buffer, self._parts)
+            return self._work
         if self._message is not self._buffer:
             self._message[...] = self._buffer
-        self._work = started(self._collective, self._message, self._parts)
+        self._work = started(self._collective, self._message, self._parts and lengths_of(self._parts))
         return self._work
 
-    def gradients(self) -> list:
+    def gradients(self, factor: float | None = None) -> list:
         """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them.
 
         They share the bucket's memory.
+
+        Args:
+            factor: Multiplies them; None for 1.
         """
         self._work.wait()
         if self._parts:
             self._keep_own_part()
         elif self._message is not self._buffer:
             self._buffer[...] = self._message
+        if factor is not None:
+            np.multiply(self._buffer, self._sums_as(factor), out=self._buffer)
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
 
@@ -123,10 +149,19 @@ class DeviceBucket:
         collective: The ranks.
         comm_dtype: The dtype in which float32 is sent.
         parts: The extents that each rank keeps; None if all keep all.
+        micro_batches: Those of a step, if sums follow their tree; float32 then travels as it is.
     """
 
-    def __init__(self, parameters, collective: Collective, comm_dtype: str = "float32", parts=None):
+    def __init__(
+        self,
+        parameters,
+        collective: Collective,
+        comm_dtype: str = "float32",
+        parts=None,
+        micro_batches: MicroBatches | None = None,
+    ):
         self._collective = collective
+        self._sum = micro_batches and SumOfMicroBatches(micro_batches, collective)
         self._kept = parts
         self._shapes = [parameter.shape for parameter in parameters]
         if parts:
@@ -146,23 +181,39 @@ class DeviceBucket:
         self._parts[index] = gradient if accumulated is None else gradient + accumulated
         self._factor = factor
 
+    def hold(self) -> None:
+        """Add what is in it to the sum of this rank's micro-batches."""
+        self._sum.hold(self._flat())
+
     def start(self):
         """Start to average and return the work. All ranks must call it, in the order of buckets."""
+        if self._sum:
+            self._buffer, self._work = self._sum.start(self._flat(), self._kept)
+            return self._work
+        self._buffer = cast(self._flat(), self._travels_as)
+        self._work = started(self._collective, self._buffer, self._kept and lengths_of(self._kept))
+        return self._work
+
+    def _flat(self):
+        """The gradients, times the factor, one after the other."""
         parts, self._parts = self._parts, [None] * len(self._parts)
         if is_on_cpu() or any(part.dtype is not self._dtype for part in parts):
             parts = [cast(part, self._sums_as) for part in parts]
-        flat = cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as)
-        self._buffer = cast(flat * self._factor, self._travels_as)
-        self._work = started(self._collective, self._buffer, self._kept)
-        return self._work
+        return cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as) * self._factor
 
-    def gradients(self) -> list:
-        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them."""
+    def gradients(self, factor: float | None = None) -> list:
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them.
+
+        Args:
+            factor: Multiplies them; None for 1.
+        """
         self._work.wait()
         if self._kept:
             self._buffer, self._work = self._work.part, None
         if not self._sizes:
             return []
+        if factor is not None:
+            self._buffer = self._buffer * factor
         if is_on_cpu():
             # Half precision is cast one by one: for bfloat16 MindSpore has few operators on CPU.
             self._means = cast(self._buffer, self._sums_as)
@@ -190,11 +241,6 @@ class DeviceBucket:
             mindspore.ops.assign(self._means, cast(scaled, self._dtype))
         else:
             scale_each(gradients, factor)
-
-
-def started(collective: Collective, message, parts):
-    """The work that sums a message: of all of it, or of this rank's part."""
-    return collective.reduce_scatter(message, lengths_of(parts)) if parts else collective.all_reduce(message)
 
 
 def views(flat, sizes: list[int], shapes: list[tuple[int, ...]]) -> list:

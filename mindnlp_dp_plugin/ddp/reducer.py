@@ -15,6 +15,7 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, is_on_cpu, scale_each
+from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.ddp.parts import SlicedParameters
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -30,6 +31,9 @@ class GradientReducer:
     accumulate, neither: ``.grad`` then grows on this rank alone. Without ``prepare()``, ``finish()`` does all the work
     after backward, with the same result. Backward passes outside ``prepare()`` and ``finish()`` are ignored.
 
+    With ``micro_batches``, all micro-steps are within ``prepare()`` and ``finish()``, and nothing accumulates in
+    ``.grad``: buckets hold the sums.
+
     Args:
         parameters: The parameters the optimizer steps, in the same order on all ranks.
         collective: The ranks to average over.
@@ -40,6 +44,7 @@ class GradientReducer:
             gradients; the rest is let go as soon as a bucket is averaged, and ``.grad`` is None afterwards. Called
             before each backward, on all ranks; the same list means that nothing has changed. None to keep everything in
             ``.grad``.
+        micro_batches: Those of a step, if gradients are summed in the order of their tree; None for the engine's.
 
     Attributes:
         kept: The runs of gradients that were kept, by the identity of their parameter.
@@ -55,7 +60,9 @@ class GradientReducer:
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
         slices: Callable[[list], Sequence[SlicedParameters]] | None = None,
+        micro_batches: MicroBatches | None = None,
     ):
+        self._micro_batches = micro_batches
         self._ask_slices, self._slices = slices, None
         self.kept = {}
         self._hooks = {}
@@ -67,7 +74,7 @@ class GradientReducer:
         self._norm = None  # of them, once unscale() has computed it
         self._handed_out = {}  # the same by parameter, until release()
         self._seen = []
-        self._live = False
+        self._live, self._averages = False, True
         self.waited_seconds = 0.0
         self._ask_factor = None
         self.follow(parameters)
@@ -118,35 +125,46 @@ class GradientReducer:
         for bucket in self._buckets:
             bucket.release()
 
-    def prepare(self, factor: Callable[[], float] | None = None) -> None:
+    def prepare(
+        self, factor: Callable[[], float] | None = None, averages: bool = True, of_sum: float | None = None
+    ) -> None:
         """From now until ``finish()``, the hooks copy gradients into their buckets during backward.
 
         Args:
             factor: Returns the factor for this rank's gradients before they are summed; called for the first gradient.
                 None for 1/world_size, which makes the sum a mean.
+            averages: Whether ``finish()`` is to average; if not, with ``micro_batches``, further micro-steps follow.
+            of_sum: A further factor, for the sum; None for 1.
         """
         self.release()
         self._begin()
-        self._live = True
-        self._ask_factor = factor
+        self._live, self._averages = True, averages
+        self._ask_factor, self._of_sum = factor, of_sum
 
     def finish(self) -> None:
         """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward."""
         if not self._live:
+            if self._micro_batches:
+                raise DataParallelError(
+                    "elastic_determinism: gradients were attached, or the loss was computed, outside the Trainer's own "
+                    "training_step and compute_loss. Gradients of a step are summed from its micro-batches alone: "
+                    "leave training_step to compute them, or train without elastic_determinism."
+                )
             self.release()  # what was handed out stays as it is
             self._begin()
+            self._averages, self._of_sum = True, None
         self._live = False
         for indices, num_missing in zip(self._plan, list(self._missing)):
             for index in indices if num_missing else ():
                 if not self._filled[index]:
                     self._fill(index, *self._left_by_backward(index))
         self._start_full_buckets()
-        while self._num_taken < len(self._buckets):
+        while self._averages and self._num_taken < len(self._buckets):
             self._take_next()
-        if self.keeps_part:
+        if self.keeps_part or not self._averages:
             for parameter in self._parameters:
                 parameter.grad = None
-        if self.order is None:
+        if self.order is None and self._averages:
             self._follow_order(self._collective.all_gather_object(self._seen, Message("the order of gradients"))[0])
         self._reset()
         self._ask_factor = None
@@ -245,7 +263,7 @@ class GradientReducer:
         number, self._num_taken = self._num_taken, self._num_taken + 1
         bucket = self._buckets[number]
         began = time.perf_counter()
-        gradients = bucket.gradients()
+        gradients = bucket.gradients(self._of_sum)
         self.waited_seconds += time.perf_counter() - began
         self._averaged.append((bucket, gradients))
         parameters = [self._parameters[index] for index in self._plan[number]]
@@ -295,8 +313,12 @@ class GradientReducer:
 
     def _start_full_buckets(self):
         while self._next < len(self._buckets) and self._missing[self._next] == 0:
-            self._running = self._buckets[self._next].start()
+            bucket = self._buckets[self._next]
             self._next += 1
+            if not self._averages:
+                bucket.hold()
+                continue
+            self._running = bucket.start()
             while self.keeps_part and self._num_taken < self._next - MAX_HELD:
                 self._take_next()
 
@@ -315,7 +337,9 @@ class GradientReducer:
         self._plan = plan
         parts = [bucket.parts for bucket in self._slices] if self._slices else [None] * len(plan)
         self._buckets = [
-            bucket_type([self._parameters[i] for i in ids], self._collective, self._comm_dtype, parts_of)
+            bucket_type(
+                [self._parameters[i] for i in ids], self._collective, self._comm_dtype, parts_of, self._micro_batches
+            )
             for ids, parts_of in zip(plan, parts)
         ]
         self._place = {i: (bucket, slot) for bucket, ids in enumerate(self._plan) for slot, i in enumerate(ids)}

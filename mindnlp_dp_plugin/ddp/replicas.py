@@ -112,16 +112,31 @@ class SharedBuffers:
     Args:
         model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
         collective: The ranks that hold copies.
+        may_change: Whether they may; what rows change depends on the number of ranks.
     """
 
-    def __init__(self, model, collective: Collective):
+    def __init__(self, model, collective: Collective, may_change: bool = True):
         self._model = model
         self._collective = collective
-        self._names = list(_persistent_buffers(model))
+        persistent = _persistent_buffers(model)
+        self._names = list(persistent)
+        self._digests = None if may_change else {name: digest(buffer) for name, buffer in persistent.items()}
 
     def broadcast(self) -> None:
-        """Broadcast the buffers of rank 0. All ranks must call it; free for a model without buffers."""
-        if self._names:
+        """Broadcast the buffers of rank 0. All ranks must call it; free for a model without buffers.
+
+        Raises:
+            DataParallelError: If one has changed that may not.
+        """
+        if self._names and self._digests:
+            buffers = dict(self._model.named_buffers())
+            if changed := [name for name in self._names if digest(buffers[name]) != self._digests[name]]:
+                raise DataParallelError(
+                    "elastic_determinism: training changes the buffer {name}, as running statistics do: what is in it "
+                    "would depend on the number of ranks. Freeze the layer (eval()), or train without it.",
+                    name=changed[0],
+                )
+        elif self._names:
             buffers = dict(self._model.named_buffers())  # a forward may replace them
             for name in self._names:
                 self._collective.broadcast(buffers[name], src=0)

@@ -27,8 +27,8 @@ def seed_operators(seed: int, rank: int, micro_step: int) -> None:
 
     Args:
         seed: The job's seed.
-        rank: This rank.
-        micro_step: Number of micro-steps the job has done before.
+        rank: This rank; or the number of the micro-batch, if it may be on any.
+        micro_step: Number of micro-steps the job has done before; or of optimizer steps.
     """
     mixed = seed_of_micro_step(seed, rank, micro_step)
     _set_operator_seed(mixed)
@@ -44,9 +44,15 @@ def seed_of_micro_step(seed: int, rank: int, micro_step: int) -> int:
 
 @contextmanager
 def numpy_of_micro_step():
-    """Within, NumPy's global generator draws from the micro-step's stream; the user's is as it was found afterwards."""
+    """Within, NumPy's global generator draws from the micro-step's stream; the user's is as it was found afterwards.
+
+    Outside training that seeds by micro-step, it is the user's.
+    """
+    if not _numpy_stream:
+        yield
+        return
     found = np.random.get_state()
-    np.random.set_state(_numpy_stream.get("state") or np.random.RandomState(_numpy_stream.get("seed")).get_state())
+    np.random.set_state(_numpy_stream.get("state") or np.random.RandomState(_numpy_stream["seed"]).get_state())
     try:
         yield
     finally:
@@ -61,6 +67,7 @@ def operators_left_as_found():
     try:
         yield
     finally:
+        _numpy_stream.clear()
         _set_operator_seed(seed)
         mindspore.set_rng_state(generator)
 

@@ -16,7 +16,9 @@ from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
+from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.first_step import FirstStep
+from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
@@ -52,6 +54,7 @@ class Step:
         reducer: Averages gradients.
         precision: What forward computes in, and the scale of the loss.
         optimizer_steps: What is done around each ``optimizer.step``.
+        micro_batches: Those of a step, if its sums follow their tree; otherwise None.
         check_replicas: Compares the ranks' parameters when called.
         is_forward_due: Whether the next ``forward`` is that of the batch.
     """
@@ -68,10 +71,11 @@ class Step:
         self._door, self._collective, self._on_phase = door, collective, on_phase
         check_buffers(door.model, collective)
         make_replicas(door.model, collective, parameters_outside(door.model, door.optimizer).items())
-        self._buffers = SharedBuffers(door.model, collective)
+        self.micro_batches = micro_batches_of(door.accumulation, collective, config)
+        self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
         self.optimizer_steps = WatchedSteps(replacements)
         slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
-        if slices and door.may_call_backward_again:
+        if slices and self._may_call_backward_again:
             raise DataParallelError(
                 "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
                 "keeps only its part. Take zero_stage=1, or override compute_loss instead.",
@@ -80,15 +84,11 @@ class Step:
         self.stepped = SteppedParameters(door, collective)
         parameters = list(self.stepped.named.values())
         self.reducer = GradientReducer(
-            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices
+            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices, self.micro_batches
         )
         self.stepped.follow = self._follow
         self.precision = Precision(door.dtype, config, replacements)
-        self._weights = (
-            EqualWeights(door)
-            if config.average_over == "ranks"
-            else CountedWeights(door, parameters, collective, config.average_over)
-        )
+        self._weights = self._weigh(parameters, config.average_over)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._factor_of_rank = None
@@ -99,7 +99,7 @@ class Step:
     def micro_step(self) -> Iterator[None]:
         """A context for one batch of the loop, and whatever user code does with it. All ranks must enter it."""
         clock = self._door.clock
-        rng.seed_operators(self._door.seed, self._collective.rank, clock.micro_steps)
+        rng.seed_operators(self._door.seed, *self._place_in_streams())
         if clock.begins_optimizer_step:
             self.stepped.ask()
             self.precision.begin_step()
@@ -130,7 +130,7 @@ class Step:
         """
         self.reducer.release()
         weight = self._weights.weigh(batch)
-        self._factor_of_rank = self._weights.factor_of_rank() if self._averages_now else None
+        self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
         if not weight:  # the mean over a batch whose count is 0 is 0 / 0
             self._is_weighed = True
             self._arm()
@@ -154,6 +154,7 @@ class Step:
         self.is_forward_due = False
         with self.precision.running():
             loss = compute_loss()
+        self._weights.saw(loss)
         self._arm()
         self._is_weighed = True
         self._on_phase("backward")
@@ -164,7 +165,7 @@ class Step:
         self._on_phase("wait for gradients")
         self.is_forward_due = False
         self._weights.require(is_weighed=True)
-        if self._averages_now:
+        if self._fills_buckets:
             self.stepped.agree()
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
@@ -185,13 +186,40 @@ class Step:
         return any(p.grad is not None and self.reducer.has_averaged(p) for p in self.stepped.named.values())
 
     @property
+    def latest(self) -> Counted:
+        """The last micro-batch of this rank, where sums follow the tree of micro-batches."""
+        return self._weights.latest
+
+    @property
+    def _may_call_backward_again(self):
+        return self._door.may_call_backward_again and not self.micro_batches
+
+    @property
     def _averages_now(self):
-        return self._door.may_call_backward_again or self._door.clock.optimizer_steps_next
+        return self._may_call_backward_again or self._door.clock.optimizer_steps_next
+
+    @property
+    def _fills_buckets(self):
+        return bool(self.micro_batches) or self._averages_now
 
     def _arm(self):
         self.stepped.agree()
-        if self._averages_now:
-            self.reducer.prepare(self._factor_of_rank)
+        if self._fills_buckets:
+            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum)
+
+    def _weigh(self, parameters, average_over):
+        if self.micro_batches:
+            return OrderedWeights(self._door, self._collective, average_over, self.micro_batches)
+        if average_over == "ranks":
+            return EqualWeights(self._door)
+        return CountedWeights(self._door, parameters, self._collective, average_over)
+
+    def _place_in_streams(self):
+        """Whose operators draw, and in which step: this rank's, or the micro-batch's, whatever rank computes it."""
+        micro_step = self._door.clock.micro_steps
+        if self.micro_batches:
+            return self.micro_batches.number(micro_step), self.micro_batches.step(micro_step)
+        return self._collective.rank, micro_step
 
     def _follow(self, parameters):
         self.reducer.follow(parameters)

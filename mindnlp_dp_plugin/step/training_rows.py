@@ -1,9 +1,10 @@
 """The training rows of a rank: its part of what one process would train on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
-from mindnlp_dp_plugin.data import ShardedDataset, shard
+from mindnlp_dp_plugin.data import ShardedDataset, shard, shard_micro_batches
+from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step.same_data import require_same_rows
@@ -21,6 +22,7 @@ def shard_training_rows(
     settings: dict[str, int],
     seed: int,
     grouped: Callable[[], ShardedDataset] | None = None,
+    micro_batches: MicroBatches | None = None,
 ) -> ShardedDataset:
     """This rank's part of the rows that one process would train on. All ranks must call it.
 
@@ -30,6 +32,7 @@ def shard_training_rows(
         settings: What decides which rows make a step, by the names that users know.
         seed: One of them: fixes the order of the rows.
         grouped: Shards them by length instead.
+        micro_batches: Those of a step, if their rows must not depend on the number of ranks.
 
     Raises:
         DataParallelError: If the ranks have other settings, or hold different data sets (of different length, one would
@@ -38,8 +41,7 @@ def shard_training_rows(
     """
     for name, value in settings.items():
         require_same(name, value, collective, SAME_SETTINGS)
-    rank, world_size = collective.rank, collective.world_size
-    dataset = shard(whole, world_size, rank, seed)
+    dataset = deal(whole, collective, seed, micro_batches)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
     reading = require_same_rows("train_dataset", whole, collective)
@@ -51,10 +53,23 @@ def shard_training_rows(
             "Take a smaller batch, fewer ranks, or drop_remainder=False.",
             length=length,
             batch_size=dataset.get_batch_size(),
-            world_size=world_size,
+            world_size=collective.world_size,
         )
     dataset.reading = reading
     return dataset
+
+
+def deal(
+    whole,
+    collective: Collective,
+    seed: int,
+    micro_batches: MicroBatches | None = None,
+    lengths: Sequence[int] | None = None,
+) -> ShardedDataset:
+    """This rank's part of a pipeline, by ranks or by the micro-batches of a step; other arguments as of ``shard``."""
+    if micro_batches:
+        return shard_micro_batches(whole, micro_batches.num, micro_batches.mine, seed, lengths)
+    return shard(whole, collective.world_size, collective.rank, seed, lengths)
 
 
 def _describe_length(dataset):

@@ -70,6 +70,8 @@ class EqualWeights:
         door: The loop.
     """
 
+    of_sum = None
+
     def __init__(self, door: Door):
         self._before, self._now = door.nominal_accumulation, door.accumulation
         self._weight = self._before / self._now
@@ -86,6 +88,9 @@ class EqualWeights:
     def weigh(self, batch) -> float:
         """The factor for the loss of a batch."""
         return self._weight
+
+    def saw(self, loss) -> None:
+        """Nothing depends on the loss."""
 
     def factor_of_rank(self) -> None:
         """Gradients of all ranks count the same."""
@@ -115,6 +120,8 @@ class CountedWeights:
         collective: The ranks to average over.
         average_over: A key of ``COUNTS``.
     """
+
+    of_sum = None
 
     def __init__(self, door: Door, parameters, collective: Collective, average_over: str):
         self._door = door
@@ -151,6 +158,9 @@ class CountedWeights:
             first=first,
             second=count,
         )
+
+    def saw(self, loss) -> None:
+        """Nothing depends on the loss."""
 
     def factor_of_rank(self) -> Callable[[], float]:
         """Start to sum what all ranks count. Returns a function that waits, and tells what this rank's gradients weigh.

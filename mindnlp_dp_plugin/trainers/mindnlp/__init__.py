@@ -22,7 +22,13 @@ def hook(trainer_base, group, config, replacements) -> None:
     def hook_ranks_trainer():
         hook_trainer(trainer_base, group, config, replacements)
 
-    asks_for_more = config.average_over != "ranks" or config.resume or config.async_save or config.snapshot_every
+    asks_for_more = (
+        config.average_over != "ranks"
+        or config.elastic_determinism
+        or config.resume
+        or config.async_save
+        or config.snapshot_every
+    )
     if group.world_size > 1 or asks_for_more or told(GOES_ON):
         hook_ranks_trainer()
     else:

@@ -11,18 +11,27 @@ from mindnlp_dp_plugin.patching import Replacements
 
 
 @contextmanager
-def same_global_batch(arguments, world_size: int) -> Iterator[None]:
+def same_global_batch(arguments, world_size: int, micro_batches: int | None = None) -> Iterator[None]:
     """While entered, a step accumulates as much more as the job has fewer ranks than it was asked for.
 
     Args:
         arguments: The TrainingArguments.
         world_size: The ranks that train now.
+        micro_batches: How many a step is to be of, if that is set.
 
     Raises:
         DataParallelError: If the global batch cannot be divided among all numbers of ranks that the job may come to.
     """
     sizes, accumulation = _world_sizes(), arguments.gradient_accumulation_steps
-    in_a_step = accumulation * sizes[-1] if sizes else accumulation * world_size
+    in_a_step = micro_batches or (accumulation * sizes[-1] if sizes else accumulation * world_size)
+    if micro_batches and in_a_step % world_size:
+        raise DataParallelError(
+            "elastic_determinism={in_a_step}: so many micro-batches cannot be divided among {world_size} ranks. Take "
+            "one of {fitting} ranks.",
+            in_a_step=in_a_step,
+            world_size=world_size,
+            fitting=", ".join(str(size) for size in range(1, in_a_step + 1) if in_a_step % size == 0),
+        )
     if odd := [size for size in sizes if in_a_step % size]:
         raise DataParallelError(
             "gradient_accumulation_steps={accumulation}: the {in_a_step} batches of a step on {asked_for} ranks cannot "

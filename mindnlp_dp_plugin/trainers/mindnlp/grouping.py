@@ -3,14 +3,16 @@
 import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, shard
+from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths
+from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.distributed.logging import get_logger
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.step.training_rows import deal
 
 logger = get_logger(__name__)
 
 
-def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
+def shard_by_length(dataset, args, collective: Collective, micro_batches: MicroBatches | None = None) -> ShardedDataset:
     """This rank's share of a pipeline, with rows of similar length together. All ranks must call it.
 
     Each rank measures a part of the rows.
@@ -19,6 +21,7 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
         dataset: The whole pipeline, the same on all ranks.
         args: The TrainingArguments; ``length_column_name`` names the column with the lengths, if there is one.
         collective: The ranks.
+        micro_batches: Those of a step, if their rows must not depend on the number of ranks.
 
     Raises:
         DataParallelError: If the pipeline's rows cannot be grouped.
@@ -38,4 +41,4 @@ def shard_by_length(dataset, args, collective: Collective) -> ShardedDataset:
                 length=lengths[0],
             )
         )
-    return shard(dataset, world_size, rank, args.seed, lengths)
+    return deal(dataset, collective, args.seed, micro_batches, lengths)

@@ -3,12 +3,21 @@
 import math
 
 import mindspore
+import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.step import Step
 
 ON_DEVICE = 256  # losses that are not read yet
+
+
+def loss_filter_of(step: Step, trainer, collective: Collective, replacements: Replacements) -> "LossFilter":
+    """The filter that suits how a step sums."""
+    if step.micro_batches:
+        return OrderedLosses(step, trainer, collective, replacements)
+    return LossFilter(trainer, collective, replacements)
 
 
 class LossFilter:
@@ -83,3 +92,55 @@ class LossFilter:
             read = mindspore.ops.stack([loss.astype(mindspore.float32).reshape(()) for loss in losses]).asnumpy()
             self._seen += zip(read.tolist(), steps)
             self._on_device = []
+
+
+class OrderedLosses(LossFilter):
+    """Sums the losses of a step's micro-batches in their order, and those of steps exactly.
+
+    The mean of a step is rounded to float32; so sums of steps in float64 are exact, and do not depend on where a run
+    stopped and went on, or on the number of ranks.
+
+    Args:
+        step: Has the loss of each micro-batch.
+        trainer: The Trainer.
+        collective: The ranks that train together.
+        replacements: Restores the Trainer's argument if training fails.
+    """
+
+    def __init__(self, step: Step, trainer, collective: Collective, replacements: Replacements):
+        super().__init__(trainer, collective, replacements)
+        self._step = step
+
+    def filtered(self, loss):
+        """The Trainer's own sum, of this rank, is replaced before it is used."""
+        self._trainer.args.logging_nan_inf_filter = False
+        self._on_device.append(self._step.latest)
+        if len(self._on_device) == ON_DEVICE:
+            self._read()
+        return loss
+
+    def sum_of_ranks(self, sum_of_losses):
+        """The sum since the last log. All ranks must call it."""
+        self._read()
+        of_ranks = self._collective.all_gather_object(self._seen, Message("each loss since the last log"))
+        per_step = len(self._step.micro_batches.mine)
+        total = self._before
+        for num_steps, begin in enumerate(range(0, len(self._seen), per_step), start=1):
+            mean = _mean([pair for of_rank in of_ranks for pair in of_rank[begin : begin + per_step]])
+            total += mean if math.isfinite(mean) or not self._is_wanted else total / num_steps
+        return total
+
+    def _read(self):
+        losses = [counted.loss for counted in self._on_device if counted.loss is not None]
+        if losses:
+            losses = mindspore.ops.stack([loss.astype(mindspore.float32).reshape(()) for loss in losses]).asnumpy()
+        values = iter(losses)
+        self._seen += [(each.count, 0.0 if each.loss is None else float(next(values))) for each in self._on_device]
+        self._on_device = []
+
+
+def _mean(counted):
+    total = sum(count for count, _ in counted)
+    if not total:
+        return 0.0
+    return float(np.float32(sum(count * loss for count, loss in counted) / total))

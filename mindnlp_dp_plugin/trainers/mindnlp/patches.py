@@ -109,8 +109,6 @@ def noise_by_rank(utils):
 
     @functools.wraps(stock)
     def neftune_post_forward_hook(module, input, output):
-        if collectives.current().world_size == 1:
-            return stock(module, input, output)
         from mindnlp_dp_plugin.step import rng  # which imports mindnlp.core, as patches must not
 
         with rng.numpy_of_micro_step():

@@ -10,12 +10,13 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
-from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
+from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
 from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
 from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
@@ -82,7 +83,7 @@ class TrainingSession:
         tracer = StepTracer(collective, config.trace) if config.trace else None
         traced = (tracer.collective, tracer.begin_phase) if tracer else ()
         self.step = Step(door, collective, config, self._replacements, *traced)
-        self.losses = LossFilter(trainer, collective, self._replacements)
+        self.losses = loss_filter_of(self.step, trainer, collective, self._replacements)
         self.progress.follow(self.step, self.losses)
         self._stand_in()
         self._observe([tracer] if tracer else [])
@@ -164,11 +165,14 @@ class TrainingSession:
                 "batches. Leave it out; take a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
-        grouped = (lambda: shard_by_length(whole, args, self._collective)) if args.group_by_length else None
+        micro_batches = micro_batches_of(args.gradient_accumulation_steps, self._collective, self._config)
+        grouped = None
+        if args.group_by_length:
+            grouped = functools.partial(shard_by_length, whole, args, self._collective, micro_batches)
         settings = {
             f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
         }
-        self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped)
+        self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         self._trainer.data_parallel_training.trained["train_dataset"] = digest_of_rows(self._dataset.reading)
         if self.resumption:
             callbacks = describe_callbacks(self._trainer.callback_handler.callbacks)

@@ -208,6 +208,7 @@ def settings_of(dataset: ShardedDataset, args) -> Settings:
         args.seed,
         dataset.num_rows,
         args.group_by_length,
+        dataset.is_elastic,
     )
 
 

@@ -1,0 +1,235 @@
+"""Train each named case with ``elastic_determinism``, and leave what must not depend on the number of ranks.
+
+    python any_number_of_ranks.py OUTPUT MICRO_BATCHES CASE[:STOP|:RESUME]...
+
+Leaves ``OUTPUT/<case>.<ranks>.json``: a digest of parameters and optimizer states after each step, the log, metrics,
+predictions and digests of the files of each checkpoint. With ``:STOP`` training ends after ``STOP_AFTER`` steps, in the
+middle of an epoch; with ``:RESUME`` it goes on from there, in the same folder.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mindspore
+import numpy as np
+from mindnlp.core.optim import SGD
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
+from mindnlp.transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
+from mindspore.dataset import GeneratorDataset
+
+from mindnlp_dp_plugin import collectives
+from tests.programs.scenarios import Momentum, OnlyRank1UsesExtra, batched_and_padded, rows_of_any_length
+from tests.programs.tiny import SIZES, seed_everything, tiny_model, tiny_rows
+
+BATCH_SIZE = 3
+NUM_ROWS = 61  # of which the last batches of an epoch have fewer
+STOP_AFTER = 3
+TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime")
+OF_RANKS = ("training_args.bin", "record.json", "data_parallel.json")
+
+
+@dataclass
+class Case:
+    """One training.
+
+    Attributes:
+        model: Returns it; seeds are set.
+        dataset: Returns batches.
+        arguments: Further TrainingArguments.
+        config: Further fields of the DataParallelConfig.
+        own_optimizer: A class that is used in place of the Trainer's.
+    """
+
+    model: Callable = tiny_model
+    dataset: Callable = lambda: tiny_rows(NUM_ROWS, shuffle=True).batch(BATCH_SIZE)
+    arguments: dict = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+    own_optimizer: type | None = None
+
+
+def by_batch():
+    return tiny_rows(NUM_ROWS, shuffle=True).filter(lambda words: True, ["input_ids"]).batch(BATCH_SIZE)
+
+
+def by_length():
+    return batched_and_padded(rows_of_any_length(NUM_ROWS, 1), BATCH_SIZE)
+
+
+def masked_words():
+    """Rows have different numbers of words to guess, some none at all."""
+    chance = np.random.default_rng(7)
+    rows = []
+    for row in range(NUM_ROWS):
+        words = chance.integers(4, 96, 12).astype(np.int32)
+        labels = words.copy()
+        labels[chance.integers(0, 4) * (row % 5) :] = -100
+        rows.append((words, labels))
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=True).batch(BATCH_SIZE)
+
+
+def lora():
+    adapted = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.1)
+    return get_peft_model(tiny_model(), adapted)
+
+
+def frozen():
+    model = tiny_model()
+    for parameter in model.bert.embeddings.parameters():
+        parameter.requires_grad = False
+    return model
+
+
+def unused():
+    seed_everything(3)
+    return OnlyRank1UsesExtra(1)
+
+
+def gpt2():
+    seed_everything(3)
+    sizes = dict(vocab_size=96, n_positions=32, n_embd=32, n_layer=2, n_head=2, pad_token_id=0, num_labels=3)
+    return GPT2ForSequenceClassification(GPT2Config(**sizes))
+
+
+def guesses_words():
+    seed_everything(3)
+    return BertForMaskedLM(BertConfig(**SIZES))
+
+
+CASES = {
+    "adamw": Case(arguments={"max_grad_norm": 0.5, "lr_scheduler_type": "cosine", "weight_decay": 0.1}),
+    "sgd": Case(arguments={"optim": "sgd", "learning_rate": 0.1}),
+    "momentum": Case(own_optimizer=Momentum, arguments={"optim": "sgd", "learning_rate": 1e-2}),
+    "plain_sgd": Case(own_optimizer=SGD, arguments={"max_grad_norm": 0.0}),
+    "fp16": Case(arguments={"fp16": True}),
+    "overflows": Case(arguments={"fp16": True}, config={"fp16_initial_scale": 2.0**40}),
+    "float16": Case(model=lambda: tiny_model().to(dtype=mindspore.float16), arguments={"optim": "sgd"}),
+    "lora": Case(model=lora),
+    "frozen": Case(model=frozen),
+    "unused": Case(model=unused),
+    "gpt2": Case(model=gpt2),
+    "zero1": Case(config={"zero_stage": 1}),
+    "zero2": Case(config={"zero_stage": 2, "bucket_cap_mb": 0.01}),
+    "by_batch": Case(dataset=by_batch),
+    "by_length": Case(dataset=by_length, arguments={"group_by_length": True}),
+    "tokens": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens"}),
+    "tokens_zero2": Case(
+        model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}
+    ),
+    "samples": Case(config={"average_over": "samples"}),
+    "noise": Case(arguments={"neftune_noise_alpha": 5.0}),
+    "many_buckets": Case(config={"bucket_cap_mb": 0.01}),
+    "bucket_per_parameter": Case(config={"bucket_cap_mb": 0}),
+}
+
+
+class Notes(TrainerCallback):
+    """A digest after each step; ends training after some, if asked to."""
+
+    def __init__(self, stop_after=None):
+        self.digests, self._stop_after = [], stop_after
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        digest = hashlib.sha256()
+        for parameter in model.parameters():
+            digest.update(np.ascontiguousarray(parameter.asnumpy()))
+        self.digests.append(digest.hexdigest())
+        if state.global_step == self._stop_after:
+            control.should_save = control.should_training_stop = True
+
+
+def digests_of_files(folder):
+    return {
+        f"{checkpoint.name}/{file.relative_to(checkpoint)}": hashlib.sha256(content_of(file)).hexdigest()
+        for checkpoint in sorted(folder.glob("checkpoint-*"))
+        for file in sorted(checkpoint.rglob("*"))
+        if file.is_file() and file.name not in OF_RANKS
+    }
+
+
+def content_of(file):
+    """Without times and folders, which differ from run to run."""
+    if file.name != "trainer_state.json":
+        return file.read_bytes()
+    state = json.loads(file.read_text())
+    state["log_history"] = [without_times(entry) for entry in state["log_history"]]
+    state.pop("best_model_checkpoint")
+    state.pop("stateful_callbacks", None)
+    return json.dumps(state, sort_keys=True).encode()
+
+
+def without_times(entry):
+    return {name: value for name, value in entry.items() if not any(name.endswith(time[5:]) for time in TIMES)}
+
+
+def train(name, output, micro_batches, ending):
+    case, ranks = CASES[name], dp.get_world_size()
+    accumulation = micro_batches // ranks
+    dp.install(dp.DataParallelConfig(elastic_determinism=True, **case.config))
+    folder = output / (f"{name}.stopped" if ending else f"{name}.{ranks}")
+    settings = dict(
+        output_dir=str(folder),
+        per_device_train_batch_size=BATCH_SIZE,
+        num_train_epochs=2,
+        gradient_accumulation_steps=accumulation,
+        logging_steps=2,
+        save_steps=2,
+        evaluation_strategy="epoch",
+        learning_rate=1e-3,
+        disable_tqdm=True,
+        include_num_input_tokens_seen=True,
+    )
+    model = case.model()
+    notes = Notes(STOP_AFTER if ending == "STOP" else None)
+    trainer = Trainer(
+        model,
+        TrainingArguments(**{**settings, **case.arguments}),
+        train_dataset=case.dataset(),
+        eval_dataset=case.dataset(),
+        callbacks=[notes],
+    )
+    if case.own_optimizer:
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        trainer.optimizer = case.own_optimizer(trained, lr=trainer.args.learning_rate)
+    sent = count_bytes(collectives.current())
+    result = trainer.train(resume_from_checkpoint=True if ending == "RESUME" else None)
+    scores = trainer.evaluate()
+    if dp.is_main_process():
+        left = {
+            "digests": notes.digests,
+            "log": [without_times(entry) for entry in trainer.state.log_history],
+            "training_loss": result.training_loss,
+            "scores": without_times(scores),
+            "files": digests_of_files(folder),
+            "tokens": trainer.state.num_input_tokens_seen,
+            "flos": trainer.state.total_flos,
+        }
+        (output / f"{name}{f'.{ending}' if ending else ''}.{ranks}.json").write_text(json.dumps(left))
+        (output / f"{name}.{ranks}.bytes").write_text(json.dumps(sum(sent)))
+
+
+def count_bytes(group):
+    """A list that grows by the bytes of gradients that this rank gives to each collective."""
+    sizes = []
+    for name in ("all_reduce", "reduce_scatter", "all_gather"):
+        stock = getattr(type(group), name).__get__(group)
+
+        def counting(buffer, *rest, stock=stock):
+            sizes.append(buffer.size * buffer.itemsize)
+            return stock(buffer, *rest)
+
+        setattr(group, name, counting)
+    return sizes
+
+
+if __name__ == "__main__":
+    output_folder, number, *names = sys.argv[1:]
+    for name in names:
+        case_name, _, its_ending = name.partition(":")
+        train(case_name, Path(output_folder), int(number), its_ending)
