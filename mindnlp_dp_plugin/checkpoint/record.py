@@ -89,6 +89,8 @@ class Record:
         began_with: A digest of the weights with which the training first began.
         before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
         ended_with: A digest of the weights with which it came to its end; None before.
+        command: The script that trained, and its arguments.
+        environment: Whose bits they are: the processor, and versions by package.
         home: Of a snapshot: the folder of checkpoints to which it belongs.
         save_on_each_node: Of a snapshot: whether each node has checkpoints of its own.
     """
@@ -117,6 +119,8 @@ class Record:
     began_with: str | None = None
     before: list[str] | None = None
     ended_with: str | None = None
+    command: list[str] | None = None
+    environment: dict[str, str] | None = None
     home: str | None = None
     save_on_each_node: bool | None = None
 

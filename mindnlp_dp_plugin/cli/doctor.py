@@ -22,9 +22,16 @@ OF_CHECKS = {"for_machines": "--json", "script": "SCRIPT"}
 @option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="With --memory MODEL: its rows.")
 @option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="With --memory MODEL: tokens.")
 @option("--fp16", is_flag=True, help="With --memory MODEL: mixed precision.")
+@option(
+    "--reproduce",
+    "run",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="RUN",
+    help="Show instead which numbers of ranks train the model of RUN, an output_dir, to the last bit.",
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 @click.pass_context
-def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, script):
+def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, script):
     """Examine this machine, and SCRIPT if given, and suggest a fix for each problem.
 
     Looks at packages, settings, cores, memory, ports and left-over processes; then two ranks sum numbers over each
@@ -34,6 +41,14 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, script)
     calls Trainer.train(), and says the rest. A few steps are made without the optimizer. A table shows what a rank
     needs with each zero_stage, and which cards are large enough.
     """
+    if run:
+        from mindnlp_dp_plugin.doctor import reproduce
+
+        _refuse(
+            ctx, {**OF_CHECKS, **OF_MEMORY, "trained": "--memory"}, Message("{options} does not go with --reproduce.")
+        )
+        click.echo("\n".join(reproduce.lines_of(run)))
+        return 0
     if trained:
         from mindnlp_dp_plugin.doctor import memory  # here and below: --help of any command imports this module
 

@@ -2,6 +2,8 @@
 
 import glob
 import os
+import platform
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +19,12 @@ SPARE_BYTES = 8 * 2**20
 def has_ascend() -> bool:
     """Whether Ascend cards are visible here."""
     return bool(_cards()) or shutil.which("npu-smi") is not None
+
+
+def processor() -> str:
+    """What the processor calls itself; empty if it does not say."""
+    names = re.findall(r"^model name\s*: (.*)$", _read(Path("/proc/cpuinfo")) or "", re.MULTILINE)
+    return names[0] if names else platform.machine()
 
 
 def num_devices() -> int:

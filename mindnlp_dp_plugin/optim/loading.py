@@ -1,6 +1,22 @@
 """What an optimizer is after MindNLP has loaded its states."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import mindspore
+
+
+@contextmanager
+def settings_as_built(optimizer) -> Iterator[None]:
+    """Take out of the optimizer's groups what loading states adds: settings that one that never stopped lacks.
+
+    MindNLP gives groups the settings that older files have not; a checkpoint that is saved later would hold them.
+    """
+    built = [set(group) for group in optimizer.param_groups]
+    yield
+    for names, group in zip(built, optimizer.param_groups):
+        for name in group.keys() - names:
+            del group[name]
 
 
 def count_steps_in_whole_numbers(optimizer) -> None:

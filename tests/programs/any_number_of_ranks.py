@@ -4,13 +4,14 @@
 
 Leaves ``OUTPUT/<case>.<ranks>.json``: a digest of parameters and optimizer states after each step, the log, metrics,
 predictions and digests of the files of each checkpoint. With ``:STOP`` training ends after ``STOP_AFTER`` steps, in the
-middle of an epoch; with ``:RESUME`` it goes on from there, in the same folder.
+middle of an epoch; with ``:RESUME`` it goes on from there, in a copy of the folder.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from mindnlp.transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2Fo
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin import collectives
-from tests.programs.scenarios import Momentum, OnlyRank1UsesExtra, batched_and_padded, rows_of_any_length
+from tests.programs.scenarios import Momentum, WithExtraParameters, batched_and_padded, rows_of_any_length
 from tests.programs.tiny import SIZES, seed_everything, tiny_model, tiny_rows
 
 BATCH_SIZE = 3
@@ -86,9 +87,20 @@ def frozen():
     return model
 
 
+class SomeBatchesUseExtra(WithExtraParameters):
+    """One of its parameters is never used, and one with some batches only."""
+
+    def forward(self, input_ids, labels):
+        self.is_used = input_ids.asnumpy()[0, 0] % 2
+        return super().forward(input_ids, labels)
+
+    def change(self, logits):
+        return logits + self.extra if self.is_used else logits
+
+
 def unused():
     seed_everything(3)
-    return OnlyRank1UsesExtra(1)
+    return SomeBatchesUseExtra(1)
 
 
 def gpt2():
@@ -119,9 +131,7 @@ CASES = {
     "by_batch": Case(dataset=by_batch),
     "by_length": Case(dataset=by_length, arguments={"group_by_length": True}),
     "tokens": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens"}),
-    "tokens_zero2": Case(
-        model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}
-    ),
+    "tokens_zero2": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}),
     "samples": Case(config={"average_over": "samples"}),
     "noise": Case(arguments={"neftune_noise_alpha": 5.0}),
     "many_buckets": Case(config={"bucket_cap_mb": 0.01}),
@@ -172,7 +182,10 @@ def train(name, output, micro_batches, ending):
     case, ranks = CASES[name], dp.get_world_size()
     accumulation = micro_batches // ranks
     dp.install(dp.DataParallelConfig(elastic_determinism=True, **case.config))
-    folder = output / (f"{name}.stopped" if ending else f"{name}.{ranks}")
+    folder = output / {"STOP": f"{name}.stopped", "RESUME": f"{name}.resumed.{ranks}"}.get(ending, f"{name}.{ranks}")
+    if ending == "RESUME" and dp.is_main_process():
+        shutil.copytree(output / f"{name}.stopped", folder)
+    dp.barrier()
     settings = dict(
         output_dir=str(folder),
         per_device_train_batch_size=BATCH_SIZE,

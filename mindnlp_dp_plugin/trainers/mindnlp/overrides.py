@@ -16,7 +16,7 @@ from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers
+from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers, settings_as_built
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.pynative import require_pynative
@@ -100,7 +100,8 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
     """The last call before the loop: make the replicas equal."""
     session = self.data_parallel_session
     if session.resumption:
-        stock(self, str(session.resumption.folder))
+        with settings_as_built(self.optimizer):
+            stock(self, str(session.resumption.folder))
         count_steps_in_whole_numbers(self.optimizer)
         session.write_stock_state(checkpoint)
     session.begin()
@@ -160,7 +161,12 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
-    """Rank 0 writes the checkpoint atomically and removes old ones; or, of a snapshot, one rank of each node."""
+    """Rank 0 writes the checkpoint atomically and removes old ones; or, of a snapshot, one rank of each node.
+
+    All ranks must call it. MindNLP counts the floating point operations of unlogged steps at the next log alone, for
+    which a run that goes on from here has them no more.
+    """
+    self.store_flos()
     self.data_parallel_session.saves_to.write(partial(stock, self, model, metrics=metrics))
 
 

@@ -1,8 +1,11 @@
 """Count where training stands, for checkpoints."""
 
+import sys
+
 import mindspore
 from mindnlp.engine.callbacks import TrainerCallback
 
+from mindnlp_dp_plugin.checkpoint.environment import environment
 from mindnlp_dp_plugin.checkpoint.record import Position, Record
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
@@ -103,6 +106,8 @@ class Progress(TrainerCallback):
         return Record(
             **vars(position),
             **trainer.data_parallel_training.as_recorded(),
+            command=sys.argv,
+            environment=environment(),
             callbacks=self._callbacks,
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             epoch_end_is_done=bool(num_pending),

@@ -1,0 +1,110 @@
+"""With ``elastic_determinism`` 1, 2, 3, 4 and 6 ranks train the same model, to the last bit, whatever is trained."""
+
+import json
+import sys
+
+import pytest
+
+from tests.harness import PROGRAMS, run, run_ranks_successfully
+
+QUICK = ("adamw", "zero2", "tokens", "fp16", "unused")
+STOPPED_AFTER = 3  # optimizer steps
+EVERY = (
+    *QUICK,
+    "sgd",
+    "momentum",
+    "plain_sgd",
+    "overflows",
+    "float16",
+    "lora",
+    "frozen",
+    "gpt2",
+    "zero1",
+    "by_batch",
+    "by_length",
+    "tokens_zero2",
+    "samples",
+    "noise",
+    "many_buckets",
+    "bucket_per_parameter",
+)
+
+
+def train(folder, micro_batches, backend, ranks, names):
+    """What so many ranks leave of each case."""
+    folder.mkdir(exist_ok=True)
+    words = ("any_number_of_ranks.py", folder, micro_batches, *names)
+    if ranks == 1:
+        finished = run([sys.executable, PROGRAMS / words[0], *words[1:]], cwd=folder)
+        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    else:
+        run_ranks_successfully(*words, ranks=ranks, backend=backend, log_dir=folder / f"logs{ranks}")
+    return {name: json.loads((folder / f"{name.replace(':', '.')}.{ranks}.json").read_text()) for name in names}
+
+
+def assert_equal(ours, theirs):
+    for name, expected in theirs.items():
+        assert expected["digests"], name
+        differing = [what for what in expected if ours[name][what] != expected[what]]
+        assert not differing, (name, {what: (ours[name][what], expected[what]) for what in differing})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("any_number")
+
+
+@pytest.fixture(scope="module")
+def of_four(folder):
+    """What four ranks have trained; and one that they have begun, and stopped."""
+    return train(folder, 4, "mpi", 4, (*QUICK, "adamw:STOP"))
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def of_fewer(of_four, folder, request):
+    """The same on fewer ranks; and what those have gone on with."""
+    return train(folder, 4, "mpi", request.param, (*QUICK, "adamw:RESUME"))
+
+
+def test_fewer_ranks_train_what_four_do(of_four, of_fewer):
+    """Parameters after each step, losses, metrics, and every file of every checkpoint."""
+    assert_equal(of_fewer, {name: of_four[name] for name in QUICK})
+
+
+def test_what_four_ranks_began_fewer_end_as_if_never_stopped(of_four, of_fewer):
+    whole, stopped, gone_on = of_four["adamw"], of_four["adamw:STOP"], of_fewer["adamw:RESUME"]
+    assert len(stopped["digests"]) == STOPPED_AFTER
+    assert stopped["digests"] + gone_on["digests"] == whole["digests"]
+    for what in ("log", "training_loss", "scores", "tokens", "flos"):
+        assert gone_on[what] == whole[what], what
+    last = {name: digest for name, digest in whole["files"].items() if name.startswith("checkpoint-12/")}
+    assert last and last.items() <= gone_on["files"].items()
+
+
+def test_every_step_changes_the_model(of_four):
+    for name in QUICK:
+        digests = of_four[name]["digests"]
+        assert len(set(digests)) == len(digests) == 12, name
+        assert len(of_four[name]["files"]) > 20, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "micro_batches, backend, numbers, names",
+    [
+        (4, "mpi", (1, 2, 4), EVERY),
+        (4, "mccl", (1, 2, 4), EVERY),
+        (6, "mpi", (1, 2, 3, 6), QUICK),
+        (6, "mccl", (2, 3), QUICK),
+    ],
+)
+def test_whatever_is_trained(tmp_path, micro_batches, backend, numbers, names):
+    first, *others = (train(tmp_path, micro_batches, backend, ranks, names) for ranks in numbers)
+    for left in others:
+        assert_equal(left, first)
+
+
+@pytest.mark.slow
+def test_engines_have_the_same_bits(tmp_path):
+    over = [train(tmp_path / backend, 4, backend, 2, ("adamw", "tokens")) for backend in ("mpi", "mccl")]
+    assert_equal(*over)

@@ -1,0 +1,152 @@
+"""``elastic_determinism`` in one process: what a step is made of, what is refused, what the doctor says of it."""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import sys
+
+import mindspore
+import numpy as np
+import pytest
+from mindnlp.core import nn
+from mindnlp.engine import Trainer, TrainingArguments
+
+from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
+from tests import harness
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, tiny_trainer
+
+ROUNDING = 2e-6
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@pytest.fixture
+def configured():
+    """Hook the Trainer of this process; afterwards it is MindNLP's own again."""
+    yield lambda **settings: dp.install(dp.DataParallelConfig(**settings))
+    dp.install(dp.DataParallelConfig())
+
+
+def trained(folder, **arguments):
+    trainer = tiny_trainer(folder, tiny_model(**WITHOUT_DROPOUT), tiny_rows(64, shuffle=True).batch(4), **arguments)
+    trainer.train()
+    return np.concatenate([parameter.asnumpy().ravel() for parameter in trainer.model.parameters()])
+
+
+def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
+    """It is that of MindNLP's Trainer with all their rows in one batch, but for rounding."""
+    plain = {"optim": "sgd", "learning_rate": 0.1, "max_steps": 4}
+    configured(average_over="micro_steps")
+    expected = trained(tmp_path / "plain", gradient_accumulation_steps=4, **plain)
+    configured(elastic_determinism=True)
+    found = trained(tmp_path / "elastic", gradient_accumulation_steps=4, **plain)
+    assert np.abs(found - expected).max() <= ROUNDING
+    start = np.concatenate([parameter.asnumpy().ravel() for parameter in tiny_model(**WITHOUT_DROPOUT).parameters()])
+    assert np.abs(found - start).max() > 1000 * ROUNDING
+
+
+def test_a_number_of_micro_batches_sets_the_accumulation(tmp_path, configured):
+    configured(elastic_determinism=True)
+    expected = trained(tmp_path / "accumulated", gradient_accumulation_steps=4)
+    configured(elastic_determinism=4)
+    np.testing.assert_array_equal(trained(tmp_path / "set"), expected)
+
+
+def test_a_number_that_ranks_do_not_divide_is_refused():
+    arguments = TrainingArguments("unused")
+    refused = pytest.raises(dp.DataParallelError, match="elastic_determinism=4: .* among 3 ranks. Take one of 1, 2, 4")
+    with refused, same_global_batch(arguments, 3, micro_batches=4):
+        pass
+    with same_global_batch(arguments, 2, micro_batches=4):
+        assert arguments.gradient_accumulation_steps == 2
+    assert arguments.gradient_accumulation_steps == 1
+
+
+class Noting(Trainer):
+    def training_step(self, model, inputs):
+        self.num_seen = getattr(self, "num_seen", 0) + len(inputs["labels"])
+        return super().training_step(model, inputs)
+
+
+def test_an_overridden_training_step_is_called(tmp_path, configured):
+    configured(elastic_determinism=2)
+    trainer = tiny_trainer(tmp_path, trainer_type=Noting, max_steps=3)
+    trainer.train()
+    assert trainer.num_seen == 3 * 2 * 8
+
+
+class TrainsTwice(Trainer):
+    def training_step(self, model, inputs):
+        super().training_step(model, inputs)
+        return super().training_step(model, inputs)
+
+
+class WithStatistics(nn.Module):
+    """Its running mean depends on the rows that a rank has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.classifier = tiny_model()
+        self.register_buffer("mean", mindspore.ops.zeros(1))
+
+    def forward(self, input_ids, labels):
+        self.mean = self.mean * 0.9 + input_ids.astype(mindspore.float32).mean() * 0.1
+        return self.classifier(input_ids=input_ids, labels=labels)
+
+
+def sharded_by_the_script():
+    rows = [(np.arange(4, 16, dtype=np.int32), np.int32(row % 3)) for row in range(32)]
+    sampler = mindspore.dataset.DistributedSampler(2, 0, shuffle=False)
+    return mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], sampler=sampler).batch(8)
+
+
+@pytest.mark.parametrize(
+    "named, settings, changes",
+    [
+        ("super.*training_step.* twice", {}, {"trainer_type": TrainsTwice}),
+        ("the buffer mean", {}, {"model": WithStatistics}),
+        ("sharded already", {}, {"dataset": sharded_by_the_script}),
+        ("comm_dtype='float16'", {"comm_dtype": "float16"}, {}),
+    ],
+)
+def test_what_would_depend_on_the_number_of_ranks_is_refused(tmp_path, configured, named, settings, changes):
+    configured(elastic_determinism=2, **settings)
+    built = {name: value() if name in ("model", "dataset") else value for name, value in changes.items()}
+    trainer = tiny_trainer(tmp_path, **{"dataset": tiny_dataset(), **built})
+    with pytest.raises(dp.DataParallelError, match=named):
+        trainer.train()
+
+
+def test_resuming_in_mid_epoch_without_it_is_refused(tmp_path, configured):
+    configured(elastic_determinism=2)
+    arguments = {"max_steps": 3, "save_strategy": "steps", "save_steps": 1}
+    tiny_trainer(tmp_path, **arguments).train()
+    configured(average_over="micro_steps")
+    trainer = tiny_trainer(tmp_path, gradient_accumulation_steps=2, **{**arguments, "max_steps": 4})
+    with pytest.raises(dp.DataParallelError, match="elastic_determinism was True and is False"):
+        trainer.train(resume_from_checkpoint=True)
+
+
+def said_of(run):
+    finished = harness.run([sys.executable, "-m", "mindnlp_dp_plugin.cli", "doctor", "--reproduce", run])
+    return finished.returncode, finished.stdout + finished.stderr
+
+
+def test_the_doctor_says_which_ranks_reproduce_a_run(tmp_path, configured):
+    save = {"save_strategy": "steps", "save_steps": 2}
+    configured(elastic_determinism=4)
+    for name in ("one", "again"):
+        tiny_trainer(tmp_path / name, max_steps=2, **save).train()
+    code, said = said_of(tmp_path / "one")
+    assert code == 0 and "on 1 ranks, 4 micro-batches a step" in said
+    for ranks in (1, 2, 4):
+        assert f"MINDNLP_DP_ELASTIC_DETERMINISM=4 mindnlp-dp run --nproc {ranks} " in said
+    assert "--nproc 3 " not in said and "bits may differ" not in said
+
+    def weights(said):
+        return next(line for line in said.splitlines() if line.startswith("weights "))
+
+    assert weights(said) == weights(said_of(tmp_path / "again" / "checkpoint-2")[1])
+    configured(resume=True)
+    tiny_trainer(tmp_path / "plain", max_steps=2, **save).train()
+    assert "without elastic_determinism: 1 ranks" in said_of(tmp_path / "plain")[1]
+    code, said = said_of(tmp_path)
+    assert code == 2 and "no whole checkpoint" in said
