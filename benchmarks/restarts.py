@@ -2,15 +2,22 @@
 
     python benchmarks/restarts.py snapshots [--kills 100] [--seed 0]
     python benchmarks/restarts.py checkpoints [--kills 100] [--seed 0]
+    python benchmarks/restarts.py elastic [--kills 20] [--seed 0]
     python benchmarks/restarts.py torchrun --torch PYTHON [--kills 5]
 
 Jobs of two ranks train (``programs/killed_often.py``) and lose a rank ten times each, at a random moment, by SIGKILL,
 SIGSEGV or an exception: with a snapshot after each step and nothing on disk, or with a checkpoint after each step and
 optimizer states shared out, while they save. They must end as a job of plain data parallelism that was left alone, to
-the last bit, and no kill may cost more than one step that was done. The peer: scripts that save each step under
-torchrun, each killed once; where Gloo does not connect the ranks, torchrun starts them again, and where they wait for
-each other for two minutes, they are ended. Writes
-``benchmarks/results/restarts-<kept>_<cpu>_<date>.json`` and ``.md``. Times are part of it: leave the machine idle.
+the last bit, and no kill may cost more than one step that was done.
+
+With ``elastic``, one training is started again on another number of ranks after each kill, and must end as one process
+that was left alone.
+
+The peer: scripts that save each step under torchrun, each killed once; where Gloo does not connect the ranks, torchrun
+starts them again, and where they wait for each other for two minutes, they are ended.
+
+Writes ``benchmarks/results/restarts-<kept>_<cpu>_<date>.json`` and ``.md``. Times are part of it: leave the machine
+idle.
 """
 
 import argparse
@@ -36,6 +43,7 @@ WAYS = ("SIGKILL", "SIGSEGV", "exception")
 KILLS_OF_A_JOB, STEPS_A_KILL = 10, 3
 MAX_STEPS = KILLS_OF_A_JOB * STEPS_A_KILL + 2
 STEP_S, SAVE_S = 0.3, 0.02
+MICRO_BATCHES, RANKS = 4, (1, 2, 4)  # of a step, and what divides them
 HANG_S, PEER_HANG_S = 1200, 120
 
 
@@ -71,13 +79,15 @@ KEEPING = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("kept", choices=[*KEEPING, "torchrun"])
+    parser.add_argument("kept", choices=[*KEEPING, "elastic", "torchrun"])
     parser.add_argument("--kills", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--torch", help="Python of an environment with torch and transformers")
     wanted = parser.parse_args()
     if wanted.kept == "torchrun":
         kill_the_peer(wanted.torch, wanted.kills or 5)
+    elif wanted.kept == "elastic":
+        kill_on_any_number(wanted.kills or 20, wanted.seed)
     else:
         kill_ours(wanted.kept, wanted.kills or 100, wanted.seed)
 
@@ -110,9 +120,9 @@ def num_same(jobs, what):
     return sum([rank[what] for rank in job["end"]] == [rank[what] for rank in job["expected"]] for job in ended)
 
 
-def fault(nth, chance, keeping):
+def fault(nth, chance, keeping, num_ranks=2):
     step = nth * STEPS_A_KILL + chance.randrange(1, STEPS_A_KILL + 1)
-    rank, way, delay = chance.randrange(2), chance.choice(WAYS), chance.uniform(0.001, keeping.lasts)
+    rank, way, delay = chance.randrange(num_ranks), chance.choice(WAYS), chance.uniform(0.001, keeping.lasts)
     return f"{keeping.moment}:{step}:{rank}:{way}:{delay:.4f}"
 
 
@@ -142,6 +152,50 @@ def costs(kills, restarts):
         "seconds": [round(began - killed, 3) for (killed, _), (began, _) in pairs],
         "steps_lost": [done - gone_on for (_, done), (_, gone_on) in pairs],
     }
+
+
+def kill_on_any_number(num_kills, seed):
+    """One training on ever other ranks, each number struck once."""
+    chance, ranks, starts = random.Random(seed), MICRO_BATCHES, []
+    with tempfile.TemporaryDirectory(prefix="mindnlp-dp-restarts-") as name:
+        home = Path(name)
+        expected = start_once(home / "never", 1, "mpi", num_kills)
+        for nth in track(range(num_kills + 1), "kills"):
+            ranks = chance.choice([number for number in RANKS if number != ranks])
+            engine = ENGINES[nth % len(ENGINES)]
+            faults = [fault(nth, chance, KEEPING["checkpoints"], ranks)] if nth < num_kills else []
+            end = start_once(home / "killed", ranks, engine, num_kills, faults)
+            starts.append({"ranks": ranks, "engine": engine, "faults": faults, "ended": end is not None})
+    same = end == expected
+    killed = sum(not each["ended"] for each in starts)
+    numbers = ", ".join(str(each["ranks"]) for each in starts)
+    write_results(
+        "restarts-elastic",
+        {"seed": seed, "starts": starts, "expected": expected, "end": end},
+        f"One training of {MICRO_BATCHES} micro-batches a step, killed {killed} times while it saved or trained and "
+        f"started again on another number of ranks ({numbers}), over MPI and MCCL by turns. It ended with the "
+        f"parameters and evaluations of one process that was left alone, to the last bit: {'yes' if same else 'NO'}.",
+    )
+    sys.exit(not (same and killed == num_kills))
+
+
+def start_once(output, ranks, engine, num_kills, faults=()):
+    """One start of a training that goes on from its newest checkpoint: what it ended with, None if it was killed."""
+    output.mkdir(exist_ok=True)
+    env = {
+        "FAULTS": " ".join(faults), "FAULT_FOLDER": str(output), "MINDNLP_DP_RESUME": "1",
+        "MINDNLP_DP_ELASTIC_DETERMINISM": str(MICRO_BATCHES),
+    }  # fmt: skip
+    finished = run_ranks(
+        PROGRAMS / "killed_often.py", output, num_kills * STEPS_A_KILL + 2, "steps",
+        ranks=ranks, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env,
+    )  # fmt: skip
+    if finished.returncode == 0:
+        return json.loads((output / "end.rank0.json").read_text())
+    if not (output / "struck_0").exists():
+        sys.exit(f"{finished.stdout}\n{finished.stderr}")
+    (output / "struck_0").unlink()
+    return None
 
 
 def kill_the_peer(python, num_kills):

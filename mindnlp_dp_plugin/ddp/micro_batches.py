@@ -67,7 +67,7 @@ class MicroBatches:
     """
 
     def __init__(self, num: int, world_size: int, rank: int):
-        self.num = num
+        self.num, self._world_size = num, world_size
         self.root = Node(0, num)
         per_rank = num // world_size
         self.mine = range(rank * per_rank, (rank + 1) * per_rank)
@@ -90,6 +90,11 @@ class MicroBatches:
             most = max(most, len(held))
             self.push(held, Node(number, number + 1), None, lambda left, right: None)
         return most
+
+    @property
+    def most_of_any_rank(self) -> int:
+        """The most that any rank holds so."""
+        return max(MicroBatches(self.num, self._world_size, rank).most_held for rank in range(self._world_size))
 
     def push(self, held: list[tuple[Node, Any]], node: Node, values: Any, add: Callable) -> None:
         """Hold the sum of a node, or of one above it whose other nodes are held."""

@@ -8,6 +8,7 @@ import mindspore
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
@@ -31,6 +32,8 @@ from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
+
+BYTES_OF_A_SUM, MEGABYTE = 4, 2**20  # float32
 
 
 class TrainingSession:
@@ -85,11 +88,29 @@ class TrainingSession:
         self.step = Step(door, collective, config, self._replacements, *traced)
         self.losses = loss_filter_of(self.step, trainer, collective, self._replacements)
         self.progress.follow(self.step, self.losses)
+        self._say_what_is_held()
         self._stand_in()
         self._observe([tracer] if tracer else [])
         self.checkpoints = self.saves_to = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every, self.checkpoints)
         self.preemption.begin()
+
+    def _say_what_is_held(self):
+        """Before the first step: what the sums of gradients take that a rank holds while others are computed."""
+        micro_batches = self.step.micro_batches
+        if self._collective.rank or not micro_batches or not (most := micro_batches.most_of_any_rank):
+            return
+        num_elements = sum(parameter.size for parameter in self.step.stepped.named.values())
+        logger.warning(
+            tr(
+                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}, and holds up to {most} "
+                "sums of gradients meanwhile ({megabytes:.0f} MB). As many ranks as micro-batches hold none.",
+                num=micro_batches.num,
+                mine=len(micro_batches.mine),
+                most=most,
+                megabytes=most * num_elements * BYTES_OF_A_SUM / MEGABYTE,
+            )
+        )
 
     def _stand_in(self):
         """On the instance, so that what an overriding subclass does is within."""
