@@ -35,6 +35,7 @@ LIMIT_S = 15
 SECRET = secrets.token_hex(16)
 HANG_S = 240
 NEVER_ENDS = 10**6  # steps
+MICRO_BATCHES, ELASTIC_CASES = 6, ("adamw", "zero2", "tokens")
 SIZES = {"1 KB": 2**10, "256 KB": 2**18, "4 MB": 2**22, "32 MB": 2**25}
 BYTES_PER_S, DELAY_S = 1e9 / 8, 0.005
 # What a first line does in a script of one's own.
@@ -57,7 +58,8 @@ def main():
         "equal": (train_as_one_process, [(2, "mccl"), (3, "mccl"), (2, "mpi"), (3, "mpi")]),
         "file_systems": (stop_and_resume, [()]),
         "ends": (end_badly, [(num_hosts, fault) for num_hosts in (2, 3) for fault in FAULTS]),
-        "one_less": (go_on_without_a_host, [()]),
+        "one_less": (go_on_without_a_host, [(False,), (True,)]),
+        "any_number": (train_as_on_one_host, [(2, "mccl"), (3, "mccl"), (3, "mpi")]),
         "all_reduces": (time_all_reduces, [("socket",), ("mccl",), ("mpi",)]),
     }
     results = {}
@@ -183,6 +185,20 @@ def train_as_one_process(output, num_hosts, engine):
     return {"num_steps": len(expected["losses"]), "largest_difference": difference, "problems": problems}
 
 
+def train_as_on_one_host(output, num_hosts, engine):
+    """With ``elastic_determinism``, one rank on each host against one process: nothing may differ."""
+    words = ("any_number_of_ranks.py", output, MICRO_BATCHES, *ELASTIC_CASES)
+    alone = dict(ranks=1, backend="auto", log_dir=output / "logs", timeout=HANG_S)
+    run_ranks_successfully(*words, **alone)
+    with namespaces.network(num_hosts) as network:
+        Job(network.hosts, output, *words, engine=engine).wait_successfully()
+    problems = []
+    for case in ELASTIC_CASES:
+        ours, theirs = (json.loads((output / f"{case}.{ranks}.json").read_text()) for ranks in (num_hosts, 1))
+        problems += [f"{case}: {what} differ" for what in theirs if ours[what] != theirs[what]]
+    return {"num_steps": len(theirs["digests"]), "problems": problems}
+
+
 def stop_and_resume(output):
     """Two hosts train, stop and resume: in a folder that both see, and in one of which each has its own."""
     disks = [output / "disk_of_host0", output / "disk_of_host1"]
@@ -230,15 +246,16 @@ def end_badly(output, num_hosts, fault):
     return {"seconds": seconds, "exit_codes": [code for code, *_ in ends], "words": words, "problems": problems}
 
 
-def go_on_without_a_host(output):
+def go_on_without_a_host(output, is_elastic):
     """Of three hosts one is cut off and two go on; it comes back, and is taken in at the next restart."""
+    bound, elastic = (0.0, {"MINDNLP_DP_ELASTIC_DETERMINISM": "1"}) if is_elastic else (ROUNDING, {})
     never, again = output / "never", output / "again"
     for folder in (never, again):
         folder.mkdir()
     run_ranks_successfully(
-        "fewer_nodes.py", never, ranks=3, backend="mccl", log_dir=never / "logs", timeout=HANG_S
+        "fewer_nodes.py", never, ranks=3, backend="mccl", log_dir=never / "logs", timeout=HANG_S, env=elastic
     )  # fmt: skip
-    env = {"MINDNLP_DP_SNAPSHOT_EVERY": "1", "WAITS_AT": f"{LOST_AT} {BACK_AT}"}
+    env = {**elastic, "MINDNLP_DP_SNAPSHOT_EVERY": "1", "WAITS_AT": f"{LOST_AT} {BACK_AT}"}
     options = ("--nnodes", "2:3", "--max-restarts", 1)
     with namespaces.network(3) as network:
         job = Job(network.hosts, again, "fewer_nodes.py", again, env=env, options=options)
@@ -263,7 +280,7 @@ def go_on_without_a_host(output):
         "all launchers end with 0": not any(exit_code for exit_code, *_ in ends),
         f"on within {GO_ON_S} s": seconds[0] <= GO_ON_S,
         "host 2 is there at the first and the third start": len(starts[2]) == 2,
-        f"parameters within {ROUNDING} of three hosts'": difference <= ROUNDING,
+        f"parameters within {bound} of three hosts'": difference <= bound,
     }
     problems = [f"not {what}: {seconds} {difference} {ends}" for what, holds in is_right.items() if not holds]
     return {"seconds": seconds, "largest_difference": difference, "problems": problems}
@@ -348,14 +365,26 @@ def summary(results):
         seconds, codes = (", ".join(map(str, result[what])) for what in ("seconds", "exit_codes"))
         said = "<br>".join(result["problems"] or result["words"])
         lines.append(f"| {num_hosts} | {fault} | {seconds} | {codes} | {said} |")
-    (one_less,) = results["one_less"]
-    gone, back = one_less["seconds"]
+    for one_less in results["one_less"]:
+        gone, back = one_less["seconds"]
+        elastic = ", with `elastic_determinism`" if one_less["case"][0] else ""
+        lines += [
+            "",
+            f"`--nnodes 2:3`{elastic}, a snapshot after each step: host 2 of three is cut off at step {LOST_AT}; "
+            f"{gone} s later two have made the next step. It is switched on again, and a rank fails at step {BACK_AT}; "
+            f"{back} s later three have made the next. Parameters differ from those of three hosts that were left "
+            f"alone by {one_less['largest_difference']:.1e}. {'; '.join(one_less['problems'])}",
+        ]
     lines += [
         "",
-        f"`--nnodes 2:3`, a snapshot after each step: host 2 of three is cut off at step {LOST_AT}; {gone} s later two "
-        f"have made the next step. It is switched on again, and a rank fails at step {BACK_AT}; {back} s later three "
-        f"have made the next. Parameters differ from those of three hosts that were left alone by "
-        f"{one_less['largest_difference']:.1e}. {'; '.join(one_less['problems'])}",
+        f"`elastic_determinism={MICRO_BATCHES}` on N hosts against one process ({', '.join(ELASTIC_CASES)}):",
+        "",
+    ]
+    for result in results["any_number"]:
+        num_hosts, engine = result["case"]
+        verdict = "; ".join(result["problems"]) or "parameters, losses, metrics and checkpoints equal to the last bit"
+        lines.append(f"- {num_hosts} hosts, {starters[engine]}, {result['num_steps']} steps: {verdict}")
+    lines += [
         "",
         f"All-reduce of float32 between 2 hosts, milliseconds. Slow: {BYTES_PER_S * 8e-9:g} Gbit/s and "
         f"{DELAY_S * 1000:g} ms each way, made by `programs/wire.py`. Model of the ring: 2(N-1) alpha + 2(N-1)/N K/B.",

@@ -103,11 +103,10 @@ class TrainingSession:
         num_elements = sum(parameter.size for parameter in self.step.stepped.named.values())
         logger.warning(
             tr(
-                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}, and holds up to {most} "
-                "sums of gradients meanwhile ({megabytes:.0f} MB). As many ranks as micro-batches hold none.",
+                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}; sums of gradients take up "
+                "to {megabytes:.0f} MB meanwhile. As many ranks as micro-batches need none.",
                 num=micro_batches.num,
                 mine=len(micro_batches.mine),
-                most=most,
                 megabytes=most * num_elements * BYTES_OF_A_SUM / MEGABYTE,
             )
         )
