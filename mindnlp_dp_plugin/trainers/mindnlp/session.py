@@ -103,8 +103,8 @@ class TrainingSession:
         num_elements = sum(parameter.size for parameter in self.step.stepped.named.values())
         logger.warning(
             tr(
-                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}; sums of gradients take up "
-                "to {megabytes:.0f} MB meanwhile. As many ranks as micro-batches need none.",
+                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}; sums of gradients take "
+                "up to {megabytes:.0f} MB meanwhile. As many ranks as micro-batches need none.",
                 num=micro_batches.num,
                 mine=len(micro_batches.mine),
                 megabytes=most * num_elements * BYTES_OF_A_SUM / MEGABYTE,
