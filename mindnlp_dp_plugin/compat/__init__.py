@@ -75,10 +75,11 @@ def require_mindnlp04(name: str) -> None:
 @functools.cache
 def bridge() -> None:
     """Let MindNLP import and run on the installed MindSpore, in whatever order the two are imported later."""
-    if not has_mindnlp05():
-        from mindnlp_dp_plugin.compat import quick_import
+    from mindnlp_dp_plugin.compat import quick_import
 
-        quick_import.schedule()
+    quick_import.schedule_mindspore()
+    if not has_mindnlp05():
+        quick_import.schedule_mindnlp()
     elif "mindtorch" in sys.modules:
         raise DataParallelError("MindNLP was imported first: put `import mindnlp_dp_plugin` before it in the script.")
     for gap in PATCHES:

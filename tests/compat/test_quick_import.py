@@ -84,3 +84,33 @@ def test_it_looks_for_garbage_again_after_an_import_that_failed(tmp_path):
     code = f"import gc, sys\nsys.path.insert(0, {str(tmp_path)!r})\n{PLUGIN}"
     code += "try:\n    import mindnlp\nexcept ImportError as error:\n    print(error, gc.isenabled())"
     assert printed_by(code) == ["False", "broken True"]
+
+
+IMAGES = """
+import sys
+import numpy as np
+import mindspore
+distance = mindspore.train.HausdorffDistance()
+{before}
+first, second = (np.array(rows) for rows in ([[3, 0, 1], [1, 3, 0], [1, 0, 2]], [[0, 2, 1], [1, 2, 1], [0, 0, 1]]))
+distance.update(mindspore.Tensor(first), mindspore.Tensor(second), 0)
+import scipy.ndimage
+print(distance.eval(), scipy.ndimage.__file__, scipy.ndimage.gaussian_filter.__name__)
+"""
+
+
+def test_what_mindspore_measures_images_with_is_imported_when_it_is_used():
+    waiting = 'print("scipy.ndimage" in sys.modules)'
+    *_, waits, measured = printed_by(PLUGIN + IMAGES.format(before=waiting))
+    assert waits == "False"
+    assert measured == printed_by(IMAGES.format(before=""))[-1]
+
+
+def test_operators_of_cards_are_left_out_where_there_is_none():
+    told = (
+        "import sys, mindspore\n"
+        "beginnings = 'mindspore.ops._op_impl.aicpu.', 'mindspore.ops._op_impl.akg.'\n"
+        "print(sum(name.startswith(beginnings) for name in sys.modules))"
+    )
+    assert int(printed_by(told)[-1]) > 400
+    assert printed_by(PLUGIN + told)[-1] == "0"
