@@ -115,11 +115,18 @@ class RecipeOptions:
             return 1e-3
         return 5e-4 if self.lora else 5e-5 if self.model == MINILM else 2e-5
 
-    def chosen_epochs(self, num_rows: int, num_ranks: int) -> float:
-        """The number of epochs; unless the user set it, by the kind of model and the number of rows."""
+    def chosen_epochs(self, num_rows: int, num_ranks: int, micro_batches: int | None = None) -> float:
+        """The number of epochs; unless the user set it, by the kind of model and the number of rows.
+
+        Args:
+            num_rows: Rows to train on.
+            num_ranks: How many ranks train.
+            micro_batches: Of how many batches a step is; None for those of all ranks and the accumulation.
+        """
         if self.epochs is not None:
             return self.epochs
-        steps = max(1, num_rows // (num_ranks * self.batch_size * self.accumulation))
+        in_a_step = micro_batches or num_ranks * self.accumulation
+        steps = max(1, num_rows // (in_a_step * self.batch_size))
         fewest_steps, most_epochs = (1000, 30) if self.is_from_nothing else (200, 10)
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 

@@ -189,7 +189,9 @@ def make_trainer(
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
-    epochs = options.chosen_epochs(num_rows, dp.get_world_size())
+    elastic = dp.DataParallelConfig.from_env().elastic_determinism
+    micro_batches = None if isinstance(elastic, bool) else elastic
+    epochs = options.chosen_epochs(num_rows, dp.get_world_size(), micro_batches)
     return RecipeTrainer(
         data,
         options,

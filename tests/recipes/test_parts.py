@@ -291,6 +291,7 @@ def test_the_learning_rate_and_the_epochs_fit_what_is_trained():
     pretrained = replace(options, model="roberta-base")
     assert [pretrained.chosen_epochs(rows, 2) for rows in (40, 1600, 10**6)] == [10, 4, 3]
     assert replace(options, epochs=0.5).chosen_epochs(40, 2) == 0.5
+    assert options.chosen_epochs(3200, 1, micro_batches=2) == options.chosen_epochs(3200, 2)  # on any number of ranks
 
 
 def test_offline_inputs_are_what_the_examples_need(tmp_path, capfd):
