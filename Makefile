@@ -68,6 +68,7 @@ bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP a
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mindnlp-dp run --nproc 2 benchmarks/elastic_cost.py
 	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/host_work.py
