@@ -141,6 +141,13 @@ USES = {
         "    assert trainer.state.num_input_tokens_seen == 4 * 8 * 12",
         "accelerator",
     ),
+    "tokens_per_second": (
+        "import tempfile\nfrom tests.programs.tiny import tiny_trainer\nwith tempfile.TemporaryDirectory() as folder:\n"
+        "    trainer = tiny_trainer(folder, include_tokens_per_second=True); metrics = trainer.train().metrics\n"
+        "    tokens = metrics['train_tokens_per_second'] * metrics['train_runtime']\n"
+        "    assert abs(tokens / (4 * 8 * 12) - 1) < 0.01, tokens",
+        "string indices",
+    ),
     "models_without_ignored_keys": (
         "from types import SimpleNamespace\nfrom mindnlp.core import nn\nfrom mindnlp.engine import Trainer\n"
         "Trainer._issue_warnings_after_load(SimpleNamespace(model=nn.Linear(2, 2)), (['weight'], []))",

@@ -13,6 +13,8 @@ def ranks(output_of):
 
 def test_tokens_of_all_ranks_are_counted(ranks):
     assert [rank["tokens"] for rank in ranks] == [4 * 2 * 8 * 12] * 2
+    for rank in ranks:
+        assert rank["tokens_per_second"] == pytest.approx(4 * 2 * 8 * 12, rel=0.01)  # both factors are rounded
 
 
 def test_neftune_draws_noise_by_rank_the_same_in_each_run_and_takes_it_away(ranks):

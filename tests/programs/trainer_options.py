@@ -40,6 +40,13 @@ def tokens_seen():
     return trainer.state.num_input_tokens_seen
 
 
+def tokens_per_second():
+    """How many tokens the whole training counts."""
+    trainer = tiny_trainer(OUTPUT, include_tokens_per_second=True, dataset=tiny_dataset(128))
+    metrics = trainer.train().metrics
+    return metrics["train_tokens_per_second"] * metrics["train_runtime"]
+
+
 def trained(resume_from=None, **arguments):
     trainer = tiny_trainer(OUTPUT, trainer_type=LooksAtEmbeddings, **arguments)
     trainer.train(resume_from_checkpoint=resume_from)
@@ -65,6 +72,7 @@ if __name__ == "__main__":
     saved = dict(save_strategy="steps", save_steps=2)
     found = {
         "tokens": tokens_seen(),
+        "tokens_per_second": tokens_per_second(),
         "noisy": [trained(neftune_noise_alpha=5.0, **saved), trained(neftune_noise_alpha=5.0)],
         "resumed": trained(str(OUTPUT / "checkpoint-2"), neftune_noise_alpha=5.0),
         "plain": trained(),

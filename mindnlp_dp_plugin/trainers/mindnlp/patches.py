@@ -63,6 +63,22 @@ def counted_tokens(trainer_base):
     trainer_base.Trainer.accelerator = _Counting()
 
 
+@patch(
+    module=MODULE,
+    bridges="include_tokens_per_second: the Trainer takes the columns of a batch for a pair, and fails",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.engine.Trainer.num_tokens reads a data set with columns",
+)
+def tokens_per_second(trainer_base):
+    def num_tokens(self, train_ds, max_steps=None):
+        """Tokens of an epoch on all ranks, padding included; with ``max_steps``, of so many micro-batches."""
+        sizes = (batch["input_ids"].size for batch in train_ds.create_dict_iterator())
+        mine = next(sizes, 0) * max_steps if max_steps is not None else sum(sizes)
+        return sum(collectives.current().all_gather_object(mine, TOKENS))
+
+    trainer_base.Trainer.num_tokens = num_tokens
+
+
 class _Counting:
     """What the Trainer asks of an accelerator: how many tokens a micro-batch has on all ranks."""
 
