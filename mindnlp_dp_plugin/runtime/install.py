@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Replacements
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
+from mindnlp_dp_plugin.runtime.executing import leave_in_order
 from mindnlp_dp_plugin.trainers import mindspore
 from mindnlp_dp_plugin.trainers.guard import Guard, Summed
 
@@ -124,6 +125,7 @@ def _serve_loops(group, config):
 
 @functools.cache
 def _prepare_to_leave(in_cluster):
+    leave_in_order()
     if in_cluster:
         leaving.leave_together()
     leaving.end_at_once_if_failed()  # registered last, so it comes first
