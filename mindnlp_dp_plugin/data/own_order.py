@@ -6,7 +6,7 @@ leaves one such column as it is, or so much of a row that it is still the likest
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,16 @@ def is_order_drawn_apart(passes_of_ranks: Sequence[Sequence[Pass]]) -> bool:
         return False  # what one rank reads is always the same: another error shows a row that differs
     numbered = list(zip(*passes_of_ranks))
     return _lose_their_places(numbered) or any(map(_have_mostly_moved, numbered))
+
+
+def have_parted(passes_of_ranks: Sequence[Sequence[Pass]], changing: Set[str]) -> bool:
+    """Whether ranks that are to read the same rows have read others, not the same ones changed by chance.
+
+    Args:
+        passes_of_ranks: The same number of passes for each rank.
+        changing: Columns that are random by design.
+    """
+    return any(_differ(passes, changing) for passes in zip(*passes_of_ranks))
 
 
 def is_each_row_lost(passes: Sequence[Pass]) -> bool:
@@ -97,6 +107,26 @@ def _are_likest_to_themselves(rows, others):
         if place < len(of)
     ]
     return 2 * sum(known) > len(rows)
+
+
+def _differ(passes, changing):
+    telling = _telling(passes) - changing
+    if not telling:
+        return bool(_telling(passes)) and _lose_their_places([passes])
+    distinct = {column for column in telling if 2 * len({*passes[0].get(column, [])}) > len(passes[0].get(column, []))}
+    first, *others = passes
+    groups = [{column} for column in distinct] or [telling]
+    return any(_many_are_others(first, rows, columns) for rows in others for columns in groups)
+
+
+def _many_are_others(rows, others, columns):
+    """Whether an eighth of the rows, and two at least, are others: more than augmentation that was not seen before."""
+    lost = [map(_is_another, rows.get(column, []), others.get(column, [])) for column in columns]
+    return sum(map(all, zip(*lost))) >= max(2, len(rows.get(min(columns), [])) / 8)
+
+
+def _is_another(value, other):
+    return value != other and 2 * sum(map(int.__eq__, value.parts, other.parts)) < len(value.parts)
 
 
 def _have_mostly_moved(passes):

@@ -6,6 +6,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -21,6 +22,7 @@ from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
+from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
@@ -169,6 +171,10 @@ class Step:
             self.stepped.agree()
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
+
+    def compare_rows(self, dataset: ShardedDataset) -> None:
+        """From now on, compare what the ranks have read of ``dataset``. All ranks must call it."""
+        self.check_replicas.also.append(ReadCheck(dataset, self._collective, self.optimizer_steps))
 
     def close(self) -> None:
         """Take the hooks out of the parameters, and end what a forward that raised has begun."""

@@ -151,7 +151,7 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
     for thing in objects:
         if _is_rows(thing):
             if loop.rows is None:
-                thing = loop.rows = _training_rows(thing, loop.door.seed, collective)
+                thing = loop.rows = _training_rows(thing, loop, collective)
             else:
                 thing = _held_rows(thing, loop, collective)
         elif _is_scheduler(thing):
@@ -212,8 +212,11 @@ def _ids(parameters):
     return set(map(id, parameters))
 
 
-def _training_rows(dataset, seed, collective):
-    return TrainingRows(shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed))
+def _training_rows(dataset, loop, collective):
+    seed = loop.door.seed
+    share = shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed)
+    loop.step.compare_rows(share)
+    return TrainingRows(share)
 
 
 def _held_rows(dataset, loop, collective):

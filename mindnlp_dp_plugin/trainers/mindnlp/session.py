@@ -86,6 +86,7 @@ class TrainingSession:
         tracer = StepTracer(collective, config.trace) if config.trace else None
         traced = (tracer.collective, tracer.begin_phase) if tracer else ()
         self.step = Step(door, collective, config, self._replacements, *traced)
+        self.step.compare_rows(self._dataset)
         self.losses = loss_filter_of(self.step, trainer, collective, self._replacements)
         self.progress.follow(self.step, self.losses)
         self._say_what_is_held()
