@@ -94,11 +94,21 @@ def test_help_is_chinese(command, monkeypatch):
     assert all(columns(line) <= 80 for line in chinese.splitlines() if CHINESE.search(line))
 
 
-ONE_WORD = {"文件夹": "目录"}  # of two words for one thing, the one that is used
+# What reads as translated, or is a second word for one thing; and what an engineer writes.
+SAID_OTHERWISE = {
+    "文件夹": "目录",
+    "正应如此": "符合要求",
+    "失去启动器": "孤儿进程",
+    "中位 rank": "各 rank 中位数",
+    "同样的步子": "每步更新相同",
+    "编出来": "模拟数据",
+    "只懂": "仅支持",
+    "F1 最好": "F1 最高",
+}
 
 
-@pytest.mark.parametrize("other, word", ONE_WORD.items())
-def test_one_thing_has_one_word(other, word):
+@pytest.mark.parametrize("other, word", SAID_OTHERWISE.items())
+def test_one_thing_has_one_word_which_engineers_use(other, word):
     pages = [*DOCS.rglob("*.zh.md"), *DOCS.parent.glob("README_zh.md"), *EXAMPLES.rglob("*.md")]
     assert len(pages) > 20
     named = [str(page) for page in pages if other in page.read_text(encoding="utf-8")]

@@ -349,3 +349,21 @@ def test_rows_that_all_ranks_change_alike_at_an_epoch_are_no_reason():
             return (ids + 1 if self.reads > NUM_READINGS * 32 + 32 else ids), label
 
     assert not have_ranks_parted(lambda: pipeline(Curriculum(NUM_ROWS)))
+
+
+class SaysWrongly(OpenedAgain):
+    """Begins anew each time, has 4096 rows, and says another number."""
+
+    def __init__(self, says):
+        super().__init__()
+        self.says = says
+
+    def __len__(self):
+        return self.says
+
+
+@pytest.mark.parametrize("says", [4088, 4104])
+def test_a_length_that_is_not_what_is_read_ends_the_epoch_with_both_numbers(says):
+    share = shard(pipeline(SaysWrongly(says)).batch(8), 2, 0)
+    with pytest.raises(RuntimeError, match=f"4096 is different from generator.len {says}"):
+        list(share.create_dict_iterator())
