@@ -102,9 +102,9 @@ def _are_in_place(column, passes):
 def _are_likest_to_themselves(rows, others):
     likeness = [[sum(map(int.__eq__, row.parts, other.parts)) for other in others] for row in rows]
     known = [
-        of[place] > max((value for other, value in enumerate(of) if other != place), default=0)
-        for place, of in enumerate(likeness)
-        if place < len(of)
+        to_others[place] > max((value for other, value in enumerate(to_others) if other != place), default=0)
+        for place, to_others in enumerate(likeness)
+        if place < len(to_others)
     ]
     return 2 * sum(known) > len(rows)
 

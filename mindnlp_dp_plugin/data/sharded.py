@@ -252,19 +252,20 @@ class ShardedByBatch(ShardedDataset):
         return islice(self._take_turns(self._all_batches(options)), self.num_skipped, None)
 
     def _take_turns(self, batches):
-        self.witness.begin_pass()
         group = []
         for batch in batches:
             group.append(batch)
             if len(group) == self._num_replicas:
-                self.witness.see_batches(group)
                 yield group[self._rank]
                 group = []
         if group and not self._drop_last:
             yield group[self._rank % len(group)]
 
     def _all_batches(self, options):
-        return self._start(options, self._seed_of_epoch(self._epoch))
+        self.witness.begin_pass()
+        for batch in self._start(options, self._seed_of_epoch(self._epoch)):
+            self.witness.see_batch(batch)
+            yield batch
 
     def _seed_of_epoch(self, epoch):
         # All operators of a pipeline draw from one seed: a new order would also select other rows.

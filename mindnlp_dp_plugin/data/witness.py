@@ -5,7 +5,7 @@ batch every rank reads all batches, so all of them are compared, at no further r
 rows; there the sample is read again after each epoch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,16 @@ class Witness:
         self.passes = [*self.passes[-1:], {}]
         self._number, self._stride = 0, 1
 
-    def see_batches(self, batches: Iterable[Mapping[str, Any]]) -> None:
-        """Take batches that every rank has read, as column name to tensor or array."""
-        for batch in batches:
-            self.count += 1
-            columns = {
-                name: np.atleast_1d(value if isinstance(value, np.ndarray) else value.asnumpy())
-                for name, value in batch.items()
-            }
-            for column, array in columns.items():
-                self._see(column, own_order.digest(array))
-            self._keep(columns)
+    def see_batch(self, batch: Mapping[str, Any]) -> None:
+        """Take a batch that every rank reads, as column name to tensor or array."""
+        self.count += 1
+        columns = {
+            name: np.atleast_1d(value if isinstance(value, np.ndarray) else value.asnumpy())
+            for name, value in batch.items()
+        }
+        for column, array in columns.items():
+            self._see(column, own_order.digest(array))
+        self._keep(columns)
 
     def _keep(self, columns):
         size = min(map(len, columns.values()), default=0)
