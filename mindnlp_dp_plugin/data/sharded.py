@@ -263,9 +263,11 @@ class ShardedByBatch(ShardedDataset):
 
     def _all_batches(self, options):
         self.witness.begin_pass()
-        for batch in self._start(options, self._seed_of_epoch(self._epoch)):
-            self.witness.see_batch(batch)
-            yield batch
+        return map(self._seen, self._start(options, self._seed_of_epoch(self._epoch)))
+
+    def _seen(self, batch):
+        self.witness.see_batch(batch)
+        return batch
 
     def _seed_of_epoch(self, epoch):
         # All operators of a pipeline draw from one seed: a new order would also select other rows.

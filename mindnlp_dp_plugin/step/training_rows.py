@@ -56,7 +56,7 @@ def shard_training_rows(
             world_size=collective.world_size,
         )
     dataset.reading = sample.reading
-    if world_size > 1:
+    if collective.world_size > 1:
         dataset.watch(sample)
     return dataset
 
