@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 from mindspore import dataset as ds
 
-from mindnlp_dp_plugin.data import shard
+from mindnlp_dp_plugin.data import shard, shard_micro_batches
 from mindnlp_dp_plugin.data.own_order import have_parted, is_order_drawn_apart
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.step.same_data import MOVES, READ_ONCE, fault_of
@@ -270,12 +270,20 @@ class Later:
         return iter(map(row, numbers))
 
 
-def what_ranks_have_read(make, epochs=3):
+def by_ranks(pipeline, rank):
+    return shard(pipeline, 2, rank)
+
+
+def by_micro_batches(pipeline, rank):
+    return shard_micro_batches(pipeline, 4, [2 * rank, 2 * rank + 1])
+
+
+def what_ranks_have_read(make, deal, epochs=3):
     """The witnesses of two ranks, each with a pipeline of its own, watched after a sample that was equal."""
     witnesses = []
     for rank in range(2):
         pipeline = make().batch(8)
-        share, sample = shard(pipeline, 2, rank), RowSample(pipeline)
+        share, sample = deal(pipeline, rank), RowSample(pipeline)
         sample.changing = sample.read(NUM_READINGS)[1]
         share.watch(sample)
         for epoch in range(epochs):
@@ -285,16 +293,17 @@ def what_ranks_have_read(make, epochs=3):
     return witnesses
 
 
-def have_ranks_parted(make):
-    one, other = what_ranks_have_read(make)
+def have_ranks_parted(make, deal=by_ranks):
+    one, other = what_ranks_have_read(make, deal)
     assert one.count == other.count > 0
     return one.digests != other.digests and have_parted([one.passes, other.passes], one.changing)
 
 
-@pytest.mark.parametrize("fixed", [0, 32, 48])
-@pytest.mark.parametrize("share", [0, 0.15])
-def test_an_order_that_changes_after_the_sample_was_read_is_found(fixed, share):
-    assert have_ranks_parted(lambda: pipeline(Later(NUM_READINGS + 2, fixed)).map(changed(share), ["ids"]))
+# Where the tokens are random by design, labels alone tell, half of which are right by chance.
+@pytest.mark.parametrize("fixed, share", [(0, 0), (32, 0), (48, 0), (0, 0.15), (32, 0.15)])
+@pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
+def test_an_order_that_changes_after_the_sample_was_read_is_found(fixed, share, deal):
+    assert have_ranks_parted(lambda: pipeline(Later(NUM_READINGS + 2, fixed)).map(changed(share), ["ids"]), deal)
 
 
 @pytest.mark.parametrize(
@@ -331,9 +340,10 @@ class RenumberedLater(ByNumber):
 
 
 @pytest.mark.parametrize("share", [1, 0.5])
-def test_a_source_that_shuffles_itself_later_is_found(share):
+@pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
+def test_a_source_that_shuffles_itself_later_is_found(share, deal):
     reads = NUM_READINGS * 32 + NUM_ROWS // 2 - 1
-    assert have_ranks_parted(lambda: pipeline(RenumberedLater(reads, share)))
+    assert have_ranks_parted(lambda: pipeline(RenumberedLater(reads, share)), deal)
 
 
 @pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
