@@ -18,7 +18,7 @@ import threadpoolctl
 
 from benchmarks.record import write_results
 from mindnlp_dp_plugin.cpu_operators import blas
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 ROUNDS = 15
 SHAPES = (  # rows, inner, columns
@@ -34,7 +34,7 @@ SHAPES = (  # rows, inner, columns
 def main():
     libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
     num_threads = max(library.num_threads for library in libraries.lib_controllers)
-    blas.compute_in_pieces(Replacements())
+    blas.compute_in_pieces(Patches())
     seconds = {shape: compare(*shape, libraries, num_threads) for shape in SHAPES}
     lines = [
         f"{num_threads} threads. Medians of {ROUNDS}.",

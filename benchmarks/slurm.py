@@ -25,6 +25,7 @@ REPOSITORY = Path(__file__).parents[1]
 PROGRAM = REPOSITORY / "benchmarks" / "programs" / "slurm_job.py"
 EXAMPLES = REPOSITORY / "examples" / "clusters"
 LIMIT_S = 300
+SOON_S = 15
 RUN = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run"]
 
 
@@ -141,9 +142,11 @@ def check(cluster):
         holds = (status, digests) == (0, two)
         yield f"mindnlp-dp run --backend {engine} in an allocation of two nodes stays on its own", holds
 
-    status, said, _ = cluster.python(["srun", "-N1", "-n2", "--kill-on-bad-exit=1"], "exit", "1", "exit")
-    holds = status != 0 and "task 1: Exited with exit code 7" in said and cluster.all_gone()
-    yield "srun tells the status of the rank that failed, nobody is left", holds
+    for way, ended in {"exit": (7, "Exited with exit code 7"), "killed": (137, "Killed")}.items():
+        status, said, _ = cluster.python(["srun", "-N2", "-n2"], way, "1", way)
+        took = time.time() - (cluster.folder / way / "at_step_2_on_1").stat().st_mtime
+        holds = status == ended[0] and f"task 1: {ended[1]}" in said and took < SOON_S and cluster.all_gone()
+        yield f"a rank of srun fails ({way}): its status is told, the other ends soon, nobody is left", holds
     job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "exception", "3", "exception")
     named = "mindnlp-dp: rank 3 on " in cluster.said(job) and "ValueError: no such label" in cluster.said(job)
     yield "an exception on the second node: named, status 1:0", named and cluster.state(job) == ("FAILED", "1:0")

@@ -8,8 +8,11 @@ from typing import Any
 _ABSENT = object()
 
 
-class Replacements:
-    """A list of replaced attributes and removed variables that can be undone, last first."""
+class Patches:
+    """Attributes that were replaced and variables that were removed, put back by ``undo``, last first.
+
+    What MindNLP's own faults need stays, and has a name: ``compat/patch.py``.
+    """
 
     def __init__(self):
         self._undo = []

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,9 +11,11 @@ from mindnlp_dp_plugin.cli.program import commands
 from mindnlp_dp_plugin.command_line import columns, speak
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message, language, tr
+from mindnlp_dp_plugin.language import Message, catalogue, language, tr
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLES = DOCS.parent / "examples"
 LOCALE = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 
 
@@ -89,3 +92,25 @@ def test_help_is_chinese(command, monkeypatch):
     assert chinese.startswith("用法：") and "选项" in chinese and "显示本说明并退出。" in chinese
     assert english_words(chinese) <= NAMES, english_words(chinese) - NAMES
     assert all(columns(line) <= 80 for line in chinese.splitlines() if CHINESE.search(line))
+
+
+# What reads as translated, or is a second word for one thing; and what an engineer writes.
+SAID_OTHERWISE = {
+    "文件夹": "目录",
+    "正应如此": "符合要求",
+    "失去启动器": "孤儿进程",
+    "中位 rank": "各 rank 中位数",
+    "同样的步子": "每步更新相同",
+    "编出来": "模拟数据",
+    "只懂": "仅支持",
+    "F1 最好": "F1 最高",
+}
+
+
+@pytest.mark.parametrize("other, word", SAID_OTHERWISE.items())
+def test_one_thing_has_one_word_which_engineers_use(other, word):
+    pages = [*DOCS.rglob("*.zh.md"), *DOCS.parent.glob("README_zh.md"), *EXAMPLES.rglob("*.md")]
+    assert len(pages) > 20
+    named = [str(page) for page in pages if other in page.read_text(encoding="utf-8")]
+    said = [message for message in catalogue("zh")._catalog.values() if other in message]
+    assert not named + said, f"{word}, not {other}"

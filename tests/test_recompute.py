@@ -14,7 +14,7 @@ from mindnlp.transformers.modeling_outputs import BaseModelOutput
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision import Autocast
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.recompute import disable_recompute, enable_recompute
 from tests.families import catalogue
 from tests.families.configs import tiny_config
@@ -76,8 +76,8 @@ def test_dropout_drops_the_same_units_again(with_dropout):
 
 def test_half_precision_is_that_of_forward(with_dropout):
     model, batch = with_dropout
-    replacements = Replacements()
-    autocast = Autocast(mindspore.float16, replacements)
+    patches = Patches()
+    autocast = Autocast(mindspore.float16, patches)
 
     def loss():
         with autocast.running():
@@ -92,7 +92,7 @@ def test_half_precision_is_that_of_forward(with_dropout):
         enable_recompute(model)
         np.testing.assert_equal(gradients(), expected)
     finally:
-        replacements.undo()
+        patches.undo()
         disable_recompute(model)
 
 

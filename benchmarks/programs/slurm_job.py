@@ -1,11 +1,13 @@
 """A short training for ``make slurm``: leaves a digest of its parameters, or fails in a given way on a given rank.
 
-python slurm_job.py OUTPUT [RANK WAY]   with WAY one of exit, exception, hang, wait (until OUTPUT/go_on is there)
+python slurm_job.py OUTPUT [RANK WAY]   with WAY one of exit, killed, exception, hang, wait (until OUTPUT/go_on exists)
 """
 
 import mindnlp_dp_plugin as dp  # isort: split
 
 import hashlib
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -26,6 +28,8 @@ class Fail(TrainerCallback):
             if dp.get_rank() == int(sys.argv[2]):
                 if sys.argv[3] == "exit":
                     sys.exit(7)
+                if sys.argv[3] == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
                 if sys.argv[3] == "exception":
                     raise ValueError("no such label")
                 while sys.argv[3] == "hang" or not (OUTPUT / "go_on").exists():

@@ -16,7 +16,7 @@ from mindnlp.engine import Trainer, TrainingArguments
 
 from benchmarks.programs import models
 from benchmarks.programs.clock import Clock
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import step
 from mindnlp_dp_plugin.trainers.mindnlp import session
 
@@ -40,15 +40,15 @@ def main():
     taken = {way: [] for way in WAYS}
     for _ in range(ROUNDS):
         for way in WAYS:
-            replacements = Replacements()
+            patches = Patches()
             if way == "host_work":
-                replacements.replace(step, "clip_by_buckets", lambda *_: None)
-                replacements.replace(session, "count_parameters_once", lambda *_: None)
+                patches.replace(step, "clip_by_buckets", lambda *_: None)
+                patches.replace(session, "count_parameters_once", lambda *_: None)
             dp.barrier()
             if way == "alone":
                 dp.uninstall()
             taken[way] += train(model)
-            replacements.undo()
+            patches.undo()
             if way == "alone":
                 dp.install()
     (OUTPUT / f"trainer_steps.rank{dp.get_rank()}.json").write_text(json.dumps({"seconds": taken}))

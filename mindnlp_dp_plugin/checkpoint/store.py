@@ -35,18 +35,18 @@ Judge = Callable[[Path], str | None]
 """Says what is wrong with a checkpoint's folder."""
 
 
-def workspace(home: str | Path) -> Path:
-    """The folder in ``home`` that is the plugin's own."""
-    return Path(home, WORKSPACE)
+def workspace(output_dir: str | Path) -> Path:
+    """The folder in ``output_dir`` that is the plugin's own."""
+    return Path(output_dir, WORKSPACE)
 
 
-def scratch_folder(home: str | Path) -> Path:
-    """Where the next checkpoint of the folder ``home`` is written."""
-    return workspace(home) / INCOMPLETE
+def scratch_folder(output_dir: str | Path) -> Path:
+    """Where the next checkpoint of the folder ``output_dir`` is written."""
+    return workspace(output_dir) / INCOMPLETE
 
 
-def open_workspace(home: str | Path) -> str | None:
-    """Before training: claim ``home``, and put in order what a killed job left in it.
+def open_workspace(output_dir: str | Path) -> str | None:
+    """Before training: claim ``output_dir``, and put in order what a killed job left in it.
 
     Returns:
         Who claims it, if that may be a job on another node that still runs.
@@ -54,28 +54,28 @@ def open_workspace(home: str | Path) -> str | None:
     Raises:
         DataParallelError: If another process, which runs, writes checkpoints there.
     """
-    note_save(Path(home))
-    stranger = owner.claim(workspace(home))
-    clear_leftovers(home)
+    note_save(Path(output_dir))
+    stranger = owner.claim(workspace(output_dir))
+    clear_leftovers(output_dir)
     return stranger
 
 
-def close_workspace(home: str | Path) -> None:
+def close_workspace(output_dir: str | Path) -> None:
     """After training: leave nothing but checkpoints."""
-    if not owner.is_anothers(workspace(home)):
-        shutil.rmtree(workspace(home), ignore_errors=True)
+    if not owner.is_anothers(workspace(output_dir)):
+        shutil.rmtree(workspace(output_dir), ignore_errors=True)
 
 
-def clear_leftovers(home: str | Path) -> None:
-    """Remove what interrupted saves and removals left in ``home``, unless they belong to another job that runs.
+def clear_leftovers(output_dir: str | Path) -> None:
+    """Remove what interrupted saves and removals left in ``output_dir``, unless they belong to another job that runs.
 
     Checkpoints that were about to be replaced get their names back.
     """
-    folder = workspace(home)
+    folder = workspace(output_dir)
     if owner.is_anothers(folder) or not folder.is_dir():
         return
     for replaced in sorted((folder / REPLACED).glob("*")):
-        if not (target := Path(home, replaced.name)).exists():
+        if not (target := Path(output_dir, replaced.name)).exists():
             replaced.rename(target)
     for kind in (INCOMPLETE, REPLACED, LEAVING):
         shutil.rmtree(folder / kind, ignore_errors=True)
@@ -84,24 +84,24 @@ def clear_leftovers(home: str | Path) -> None:
 
 
 @contextmanager
-def atomic_save(home: str | Path) -> Iterator[Path]:
-    """While a checkpoint is written to ``home``: its scratch folder is private, and goes if writing fails."""
-    clear_leftovers(home)
-    note_save(Path(home))
-    scratch_folder(home).mkdir(mode=PRIVATE, parents=True)
+def atomic_save(output_dir: str | Path) -> Iterator[Path]:
+    """While a checkpoint is written to ``output_dir``: its scratch folder is private, and goes if writing fails."""
+    clear_leftovers(output_dir)
+    note_save(Path(output_dir))
+    scratch_folder(output_dir).mkdir(mode=PRIVATE, parents=True)
     try:
-        yield scratch_folder(home)
+        yield scratch_folder(output_dir)
     finally:
-        clear_leftovers(home)
+        clear_leftovers(output_dir)
 
 
-def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
+def publish(written: Path, output_dir: str | Path, record: dict[str, Any]) -> None:
     """Give a folder that is written its place among the checkpoints, readable by its owner only; one of the same
     name goes.
 
     Args:
-        written: The folder, already under its final name, somewhere in ``home``.
-        home: Where it belongs.
+        written: The folder, already under its final name, somewhere in ``output_dir``.
+        output_dir: Where it belongs.
         record: What ``read_whole`` is to return; what JSON can hold. ``Record.as_json`` of a Trainer's checkpoint.
     """
     files = [path for path in sorted(written.rglob("*")) if path.is_file()]
@@ -115,13 +115,13 @@ def publish(written: Path, home: str | Path, record: dict[str, Any]) -> None:
         written.chmod(PRIVATE)
     for path in [*written.rglob("*"), written]:
         _bring_to_disk(path)
-    target = Path(home, written.name)
+    target = Path(output_dir, written.name)
     if target.exists():
-        replaced = workspace(home) / REPLACED / target.name
+        replaced = workspace(output_dir) / REPLACED / target.name
         replaced.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         target.rename(replaced)
     written.rename(target)
-    clear_leftovers(home)
+    clear_leftovers(output_dir)
     _bring_to_disk(target.parent)
 
 
@@ -188,10 +188,10 @@ def refusal(folder: str | Path, problem: str, judge: Judge | None = None) -> Dat
     )
 
 
-def newest(home: str | Path, is_wanted: Callable[[Record], bool]) -> tuple[Path | None, list[str]]:
+def newest(output_dir: str | Path, is_wanted: Callable[[Record], bool]) -> tuple[Path | None, list[str]]:
     """The newest whole checkpoint of a folder whose record is wanted, and what is wrong with newer ones."""
     problems = []
-    for folder, record in records_in(home):
+    for folder, record in records_in(output_dir):
         if record and not is_wanted(record):
             continue
         if problem := problem_of(folder):
@@ -201,27 +201,27 @@ def newest(home: str | Path, is_wanted: Callable[[Record], bool]) -> tuple[Path 
     return None, problems
 
 
-def records_in(home: str | Path) -> Iterator[tuple[Path, Record | None]]:
+def records_in(output_dir: str | Path) -> Iterator[tuple[Path, Record | None]]:
     """The checkpoints of a folder, newest first, and what they say; None if that cannot be read."""
-    for folder in newest_first(home):
+    for folder in newest_first(output_dir):
         content, problem = _read_manifest(folder)
         yield folder, None if problem or _missing_in(content) else Record.from_json(content)
 
 
-def newest_first(home: str | Path) -> list[Path]:
+def newest_first(output_dir: str | Path) -> list[Path]:
     """What stands as a checkpoint in a folder, by name alone."""
-    folders = [path for path in Path(home).glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
+    folders = [path for path in Path(output_dir).glob("checkpoint-*") if re.fullmatch(r"checkpoint-[0-9]+", path.name)]
     return sorted(folders, key=step_of, reverse=True)
 
 
-def whole_in(home: str | Path, judge: Judge | None = None) -> Iterator[Path]:
+def whole_in(output_dir: str | Path, judge: Judge | None = None) -> Iterator[Path]:
     """The whole checkpoints of a folder, newest first.
 
     Args:
-        home: The folder.
+        output_dir: The folder.
         judge: What is wrong with one; None for ``problem_of``.
     """
-    return (folder for folder in newest_first(home) if not (judge or problem_of)(folder))
+    return (folder for folder in newest_first(output_dir) if not (judge or problem_of)(folder))
 
 
 def step_of(folder: Path) -> int:

@@ -76,6 +76,10 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, sc
 
 def _refuse(ctx, options, why):
     """Raise if any of the options was given."""
-    given = [name for of, name in options.items() if ctx.get_parameter_source(of) is ParameterSource.COMMANDLINE]
+    given = [
+        name
+        for parameter, name in options.items()
+        if ctx.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+    ]
     if given:
         raise click.UsageError(tr(why, options=", ".join(given)))

@@ -1,16 +1,22 @@
 """The ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
 
+import os
+
 from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
 from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
+from mindnlp_dp_plugin.collectives.lifeline import End, Lifeline, tie
 from mindnlp_dp_plugin.collectives.single import SingleProcess
 from mindnlp_dp_plugin.collectives.watchdog import Watchdog, Watched
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.cluster import scheduler_address
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_status import JOINING, show_status
+from mindnlp_dp_plugin.job.variables import JOB
 
 _group: Collective | None = None
 _watchdog: Watchdog | None = None
+_lifeline: Lifeline | None = None
 
 
 def join(rank_info: RankInfo, backend: str, timeout: float) -> Collective:
@@ -53,16 +59,28 @@ def shutdown() -> None:
     """
     if isinstance(_group, Watched):
         _group.end()
+        _say(End.DONE)
 
 
 def see_off() -> None:
     """Call it before this process leaves by ``os._exit(0)``; the other ranks may go on, and need not do the same."""
     if isinstance(_group, Watched):
         _group.see_off()
+        _say(End.DONE)
+
+
+def tell_failure() -> None:
+    """Call it before this process leaves with another status than 0, so that the other ranks end, too."""
+    _say(End.FAILED)
+
+
+def _say(end):
+    if _lifeline:
+        _lifeline.say(end)
 
 
 def _join_others(rank_info, backend, timeout):
-    global _watchdog
+    global _watchdog, _lifeline
     status = show_status(rank_info.rank)
     _watchdog = Watchdog(rank_info, status, timeout)
     _watchdog.start()
@@ -71,7 +89,6 @@ def _join_others(rank_info, backend, timeout):
     if engine.forms_cluster:
         set_backend_times(engine.device, timeout)
     collective = _load(engine)()
-    status.leave()
     if collective.world_size != rank_info.world_size:
         raise DataParallelError(
             "{launcher} announced {announced} processes, but {joined} joined: is the script started with the mpirun or "
@@ -80,6 +97,10 @@ def _join_others(rank_info, backend, timeout):
             announced=rank_info.world_size,
             joined=collective.world_size,
         )
+    if engine.forms_cluster and JOB not in os.environ and (scheduler := scheduler_address()):
+        _lifeline = tie(collective, *scheduler)
+        _watchdog.listen(_lifeline)
+    status.leave()
     group = Watched(collective, engine, status, _watchdog)
     group.local_rank, group.local_world_size = rank_info.local_rank, rank_info.local_world_size
     return group

@@ -31,7 +31,7 @@ def without_preemption() -> Iterator[None]:
 
 
 def stop_preemption() -> None:
-    """The same for all threads of a process that ends.
+    """Until the process ends, let each of its threads that wakes up wait until the running one sleeps.
 
     When a rank leaves MindSpore's cluster, the thread that is waiting for the scheduler's answer takes the connection
     apart as soon as the event thread hands it over. If it runs at once, the event thread, which has yet to return from

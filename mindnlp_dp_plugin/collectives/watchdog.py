@@ -1,8 +1,9 @@
 """Ends a deadlocked job, and reports each rank's collective and stack.
 
-Two findings end it: this rank waits in a collective longer than the timeout; or two ranks of this node are in different
-collectives that are the n-th of both. Collectives are matched by order, so neither would ever return. torch's NCCL
-watchdog finds the first, its ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` the second.
+Three findings end it: this rank waits in a collective longer than the timeout; two ranks of this node are in different
+collectives that are the n-th of both; or a rank has ended that a collective needs. Collectives are matched by order, so
+none of these would ever return. torch's NCCL watchdog finds the first, its ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` the
+second.
 """
 
 import faulthandler
@@ -14,6 +15,7 @@ from contextlib import suppress
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.collectives.engines import Engine
+from mindnlp_dp_plugin.collectives.lifeline import End, Lifeline
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import write_record
 from mindnlp_dp_plugin.job.rank_info import RankInfo
@@ -35,6 +37,7 @@ from mindnlp_dp_plugin.language import Message, tr
 POLL_S = 0.25
 END_POLL_S = 0.02
 SEE_OFF_S = 5
+LAUNCHER_S = 2  # for a launcher to see who failed first, and to end this rank itself if it does that
 CLAIMANT_TIMEOUT_S = 5
 HINT = Message(
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
@@ -180,6 +183,7 @@ class Watchdog(threading.Thread):
         self._rank = rank_info.rank
         self._status = status
         self._folder = folder_told(STATUS_DIR)
+        self._lifeline: Lifeline | None = None
         first = rank_info.rank - rank_info.local_rank
         self._local_ranks = range(first, first + rank_info.local_world_size) if self._folder else ()
         self.allow(timeout)
@@ -189,12 +193,18 @@ class Watchdog(threading.Thread):
         self._timeout = timeout
         self._status.allow(timeout)
 
+    def listen(self, lifeline: Lifeline) -> None:
+        """Hear from now on how other ranks end."""
+        self._lifeline = lifeline
+
     def run(self) -> None:
         """Check until the process ends."""
         suspicion = None
         while True:
             time.sleep(POLL_S)
             mine = self._status.read()
+            if self._lifeline:
+                self._follow(self._lifeline.first_lost(), mine)
             if mine.phase != Phase.WAITING:
                 continue
             waited = time.monotonic() - mine.since
@@ -214,6 +224,23 @@ class Watchdog(threading.Thread):
             if found and found == suspicion:
                 self._give_up(found)
             suspicion = found
+
+    def _follow(self, lost, mine):
+        """End after a rank that has failed; one that is gone without a word may have left by ``os._exit(0)``."""
+        if lost is None or mine.phase == Phase.DONE:
+            return
+        lasts = time.monotonic() - lost.since > LAUNCHER_S
+        waits = mine.phase == Phase.WAITING and time.monotonic() - mine.since > LAUNCHER_S
+        known = {"rank": self._rank, "lost": lost.rank, "collective": mine.collective if waits else ""}
+        if lasts and lost.end == End.FAILED:
+            self._leave(tr("rank {lost} has failed, so rank {rank} ends, too: rank {lost} has said why", **known))
+        if lasts and waits:
+            self._leave(tr("rank {lost} is gone, killed perhaps, and rank {rank} is in {collective}", **known))
+
+    def _leave(self, why):
+        with suppress(OSError):
+            os.write(2, f"DataParallelError: {why}.\n".encode(errors="replace"))
+        os._exit(1)
 
     def look_for_disagreement(self) -> None:
         """End the job if this rank is in another collective than a peer."""

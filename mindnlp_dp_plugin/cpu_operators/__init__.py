@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 import mindspore
 
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 __all__ = ["route"]
 
 
-def route(replacements: Replacements, when_imported: Callable[[str, Callable], None]) -> None:
+def route(patches: Patches, when_imported: Callable[[str, Callable], None]) -> None:
     """Let MindNLP's models use the operators of this room, if they compute on the CPU.
 
     Args:
-        replacements: Restores MindNLP's operators.
+        patches: Restores MindNLP's operators.
         when_imported: Calls a function with the module of a name as soon as that is imported, which may be now.
 
     Raises:
@@ -29,4 +29,4 @@ def route(replacements: Replacements, when_imported: Callable[[str, Callable], N
     if mindspore.get_context("device_target") == "CPU":
         from mindnlp_dp_plugin.cpu_operators import routes  # brings numba, which devices do without
 
-        routes.route(replacements, when_imported)
+        routes.route(patches, when_imported)

@@ -102,9 +102,14 @@ def copied_in_order(array: np.ndarray, order: list[int]) -> np.ndarray:
     return np.array(array.transpose(order), order="C").transpose(np.argsort(order))
 
 
-def are_laid_out_alike(left, right) -> bool:
-    """Whether two tensors have the same shape, and their numbers the same places in memory, as MindSpore likes it."""
-    return left.shape == right.shape and left.is_contiguous() and right.is_contiguous()
+def differ_in_layout(left, right) -> bool:
+    """Whether two float32 tensors, which can be repeated to a common shape, differ in shape or place in memory.
+
+    Those that do not are what MindSpore is fast with.
+    """
+    if not are_float32(left, right) or not can_be_repeated(left.shape, right.shape):
+        return False
+    return left.shape != right.shape or not (left.is_contiguous() and right.is_contiguous())
 
 
 def can_be_repeated(shape, other) -> bool:

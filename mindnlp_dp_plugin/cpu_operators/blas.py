@@ -9,23 +9,23 @@ import numpy as np
 import threadpoolctl
 
 from mindnlp_dp_plugin.cpu_operators import threads
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 GROUP = 48  # rows: OpenBLAS's kernels take 4, 8, 12, 16 or 24 at a time, and what is left over differently
 MOST_GROUPS = 128  # of a piece: OpenBLAS begins anew after as many rows as fit into its buffer, which is more
 LEAST_WORK = 2**24  # multiplications of a piece: a quarter of a millisecond or more
 
 
-def compute_in_pieces(replacements: Replacements) -> None:
+def compute_in_pieces(patches: Patches) -> None:
     """Limit BLAS to one thread, and use its previous number of threads for the pieces.
 
     Args:
-        replacements: Restores the threads of BLAS.
+        patches: Restores the threads of BLAS.
     """
     libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
     threads.share_among(max((library.num_threads for library in libraries.lib_controllers), default=1))
     limits = libraries.limit(limits=1)
-    replacements.on_undo(limits.restore_original_limits)
+    patches.on_undo(limits.restore_original_limits)
 
 
 def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -59,7 +59,7 @@ def compiled(loop: Callable) -> Callable:
 
 
 def compiled_sums(loop: Callable) -> Callable:
-    """The same, where sums may be added up in another order."""
+    """A compiled function whose sums may be added up in another order."""
     return _compiled(loop, fastmath={"reassoc", "nsz"})
 
 

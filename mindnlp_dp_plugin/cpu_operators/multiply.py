@@ -3,11 +3,9 @@
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import (
-    are_float32,
-    are_laid_out_alike,
     array_of,
-    can_be_repeated,
     copied_in_order,
+    differ_in_layout,
     order_of,
     summed_to,
     tensor_of,
@@ -17,7 +15,7 @@ from mindnlp_dp_plugin.cpu_operators.operator import Operator
 
 def multiply(stock, self, other):
     """``self * other``, to the same last bit."""
-    if not are_float32(self, other) or are_laid_out_alike(self, other) or not can_be_repeated(self.shape, other.shape):
+    if not differ_in_layout(self, other):
         return stock(self, other)
     return _Product.of(self, other)
 
@@ -34,8 +32,8 @@ class _Product(Operator):
             return summed_to(left.shape, gradient * right), summed_to(right.shape, gradient * left)
         g = array_of(gradient)
         return tuple(
-            tensor_of(copied_in_order(summed_to(of.shape, g * factor), order_of(of)))
+            tensor_of(copied_in_order(summed_to(array.shape, g * factor), order_of(array)))
             if self.needs_gradient(i)
             else None
-            for i, (of, factor) in enumerate(zip(self.arrays, self.arrays[::-1]))
+            for i, (array, factor) in enumerate(zip(self.arrays, self.arrays[::-1]))
         )

@@ -27,7 +27,7 @@ from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rot
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
 from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 # Families whose rotary positions turn the first half of a head with the second; others turn neighbours.
 ROTARY = {
@@ -91,14 +91,14 @@ def routes() -> list[tuple[Any, str, Callable]]:
     ]
 
 
-def route(replacements: Replacements, when_imported: Callable[[str, Callable], None]) -> None:
+def route(patches: Patches, when_imported: Callable[[str, Callable], None]) -> None:
     """Replace the operators; as ``cpu_operators.route``, but whatever the device."""
     keep_freed_memory()
-    compute_in_pieces(replacements)
+    compute_in_pieces(patches)
     for owner, name, operator in routes():
-        replacements.stand_in(owner, operator, name)
+        patches.stand_in(owner, operator, name)
     for module, name, operator in ROUTES_OF_MODELS:
-        when_imported(module, partial(replacements.stand_in, stand_in=operator, name=name))
-    when_imported("mindnlp.core.optim.adamw", lambda module: replacements.stand_in(module.AdamW, adamw_step, "step"))
+        when_imported(module, partial(patches.stand_in, stand_in=operator, name=name))
+    when_imported("mindnlp.core.optim.adamw", lambda module: patches.stand_in(module.AdamW, adamw_step, "step"))
     for name in DEBERTAS:
-        when_imported(name, lambda module: replacements.stand_in(module.XSoftmax, masked_softmax, "__call__"))
+        when_imported(name, lambda module: patches.stand_in(module.XSoftmax, masked_softmax, "__call__"))

@@ -57,6 +57,11 @@ class _RowsInTurn(_InTurn):
         self._shards = shards
         self.num_rows = shards[0].num_rows
 
+    def watch(self, sample):
+        """Read the rows of ``sample`` again after each epoch; the first pipeline does, before the others begin."""
+        self._shards[0].watch(sample)
+        self.witness = self._shards[0].witness
+
     @property
     def num_examples(self):
         """Rows that all ranks together read in an epoch."""

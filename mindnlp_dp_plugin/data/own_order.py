@@ -6,7 +6,7 @@ leaves one such column as it is, or so much of a row that it is still the likest
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,16 @@ def is_order_drawn_apart(passes_of_ranks: Sequence[Sequence[Pass]]) -> bool:
     return _lose_their_places(numbered) or any(map(_have_mostly_moved, numbered))
 
 
+def have_parted(passes_of_ranks: Sequence[Sequence[Pass]], changing: Set[str]) -> bool:
+    """Whether ranks that are to read the same rows have read others, not the same ones changed by chance.
+
+    Args:
+        passes_of_ranks: The same number of passes for each rank.
+        changing: Columns that are random by design.
+    """
+    return any(_differ(passes, changing) for passes in zip(*passes_of_ranks))
+
+
 def is_each_row_lost(passes: Sequence[Pass]) -> bool:
     """Whether no column says that a row which is read again is the same."""
     return bool(_changed(passes)) and _lose_their_places([passes])
@@ -92,11 +102,31 @@ def _are_in_place(column, passes):
 def _are_likest_to_themselves(rows, others):
     likeness = [[sum(map(int.__eq__, row.parts, other.parts)) for other in others] for row in rows]
     known = [
-        of[place] > max((value for other, value in enumerate(of) if other != place), default=0)
-        for place, of in enumerate(likeness)
-        if place < len(of)
+        to_others[place] > max((value for other, value in enumerate(to_others) if other != place), default=0)
+        for place, to_others in enumerate(likeness)
+        if place < len(to_others)
     ]
     return 2 * sum(known) > len(rows)
+
+
+def _differ(passes, changing):
+    telling = _telling(passes) - changing
+    if not telling:
+        return bool(_telling(passes)) and _lose_their_places([passes])
+    distinct = {column for column in telling if 2 * len({*passes[0].get(column, [])}) > len(passes[0].get(column, []))}
+    first, *others = passes
+    groups = [{column} for column in distinct] or [telling]
+    return any(_many_are_others(first, rows, columns) for rows in others for columns in groups)
+
+
+def _many_are_others(rows, others, columns):
+    """Whether an eighth of the rows, and two at least, are others: more than augmentation that was not seen before."""
+    lost = [map(_is_another, rows.get(column, []), others.get(column, [])) for column in columns]
+    return sum(map(all, zip(*lost))) >= max(2, len(rows.get(min(columns), [])) / 8)
+
+
+def _is_another(value, other):
+    return value != other and 2 * sum(map(int.__eq__, value.parts, other.parts)) < len(value.parts)
 
 
 def _have_mostly_moved(passes):

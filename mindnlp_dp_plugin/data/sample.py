@@ -32,11 +32,15 @@ class RowSample:
         unit: What the numbers count: ``row`` or ``batch``.
         passes: The rows of each reading.
         is_read_once: Whether the source gives its rows once, so that a second pass has others, or none.
+        reading: What rank 0 has read, once ranks have compared theirs.
+        changing: Columns that have changed between two readings on any rank, once ranks have compared theirs.
     """
 
     def __init__(self, dataset: ds.Dataset | ShardedDataset, most_rows: int = MOST_ROWS):
         self.unit, self.num_rows, self.is_read_once = "batch", 0, False
         self.passes: list[own_order.Pass] = []
+        self.reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
+        self.changing: set[str] = set()
         self._pipeline, self._numbers = None, []
         self._values = {}
         if isinstance(dataset, ShardedByBatch):
@@ -78,6 +82,11 @@ class RowSample:
                 rows[column].extend(map(own_order.row, [value] if self.unit == "row" else np.atleast_1d(value)))
             self.passes.append(dict(rows))
         return digests, changing
+
+    def read_again(self) -> own_order.Pass:
+        """The rows as they are now, in the columns that have not changed so far; drawn as in the first reading."""
+        self.read(1)
+        return {column: rows for column, rows in self.passes.pop().items() if column not in self.changing}
 
     def has_moved(self) -> bool:
         """Whether rows that were read by number stand under other numbers now, as in a source that shuffles itself."""

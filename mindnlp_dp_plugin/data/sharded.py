@@ -1,16 +1,23 @@
 """The part of a pipeline that a rank reads, in the form that the Trainer wants."""
 
+from __future__ import annotations
+
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
 from mindnlp_dp_plugin.data.sampler import DistributedSampler
+from mindnlp_dp_plugin.data.witness import Witness
+
+if TYPE_CHECKING:
+    from mindnlp_dp_plugin.data.sample import RowSample
 
 NO_SEED = 5489  # with this one, its default, MindSpore draws differently each time
 
@@ -22,6 +29,7 @@ class ShardedDataset(ABC):
         num_rows: Rows of the whole data set, before sharding, padding or dropping; None if unknown.
         reading: What ``RowSample.read`` has read of it, if ranks have compared their rows.
         is_elastic: Whether its batches do not depend on the number of ranks, but on that of a step's micro-batches.
+        witness: What this rank has read of what all ranks read.
     """
 
     num_rows: int | None = None
@@ -34,6 +42,7 @@ class ShardedDataset(ABC):
         self._epoch = 0
         self._begins_after = (0, 0)
         self._is_at_end = False
+        self.witness = Witness()
 
     @property
     def whole(self) -> ds.Dataset:
@@ -73,6 +82,14 @@ class ShardedDataset(ABC):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iterator. All ranks must set the same epoch."""
         self._epoch = epoch
+
+    def watch(self, sample: RowSample) -> None:
+        """Let ``witness`` see more than what is read anyway, if that is this rank's alone.
+
+        Args:
+            sample: What ranks have compared.
+        """
+        self.witness.changing = sample.changing
 
     def reads_on(self, num_replicas: int, batch_size: int) -> bool:
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order.
@@ -158,6 +175,8 @@ class ShardedByRow(ShardedDataset):
         super().__init__(pipeline, num_replicas)
         self._sampler = sampler
         self._seed = seed
+        self._sample: RowSample | None = None
+        self._has_ended = False
         self.num_rows = num_rows
 
     @property
@@ -169,6 +188,12 @@ class ShardedByRow(ShardedDataset):
         """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
+    def watch(self, sample):
+        """Read the rows of ``sample`` again after each epoch, while no iterator is open; files do not change."""
+        super().watch(sample)
+        if isinstance(list(_nodes(self._pipeline))[-1], ds.GeneratorDataset):
+            self._sample = sample
+
     def reads_on(self, num_replicas, batch_size):
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order."""
         return self._sampler.reads_on(num_replicas, batch_size)
@@ -176,13 +201,21 @@ class ShardedByRow(ShardedDataset):
     def _read(self, options):
         if not len(self._sampler):
             return iter(())
+        if self._has_ended:
+            self._has_ended = False
+            self.witness.see_sample(self._sample.read_again())
         if self.num_skipped:
             self._sampler.start_at(self.num_skipped * self.get_batch_size())
         try:
-            return self._create(options)
+            batches = self._create(options)
+            return batches if self._sample is None else self._noting_the_end(batches)
         finally:
             if self.num_skipped:
                 self._sampler.start_at(0)  # the iterator has a copy
+
+    def _noting_the_end(self, batches):
+        yield from batches
+        self._has_ended = True
 
     def _create(self, options):
         if _selects_at_random(self._pipeline):
@@ -229,7 +262,12 @@ class ShardedByBatch(ShardedDataset):
             yield group[self._rank % len(group)]
 
     def _all_batches(self, options):
-        return self._start(options, self._seed_of_epoch(self._epoch))
+        self.witness.begin_pass()
+        return map(self._seen, self._start(options, self._seed_of_epoch(self._epoch)))
+
+    def _seen(self, batch):
+        self.witness.see_batch(batch)
+        return batch
 
     def _seed_of_epoch(self, epoch):
         # All operators of a pipeline draw from one seed: a new order would also select other rows.
@@ -246,9 +284,14 @@ class ShardedByUser(ShardedDataset):
 
 
 def _samplers(pipeline):
-    yield from _chain_of_samplers(pipeline)
+    for node in _nodes(pipeline):
+        yield from _chain_of_samplers(node)
+
+
+def _nodes(pipeline):
+    yield pipeline
     for child in pipeline.children:
-        yield from _samplers(child)
+        yield from _nodes(child)
 
 
 def _chain_of_samplers(source):

@@ -26,7 +26,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.memory import ANSWER, NUM_STEPS
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.runtime import worker
 from mindnlp_dp_plugin.trainers import mindnlp
 
@@ -56,7 +56,7 @@ def try_instead_of_training(stage: int) -> None:
         stock(trainer, *args, **kwargs)
         trainer.train = lambda *args, **kwargs: end_with_trial(trainer, stage)
 
-    wrapt.register_post_import_hook(lambda module: Replacements().stand_in(module.Trainer, __init__), mindnlp.MODULE)
+    wrapt.register_post_import_hook(lambda module: Patches().stand_in(module.Trainer, __init__), mindnlp.MODULE)
 
 
 def end_with_trial(trainer, stage: int) -> None:
@@ -113,7 +113,7 @@ def leave_steps_out(trainer, found: dict) -> None:
         if next(steps, None) is None:
             raise EnoughSteps
 
-    Replacements().stand_in(trainer, create_optimizer_and_scheduler)
+    Patches().stand_in(trainer, create_optimizer_and_scheduler)
 
 
 def group_alone(trainer) -> None:

@@ -1,5 +1,6 @@
 """MindSpore's dynamic cluster: the variables that make a process one of its workers, and its scheduler."""
 
+import os
 import sys
 
 from mindnlp_dp_plugin.job.hardware import visible_devices
@@ -30,6 +31,12 @@ def cluster_variables(world_size: int, address: str, port: int, seconds: int) ->
 def scheduler_variables() -> dict[str, str]:
     """Further variables for the scheduler."""
     return {"MS_ROLE": "MS_SCHED"}
+
+
+def scheduler_address() -> tuple[str, int] | None:
+    """Where the scheduler of this process's cluster listens; None if a rank table takes its place."""
+    address, port = os.environ.get("MS_SCHED_HOST"), os.environ.get("MS_SCHED_PORT", "")
+    return (address, int(port)) if address and port.isdecimal() else None
 
 
 def worker_variables(rank_info: RankInfo) -> dict[str, str]:

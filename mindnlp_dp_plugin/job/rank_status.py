@@ -278,13 +278,13 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     return "\n".join(lines)
 
 
-def note_save(home: Path) -> None:
-    """Record that checkpoints are written to ``home``, so that a partial one is removed if this process is killed."""
+def note_save(output_dir: Path) -> None:
+    """Record where checkpoints are written, so that a partial one is removed if this process is killed."""
     if folder := folder_told(STATUS_DIR):
         with suppress(FileExistsError):
             folder.mkdir(0o700)  # somebody has removed it
         with (folder / SAVES).open("a", encoding="utf-8") as saves:
-            saves.write(json.dumps(str(home.absolute())) + "\n")
+            saves.write(json.dumps(str(output_dir.absolute())) + "\n")
 
 
 def noted_saves(folder: Path) -> set[Path]:

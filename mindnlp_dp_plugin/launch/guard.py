@@ -110,8 +110,8 @@ def remove_partial_checkpoints(scratch_dir: Path) -> None:
     from mindnlp_dp_plugin.checkpoint import store
     from mindnlp_dp_plugin.job.rank_status import noted_saves
 
-    for home in noted_saves(scratch_dir):
-        store.clear_leftovers(home)
+    for output_dir in noted_saves(scratch_dir):
+        store.clear_leftovers(output_dir)
 
 
 if __name__ == "__main__":

@@ -98,12 +98,12 @@ class Job(RunOptions):
         return self.log_dir.parent if self.restart else self.log_dir
 
     def again(self) -> "Job":
-        """The same job for another start: with its own logs, and another port if it may choose."""
+        """This job for another start: with logs of that, and another port if it may choose."""
         port = self.master_port if self.num_nodes > 1 or self.seats else ports.free_port()
         return replace(self.at_start(self.restart + 1), master_port=port)
 
     def at_start(self, number: int) -> "Job":
-        """The same job at its first start (0) or at a restart, with the logs of that."""
+        """This job at its first start (0) or at a restart, with the logs of that."""
         log_dir = self.first_log_dir / f"restart_{number}" if number else self.first_log_dir
         return replace(self, restart=number, log_dir=log_dir)
 

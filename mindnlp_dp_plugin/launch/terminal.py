@@ -166,7 +166,7 @@ class View:
         return all([tail.show(self._terminal, end, is_last) for tail, end in tails])
 
     def show_all(self, ends: dict[int, int], seconds: float, unless: Signals | None = None) -> None:
-        """The same for the last time: wait so many seconds for the reader, unless a stop signal comes."""
+        """Show each log up to its last byte: wait so many seconds for the reader, unless a stop signal comes."""
         deadline = time.monotonic() + seconds
         while self.error is None and time.monotonic() < deadline and not (unless and unless.stop):
             if self.show(ends, is_last=True) and self._terminal.is_idle():

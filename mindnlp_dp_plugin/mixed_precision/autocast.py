@@ -16,7 +16,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision.lists import FLOAT32, HALF, WIDEST
 from mindnlp_dp_plugin.mixed_precision.weights import HALVES
 from mindnlp_dp_plugin.nested import map_leaves
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 # Where models find their operators. Some modules have names of their own for them.
 OWNERS = (functional, core_ops, normalization, mindspore.Tensor)
@@ -31,18 +31,18 @@ class Autocast:
 
     Args:
         dtype: ``mindspore.float16`` or ``mindspore.bfloat16``: what products compute in.
-        replacements: What takes the casts out of MindNLP's operators again.
+        patches: What takes the casts out of MindNLP's operators again.
     """
 
-    def __init__(self, dtype: mindspore.Type, replacements: Replacements):
+    def __init__(self, dtype: mindspore.Type, patches: Patches):
         self._dtype = dtype
         self._runs = False
         self._cast_parameters = {}
         for owner, name, cast in self._seams():
-            replacements.replace(owner, name, self._casting(getattr(owner, name), cast))
-        replacements.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
+            patches.replace(owner, name, self._casting(getattr(owner, name), cast))
+        patches.replace(_pynative_executor, "grad", self._forgetting(_pynative_executor.grad))
         recompute.context_factories.append(self._as_now)
-        replacements.on_undo(lambda: recompute.context_factories.remove(self._as_now))
+        patches.on_undo(lambda: recompute.context_factories.remove(self._as_now))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -126,13 +126,13 @@ def autocast(dtype: mindspore.Type = mindspore.float16) -> Iterator[Autocast]:
             "autocast({dtype}): MindSpore has no operators for it on CPU. Choose mindspore.float16, or leave it out.",
             dtype=dtype,
         )
-    replacements = Replacements()
+    patches = Patches()
     try:
-        casts = Autocast(dtype, replacements)
+        casts = Autocast(dtype, patches)
         with casts.running():
             yield casts
     finally:
-        replacements.undo()
+        patches.undo()
 
 
 def can_compute_in(dtype: mindspore.Type) -> bool:

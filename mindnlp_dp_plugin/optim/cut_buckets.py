@@ -29,7 +29,7 @@ class Slice:
         self.tensor = nn.Parameter(self.of(parameter))
 
     def of(self, tensor):
-        """The same elements of a tensor like the parameter; on CPU they share its memory."""
+        """This run of elements of a tensor like the parameter; on CPU the two share memory."""
         return run_of(tensor, self.begin, self.end)
 
     def attach(self, gradient=None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 _watched = weakref.WeakSet()
 _num_trusted = 0  # calls in progress within which every optimizer may step
@@ -38,7 +38,7 @@ class WatchedSteps:
     """Calls ``before`` and ``after`` around the ``step`` of an optimizer, and of one that replaces it.
 
     Args:
-        replacements: Restores the optimizers' ``step``.
+        patches: Restores the optimizers' ``step``.
 
     Attributes:
         before: Functions without arguments, called in order before each step; if one raises, the step is not made.
@@ -47,12 +47,12 @@ class WatchedSteps:
         way: Makes a step, given the optimizer and its own ``step`` without arguments.
     """
 
-    def __init__(self, replacements: Replacements):
+    def __init__(self, patches: Patches):
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
         self.skips: Callable[[], bool] = lambda: False
         self.way: Callable[[Any, Callable[[], Any]], Any] = lambda optimizer, step: step()
-        self._replacements = replacements
+        self._patches = patches
         self._watched = None
 
     def watch(self, optimizer) -> None:
@@ -61,7 +61,7 @@ class WatchedSteps:
             return
         self._watched = optimizer
         _watched.add(optimizer)
-        self._replacements.on_undo(lambda: _watched.discard(optimizer))
+        self._patches.on_undo(lambda: _watched.discard(optimizer))
         stock = optimizer.step
 
         @functools.wraps(stock)  # the learning rate scheduler has marked it
@@ -74,4 +74,4 @@ class WatchedSteps:
                 function()
             return result
 
-        self._replacements.replace(optimizer, "step", types.MethodType(step, optimizer))
+        self._patches.replace(optimizer, "step", types.MethodType(step, optimizer))

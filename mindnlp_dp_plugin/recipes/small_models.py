@@ -80,7 +80,7 @@ def save_small_gpt2(folder: str | Path, texts: Iterable[str], num_labels: None =
 
 
 def save_small_qwen2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:
-    """The same with a Qwen2, and the chat template of its family."""
+    """Save a small Qwen2 that is not trained, and a tokenizer with the chat template of its family."""
     from mindnlp.transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2TokenizerFast
 
     folder = Path(folder)
@@ -135,7 +135,7 @@ def _save_bpe(folder, bpe):
 
 
 def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
-    """The same with a BERT, and a WordPiece vocabulary of frequent words and single characters.
+    """Save a small BERT that is not trained, and a WordPiece vocabulary of frequent words and single characters.
 
     Call it on one rank, with the arguments of ``save_small_roberta``.
     """

@@ -36,7 +36,7 @@ class LabelledTexts:
     columns: Columns | None = None
 
     def with_dev(self, strata: Callable, options: RecipeOptions, names: Sequence[str] = ()) -> "LabelledTexts":
-        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train.
+        """These texts with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train.
 
         Args:
             strata: From the rows of train to a number for each; dev gets equally much of each.

@@ -62,12 +62,15 @@ def leave_the_others(environ: dict[str, str]) -> dict[str, str]:
 
 
 def leave_in_order() -> None:
-    """From now on, let a rank that leaves by ``os._exit(0)`` wait until what it has sent has arrived."""
+    """From now on, let a rank that leaves by ``os._exit(0)`` wait until what it has sent has arrived.
+
+    With another status it tells the others.
+    """
     leave, process = os._exit, os.getpid()
 
     def _exit(status):
-        if status == 0 and os.getpid() == process:
-            collectives.see_off()
+        if os.getpid() == process:
+            collectives.tell_failure() if status else collectives.see_off()
         leave(status)
 
     os._exit = _exit

@@ -15,8 +15,9 @@ from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_process import become_rank, is_child_of_rank
 from mindnlp_dp_plugin.job.variables import DEFERRED, JOB, JOINED
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster, leaving
+from mindnlp_dp_plugin.runtime.executing import leave_in_order
 from mindnlp_dp_plugin.trainers import mindspore
 from mindnlp_dp_plugin.trainers.guard import Guard, Summed
 
@@ -33,7 +34,7 @@ CPU_EXTRA = ("numba", "threadpoolctl")
 
 logger = logging.getLogger(__name__)
 
-_replacements = Replacements()
+_patches = Patches()
 _installation = None  # one object from install() to uninstall(): hooks scheduled for another do nothing
 
 
@@ -75,7 +76,7 @@ def install(config: DataParallelConfig | None = None) -> None:
     if is_started_by_others:
         _prepare_to_leave(group.forms_cluster)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
-    _replacements.remove_variable(STOCK_SWITCH)
+    _patches.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
         become_rank(has_joined=True)
     global _installation
@@ -96,7 +97,7 @@ def uninstall() -> None:
     """
     global _installation
     _installation = None
-    _replacements.undo()
+    _patches.undo()
 
 
 def _serve_as_scheduler():
@@ -109,21 +110,22 @@ def _serve_as_scheduler():
 
 def _serve_mindnlp(group, config):
     if compat.has_mindnlp05():
-        transformers.install(group, config, _when_imported, _replacements)
+        transformers.install(group, config, _when_imported, _patches)
         return
-    loop.install(config, _when_imported, _replacements)
-    _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _replacements))
+    loop.install(config, _when_imported, _patches)
+    _when_imported(mindnlp.MODULE, lambda module: mindnlp.hook(module, group, config, _patches))
 
 
 def _serve_loops(group, config):
     summed = Summed()
-    mindspore.hook(group, summed, _when_imported, _replacements)
+    mindspore.hook(group, summed, _when_imported, _patches)
     if group.world_size > 1 and not config.train_apart:
-        Guard(summed, WITH_TRAINER if compat.has_mindnlp05() else WITH_PREPARE).install(_when_imported, _replacements)
+        Guard(summed, WITH_TRAINER if compat.has_mindnlp05() else WITH_PREPARE).install(_when_imported, _patches)
 
 
 @functools.cache
 def _prepare_to_leave(in_cluster):
+    leave_in_order()
     if in_cluster:
         leaving.leave_together()
     leaving.end_at_once_if_failed()  # registered last, so it comes first
@@ -134,7 +136,7 @@ def _route_operators(tells):
         from mindnlp_dp_plugin import cpu_operators
 
         try:
-            cpu_operators.route(_replacements, _when_imported)
+            cpu_operators.route(_patches, _when_imported)
         except ModuleNotFoundError as error:
             if error.name not in CPU_EXTRA:
                 raise

@@ -7,16 +7,16 @@ import mindspore
 
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 
-def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, replacements: Replacements) -> None:
+def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, patches: Patches) -> None:
     """Let the loop's ``clip_grad_norm_`` take two passes over memory, where stock takes three operators a parameter.
 
     Args:
         reducer: Averages the gradients; others are clipped as before.
         utils: Has the ``clip_grad_norm_`` that the loop calls.
-        replacements: Restores stock's.
+        patches: Restores stock's.
     """
     stock = utils.clip_grad_norm_
 
@@ -36,4 +36,4 @@ def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, replacements: R
             )
         return stock(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
-    replacements.replace(utils, "clip_grad_norm_", clip_grad_norm_)
+    patches.replace(utils, "clip_grad_norm_", clip_grad_norm_)

@@ -5,7 +5,7 @@ import logging
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.stepped import listed
 
 logger = logging.getLogger(__name__)
@@ -21,10 +21,10 @@ class CutOff:
     Args:
         door: Has the ``model`` and the ``optimizer``.
         steps: What happens around the optimizer's steps.
-        replacements: Takes the hooks out of the layers, if training ends before.
+        patches: Takes the hooks out of the layers, if training ends before.
     """
 
-    def __init__(self, door, steps: WatchedSteps, replacements: Replacements):
+    def __init__(self, door, steps: WatchedSteps, patches: Patches):
         self._door, self._steps = door, steps
         self._num_steps = 0
         called = self._called = set()
@@ -35,7 +35,7 @@ class CutOff:
             if module._parameters
         ]
         steps.before.append(self._look)
-        replacements.on_undo(self._remove_hooks)
+        patches.on_undo(self._remove_hooks)
 
     def _look(self):
         rates = [float(group.get("lr", 1)) for group in self._door.optimizer.param_groups]

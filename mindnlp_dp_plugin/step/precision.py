@@ -9,7 +9,7 @@ import mindspore
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 
 class Precision:
@@ -21,20 +21,20 @@ class Precision:
     Args:
         dtype: What forward computes in; None for the model's own, and then this does nothing.
         config: The scale to begin with, and when it grows.
-        replacements: Takes the casts out again.
+        patches: Takes the casts out again.
 
     Attributes:
         scaler: The scale, and what it counts; None where losses need none.
         has_overflowed: Whether gradients of this step are not finite: the same on all ranks, as they are averaged.
     """
 
-    def __init__(self, dtype: mindspore.Type | None, config: DataParallelConfig, replacements: Replacements):
+    def __init__(self, dtype: mindspore.Type | None, config: DataParallelConfig, patches: Patches):
         self._autocast, self.scaler, self.has_overflowed = None, None, False
         if dtype is None:
             return
         from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler  # of MindNLP 0.4's operators
 
-        self._autocast = Autocast(dtype, replacements)
+        self._autocast = Autocast(dtype, patches)
         if dtype == mindspore.float16:
             self.scaler = LossScaler(config.fp16_initial_scale, config.fp16_growth_interval)
 
@@ -60,12 +60,12 @@ class Precision:
         """Whether the optimizer is to leave this step out."""
         return self.has_overflowed
 
-    def hold_rate(self, scheduler_of_steps: Callable[[], Any], replacements: Replacements) -> None:
+    def hold_rate(self, scheduler_of_steps: Callable[[], Any], patches: Patches) -> None:
         """Keep the learning rate where the optimizer stays.
 
         Args:
             scheduler_of_steps: Returns what sets the learning rate after each step, as a loop may replace it.
-            replacements: Restores it.
+            patches: Restores it.
         """
 
         def step(stock, scheduler, *args, **kwargs):
@@ -78,7 +78,7 @@ class Precision:
 
         kind = type(scheduler_of_steps())
         if not issubclass(kind, ReduceLROnPlateau):  # that one steps after evaluations
-            replacements.stand_in(kind, step)  # what the instance holds would be saved with its state
+            patches.stand_in(kind, step)  # what the instance holds would be saved with its state
 
     def end_step(self) -> None:
         """The optimizer has stepped, or left the step out."""

@@ -1,5 +1,7 @@
 """Compares what the ranks have stepped to, while they train."""
 
+from collections.abc import Callable
+
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import check_parameters
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
@@ -15,6 +17,9 @@ class ReplicaCheck:
         collective: The ranks that train together.
         every: After how many steps, as ``DataParallelConfig.check_replicas_every``; 0 for never.
         steps: What happens around the optimizer's steps.
+
+    Attributes:
+        also: What else is compared whenever parameters are.
     """
 
     def __init__(self, door: Door, collective: Collective, every: int | None, steps: WatchedSteps):
@@ -22,6 +27,7 @@ class ReplicaCheck:
         self._collective = collective
         self._every = every
         self._checked_step = None
+        self.also: list[Callable[[], None]] = []
         if every != 0:
             steps.after.append(self._end_step)
 
@@ -50,3 +56,5 @@ class ReplicaCheck:
             outside = parameters_outside(self._door.model, self._door.optimizer)
             check_parameters(self._door.model, self._collective, step, outside.items())
             self._checked_step = step
+            for compare in self.also:
+                compare()

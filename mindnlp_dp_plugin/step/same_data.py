@@ -6,7 +6,7 @@ is not compared. If other columns differ, the sample is read a few more times be
 augmentation may leave most rows unchanged.
 
 Where a source draws an order of its own in each pass, ranks would read some rows twice and others never: it is refused.
-``data/own_order.py`` tells that from augmentation.
+``data/own_order.py`` tells that from augmentation. A source may begin to do so later: what ranks read is compared on.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
-from mindnlp_dp_plugin.data import ShardedDataset
-from mindnlp_dp_plugin.data.own_order import is_order_drawn_apart
+from mindnlp_dp_plugin.data import ShardedDataset, own_order
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
@@ -41,12 +40,18 @@ READ_ONCE = Message(
     "{what} can be read only once: a second pass has other rows, or none, so ranks would lose some. Give a source that "
     "begins anew each time, such as a generator function or a class whose __iter__ opens it again."
 )
+PARTED = Message(
+    "{what} has given other rows to one rank than to another since training began: its order, or what is in its rows, "
+    "changes while it is read, so ranks have read some rows twice and others never. Let each rank change it alike, by "
+    "the same seed and at the same epoch, or let the pipeline's .shuffle() draw the order."
+)
+READ_SO_FAR = Message("the rows read so far")
 HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin deals it out.")
 
 
 def require_same_rows(
     what: str, dataset: ds.Dataset | ShardedDataset, collective: Collective, num_rows: int | None = None
-) -> tuple[dict[tuple[int, str], int], set[str]]:
+) -> RowSample:
     """Raise unless a sample of the rows is the same on all ranks. All ranks must call it.
 
     Args:
@@ -56,7 +61,7 @@ def require_same_rows(
         num_rows: Number of rows of the whole data set, compared in the same gather; None if compared already.
 
     Returns:
-        What rank 0 has read, as ``RowSample.read`` returns it.
+        The sample, with what was compared.
 
     Raises:
         DataParallelError: If they differ; the message shows each rank's number of rows, or its first value that
@@ -70,7 +75,7 @@ def require_same_rows(
     for fault in filter(None, faults):
         if fault == READ_ONCE or collective.world_size > 1:
             raise DataParallelError(fault, what=what)
-    if is_order_drawn_apart(passes):
+    if own_order.is_order_drawn_apart(passes):
         raise DataParallelError(NO_COMMON_ORDER, what=what)
     if len(set(lengths)) > 1:
         require_same(what, num_rows, collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=num_rows))
@@ -86,7 +91,28 @@ def require_same_rows(
         )
         value, shown = sample.shown(row, column)
         require_same(place, value, collective, HINT, shown)
-    return readings[0]
+    sample.reading = readings[0]
+    sample.changing = _random_columns(readings)
+    return sample
+
+
+def require_same_so_far(what: str, dataset: ShardedDataset, collective: Collective) -> None:
+    """Raise if a source has begun to give ranks other rows. All ranks must call it, between the same batches.
+
+    Args:
+        what: The data set's name in the message.
+        dataset: This rank's part.
+        collective: The ranks that read it.
+
+    Raises:
+        DataParallelError: If it has.
+    """
+    witness = dataset.witness
+    counts, digests = zip(*collective.all_gather_object((witness.count, witness.digests), READ_SO_FAR))
+    if len(set(counts)) > 1 or all(theirs == digests[0] for theirs in digests):
+        return  # who reads ahead, or leaves an epoch early, has read others: they meet again
+    if own_order.have_parted(collective.all_gather_object(witness.passes, READ_SO_FAR), witness.changing):
+        raise DataParallelError(PARTED, what=what)
 
 
 def fault_of(sample: RowSample) -> Message | None:
@@ -114,7 +140,7 @@ def require_same_labels(model, collective: Collective) -> None:
 
 def _differing(everyone):
     """Rows and columns that differ between ranks but do not change on any rank."""
-    random_columns = set().union(*(changing for _, changing in everyone))
+    random_columns = _random_columns(everyone)
     first = everyone[0][0]
     places = sorted({place for digests, _ in everyone for place in digests})
     return [
@@ -123,3 +149,7 @@ def _differing(everyone):
         if column not in random_columns
         and any(digests.get((row, column)) != first.get((row, column)) for digests, _ in everyone)
     ]
+
+
+def _random_columns(everyone):
+    return set().union(*(changing for _, changing in everyone))

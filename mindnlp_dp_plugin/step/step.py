@@ -6,13 +6,14 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
@@ -21,6 +22,7 @@ from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
+from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
@@ -42,7 +44,7 @@ class Step:
         door: The loop.
         collective: The ranks that train together.
         config: The settings.
-        replacements: Restores what is replaced in MindNLP, and the optimizer's ``step``.
+        patches: Restores what is replaced in MindNLP, and the optimizer's ``step``.
         carrier: The same ranks, for gradients.
         on_phase: Is called with the name of each phase as it begins.
 
@@ -64,7 +66,7 @@ class Step:
         door: Door,
         collective: Collective,
         config: DataParallelConfig,
-        replacements: Replacements,
+        patches: Patches,
         carrier: Collective | None = None,
         on_phase: Callable[[str], None] = lambda name: None,
     ):
@@ -73,7 +75,7 @@ class Step:
         make_replicas(door.model, collective, parameters_outside(door.model, door.optimizer).items())
         self.micro_batches = micro_batches_of(door.accumulation, collective, config)
         self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
-        self.optimizer_steps = WatchedSteps(replacements)
+        self.optimizer_steps = WatchedSteps(patches)
         slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
         if slices and self._may_call_backward_again:
             raise DataParallelError(
@@ -87,13 +89,13 @@ class Step:
             parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices, self.micro_batches
         )
         self.stepped.follow = self._follow
-        self.precision = Precision(door.dtype, config, replacements)
+        self.precision = Precision(door.dtype, config, patches)
         self._weights = self._weigh(parameters, config.average_over)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._factor_of_rank = None
-        self._guard(config, replacements)
-        clip_by_buckets(self.reducer, door.utils, replacements)
+        self._guard(config, patches)
+        clip_by_buckets(self.reducer, door.utils, patches)
 
     @contextmanager
     def micro_step(self) -> Iterator[None]:
@@ -170,6 +172,10 @@ class Step:
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
 
+    def compare_rows(self, dataset: ShardedDataset) -> None:
+        """From now on, compare what the ranks have read of ``dataset``. All ranks must call it."""
+        self.check_replicas.also.append(ReadCheck(dataset, self._collective, self.optimizer_steps))
+
     def close(self) -> None:
         """Take the hooks out of the parameters, and end what a forward that raised has begun."""
         self.reducer.close()
@@ -236,7 +242,7 @@ class Step:
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
             self.reducer.finish()
 
-    def _guard(self, config, replacements):
+    def _guard(self, config, patches):
         """What is done around each ``optimizer.step``."""
         steps, door = self.optimizer_steps, self._door
         steps.skips = self.precision.skips_step
@@ -244,7 +250,7 @@ class Step:
         steps.before.append(lambda: self._on_phase("optimizer"))
         steps.after += [self._weights.reset, self.precision.end_step]
         FirstStep(door, steps)
-        CutOff(door, steps, replacements)
+        CutOff(door, steps, patches)
         self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
         steps.after.append(lambda: self._on_phase("data"))
         steps.watch(door.optimizer)

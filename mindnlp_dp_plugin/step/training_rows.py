@@ -44,7 +44,7 @@ def shard_training_rows(
     dataset = deal(whole, collective, seed, micro_batches)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
-    reading = require_same_rows("train_dataset", whole, collective)
+    sample = require_same_rows("train_dataset", whole, collective)
     if grouped:
         dataset = grouped()
     if dataset.num_steps == 0:
@@ -55,7 +55,9 @@ def shard_training_rows(
             batch_size=dataset.get_batch_size(),
             world_size=collective.world_size,
         )
-    dataset.reading = reading
+    dataset.reading = sample.reading
+    if collective.world_size > 1:
+        dataset.watch(sample)
     return dataset
 
 

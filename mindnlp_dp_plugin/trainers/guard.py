@@ -10,7 +10,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.optim.watched import is_watched, trusted, watched
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 MINDNLP_OPTIMIZERS = ("mindnlp.core.optim.optimizer", "mindtorch.optim.optimizer")  # of 0.4 and of 0.5
 MINDSPORE_OPTIMIZER = "mindspore.nn.optim.optimizer"
@@ -71,17 +71,17 @@ class Guard:
         self._summed, self._hint = summed, hint
         self._at_last_step = weakref.WeakKeyDictionary()
 
-    def install(self, when_imported: Callable, replacements: Replacements) -> None:
+    def install(self, when_imported: Callable, patches: Patches) -> None:
         """Look at the steps of MindNLP's optimizers and MindSpore's, and at graphs in which MindSpore's step.
 
         Args:
             when_imported: Calls a function with a module when that is imported.
-            replacements: Restores the optimizers.
+            patches: Restores the optimizers.
         """
         for name in MINDNLP_OPTIMIZERS:
-            when_imported(name, lambda module: self._guard_mindnlp(module.Optimizer, replacements))
-        when_imported(MINDSPORE_OPTIMIZER, lambda module: self._guard_mindspore(module.Optimizer, replacements))
-        when_imported(WHOLE_STEPS, lambda module: self._guard_whole_steps(module.TrainOneStepCell, replacements))
+            when_imported(name, lambda module: self._guard_mindnlp(module.Optimizer, patches))
+        when_imported(MINDSPORE_OPTIMIZER, lambda module: self._guard_mindspore(module.Optimizer, patches))
+        when_imported(WHOLE_STEPS, lambda module: self._guard_whole_steps(module.TrainOneStepCell, patches))
 
     def require_summed(self, optimizer: Any, gradients: list) -> None:
         """Raise if fewer numbers were summed since an optimizer's last step than it steps on.
@@ -114,21 +114,21 @@ class Guard:
             hint=self._hint,
         )
 
-    def _guard_mindnlp(self, base, replacements):
+    def _guard_mindnlp(self, base, patches):
         guarded = set()
 
         def guard_class(kind):
             for owner in kind.__mro__:
                 if owner is not base and "step" in vars(owner) and owner not in guarded:
                     guarded.add(owner)
-                    replacements.replace(owner, "step", self._guarded_step(vars(owner)["step"]))
+                    patches.replace(owner, "step", self._guarded_step(vars(owner)["step"]))
 
         def __init__(stock, optimizer, *args, **kwargs):
             guard_class(type(optimizer))
             stock(optimizer, *args, **kwargs)
 
         # When one is made: so it counts neither where its class comes from nor when that was imported.
-        replacements.stand_in(base, __init__)
+        patches.stand_in(base, __init__)
 
     def _guarded_step(self, stock):
         @functools.wraps(stock)
@@ -142,7 +142,7 @@ class Guard:
 
         return step
 
-    def _guard_mindspore(self, base, replacements):
+    def _guard_mindspore(self, base, patches):
         def __call__(stock, optimizer, *args, **kwargs):
             if not is_watched(optimizer):
                 self.require_summed(optimizer, list(_tensors(args)))
@@ -154,18 +154,18 @@ class Guard:
                 self._require_summed_in_graph(cell)
             return stock(cell, *args, **kwargs)
 
-        replacements.stand_in(base, __call__)
+        patches.stand_in(base, __call__)
         compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
-        replacements.stand_in(compiler, get_parse_method_of_class)
+        patches.stand_in(compiler, get_parse_method_of_class)
 
-    def _guard_whole_steps(self, base, replacements):
+    def _guard_whole_steps(self, base, patches):
         def __call__(stock, cell, *args, **kwargs):
             # Before it is compiled, for then MindSpore logs its own stack first. In PyNative the optimizer is called.
             if is_graph_mode() and not cell.reducer_flag:
                 self._require_summed_in_graph(cell.optimizer)
             return stock(cell, *args, **kwargs)
 
-        replacements.stand_in(base, __call__)
+        patches.stand_in(base, __call__)
 
     def _require_summed_in_graph(self, optimizer):
         import mindspore

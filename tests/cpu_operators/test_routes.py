@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rot
 from mindnlp_dp_plugin.cpu_operators.routes import ROTARY, route, routes
 from mindnlp_dp_plugin.cpu_operators.softmax import softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from tests.cpu_operators.compared import never, tensor
 
 HALF, INT = np.float16, np.int32
@@ -120,12 +120,12 @@ def test_softmax_to_another_dtype_goes_the_way_it_went():
 
 
 def test_operators_are_called_by_the_names_of_mindnlp_s_arguments(stock):
-    replacements = Replacements()
-    route(replacements, lambda *_: None)
+    patches = Patches()
+    route(patches, lambda *_: None)
     try:
         squares = ops.pow(input=ones((2, 3)), exponent=2)
     finally:
-        replacements.undo()
+        patches.undo()
     np.testing.assert_array_equal(squares.asnumpy(), np.ones((2, 3)))
 
 
@@ -135,11 +135,11 @@ def test_places_from_the_end_go_the_way_they_went():
 
 def test_routed_and_taken_back(stock):
     before = [getattr(owner, name) for owner, name, _ in routes()]
-    replacements = Replacements()
-    route(replacements, lambda *_: None)
+    patches = Patches()
+    route(patches, lambda *_: None)
     for (owner, name, _), own in zip(routes(), before):
         assert getattr(owner, name).__wrapped__ is own
-    replacements.undo()
+    patches.undo()
     assert before == [getattr(owner, name) for owner, name, _ in routes()]
 
 

@@ -8,8 +8,8 @@ import pytest
 from datasets import Dataset
 from mindspore import dataset as ds
 
-from mindnlp_dp_plugin.data import shard
-from mindnlp_dp_plugin.data.own_order import is_order_drawn_apart
+from mindnlp_dp_plugin.data import shard, shard_micro_batches
+from mindnlp_dp_plugin.data.own_order import have_parted, is_order_drawn_apart
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.step.same_data import MOVES, READ_ONCE, fault_of
 
@@ -254,3 +254,126 @@ def test_a_split_draws_its_rows_by_mindspore_s_seed(size):
     sample = RowSample(copy.deepcopy(split).batch(8))
     sample.read(NUM_READINGS)
     assert fault_of(sample) is None
+
+
+class Later:
+    """Rows in order, until each rank draws one of its own: by pass, and behind the first rows."""
+
+    def __init__(self, own_from, fixed=0):
+        self.passes, self.own_from, self.fixed = 0, own_from, fixed
+
+    def __iter__(self):
+        self.passes += 1
+        numbers = np.arange(NUM_ROWS)
+        if self.passes >= self.own_from:
+            np.random.default_rng().shuffle(numbers[self.fixed :])
+        return iter(map(row, numbers))
+
+
+def by_ranks(pipeline, rank):
+    return shard(pipeline, 2, rank)
+
+
+def by_micro_batches(pipeline, rank):
+    return shard_micro_batches(pipeline, 4, [2 * rank, 2 * rank + 1])
+
+
+def what_ranks_have_read(make, deal, epochs=3):
+    """The witnesses of two ranks, each with a pipeline of its own, watched after a sample that was equal."""
+    witnesses = []
+    for rank in range(2):
+        pipeline = make().batch(8)
+        share, sample = deal(pipeline, rank), RowSample(pipeline)
+        sample.changing = sample.read(NUM_READINGS)[1]
+        share.watch(sample)
+        for epoch in range(epochs):
+            share.set_epoch(epoch)
+            list(share.create_dict_iterator(output_numpy=True))
+        witnesses.append(share.witness)
+    return witnesses
+
+
+def have_ranks_parted(make, deal=by_ranks):
+    one, other = what_ranks_have_read(make, deal)
+    assert one.count == other.count > 0
+    return one.digests != other.digests and have_parted([one.passes, other.passes], one.changing)
+
+
+# Where the tokens are random by design, labels alone tell, half of which are right by chance.
+@pytest.mark.parametrize("fixed, share", [(0, 0), (32, 0), (48, 0), (0, 0.15), (32, 0.15)])
+@pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
+def test_an_order_that_changes_after_the_sample_was_read_is_found(fixed, share, deal):
+    assert have_ranks_parted(lambda: pipeline(Later(NUM_READINGS + 2, fixed)).map(changed(share), ["ids"]), deal)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pipeline(in_order),
+        lambda: pipeline(in_order).shuffle(16),
+        lambda: pipeline(Reshuffled()),
+        lambda: pipeline(in_order).map(changed(1.0), ["ids"]),
+        lambda: pipeline(in_order).map(changed(0.15), ["ids"]),
+        lambda: ds.GeneratorDataset(lambda: ((row(n)[0],) for n in range(NUM_ROWS)), ["ids"]).map(
+            changed(0.01), ["ids"]
+        ),
+        lambda: pipeline(masked_in_order),
+    ],
+    ids=range(7),
+)
+def test_what_is_random_by_design_may_go_on(make):
+    assert not have_ranks_parted(make)
+
+
+class RenumberedLater(ByNumber):
+    """Draws other numbers for its rows after some reads, of a share of them."""
+
+    def __init__(self, reads, share):
+        super().__init__(NUM_ROWS)
+        self.left, self.share = reads, share
+
+    def __getitem__(self, number):
+        self.left -= 1
+        if self.left == 0:
+            np.random.default_rng().shuffle(self.numbers[-int(NUM_ROWS * self.share) :])
+        return super().__getitem__(number)
+
+
+@pytest.mark.parametrize("share", [1, 0.5])
+@pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
+def test_a_source_that_shuffles_itself_later_is_found(share, deal):
+    reads = NUM_READINGS * 32 + NUM_ROWS // 2 - 1
+    assert have_ranks_parted(lambda: pipeline(RenumberedLater(reads, share)), deal)
+
+
+@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
+def test_rows_by_number_may_go_on_being_random(change):
+    assert not have_ranks_parted(lambda: pipeline(ByNumber(NUM_ROWS, change)).shuffle(16))
+
+
+def test_rows_that_all_ranks_change_alike_at_an_epoch_are_no_reason():
+    class Curriculum(ByNumber):
+        def __getitem__(self, number):
+            self.reads = getattr(self, "reads", 0) + 1
+            ids, label = super().__getitem__(number)
+            return (ids + 1 if self.reads > NUM_READINGS * 32 + 32 else ids), label
+
+    assert not have_ranks_parted(lambda: pipeline(Curriculum(NUM_ROWS)))
+
+
+class SaysWrongly(OpenedAgain):
+    """Begins anew each time, has 4096 rows, and says another number."""
+
+    def __init__(self, says):
+        super().__init__()
+        self.says = says
+
+    def __len__(self):
+        return self.says
+
+
+@pytest.mark.parametrize("says", [4088, 4104])
+def test_a_length_that_is_not_what_is_read_ends_the_epoch_with_both_numbers(says):
+    share = shard(pipeline(SaysWrongly(says)).batch(8), 2, 0)
+    with pytest.raises(RuntimeError, match=f"4096 is different from generator.len {says}"):
+        list(share.create_dict_iterator())

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.connection import Connection
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, printable
 from mindnlp_dp_plugin.job.secret import pack, unpack
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import control_port
 from mindnlp_dp_plugin.launch.rendezvous.agreement import Coordinator, Participant
-from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.rendezvous.meeting import Deadline, RendezvousServer, introduce, wait_for_welcome
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals

@@ -13,7 +13,7 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 from mindnlp.transformers.modeling_outputs import BaseModelOutput
 
 from mindnlp_dp_plugin.mixed_precision import Autocast, LossScaler
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 HALF, FULL = mindspore.float16, mindspore.float32
 RANDOM = np.random.default_rng(0)
@@ -25,9 +25,9 @@ def numbers(*shape, dtype=FULL):
 
 @pytest.fixture
 def autocast():
-    replacements = Replacements()
-    yield Autocast(HALF, replacements)
-    replacements.undo()
+    patches = Patches()
+    yield Autocast(HALF, patches)
+    patches.undo()
 
 
 OPERATORS = {

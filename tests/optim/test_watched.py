@@ -1,7 +1,7 @@
 """For which optimizers the plugin answers."""
 
 from mindnlp_dp_plugin.optim.watched import WatchedSteps, is_watched, trusted
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 
 class Optimizer:
@@ -15,18 +15,18 @@ class Optimizer:
 
 
 def test_an_optimizer_is_answered_for_while_it_is_watched():
-    replacements = Replacements()
+    patches = Patches()
     optimizer, other = Optimizer(), Optimizer()
-    WatchedSteps(replacements).watch(optimizer)
+    WatchedSteps(patches).watch(optimizer)
     assert is_watched(optimizer) and not is_watched(other)
-    replacements.undo()
+    patches.undo()
     assert not is_watched(optimizer)
 
 
 def test_what_a_watched_optimizer_wraps_may_step_with_it_and_not_alone():
     inner = Optimizer()
     outer = Optimizer(inner)
-    WatchedSteps(Replacements()).watch(outer)
+    WatchedSteps(Patches()).watch(outer)
     outer.step()
     assert outer.seen and inner.seen
     inner.step()

@@ -105,7 +105,51 @@ def opened_once():
     tiny_trainer(OUTPUT, dataset=GeneratorDataset(rows, COLUMNS).batch(8)).train()
 
 
+class OrderedAtFirst:
+    """Rows that each rank permutes from its fifth pass on, behind the first 40: a sample before training is equal."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        numbers = np.arange(64)
+        if self.passes > 4:
+            np.random.default_rng().shuffle(numbers[40:])
+        every = list(zip(tokens(), map(np.int32, range(64))))
+        return iter([every[number] for number in numbers])
+
+
+def permuted_later():
+    model, rows = tiny_model(num_labels=64), GeneratorDataset(OrderedAtFirst(), COLUMNS, shuffle=False)
+    tiny_trainer(OUTPUT, model=model, dataset=rows.batch(8), max_steps=12).train()
+
+
+class Renumbered:
+    """Rows by number, which each rank numbers anew when its first epoch is over."""
+
+    def __init__(self):
+        self.rows = list(zip(tokens(), map(np.int32, range(64))))
+        self.reads = 0
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        self.reads += 1
+        if self.reads == 3 * 32 + 32:  # three readings of the sample, and a rank's half of the rows
+            np.random.default_rng().shuffle(self.rows)
+        return self.rows[number]
+
+
+def renumbered_later():
+    rows = GeneratorDataset(Renumbered(), COLUMNS, shuffle=True)
+    tiny_trainer(OUTPUT, model=tiny_model(num_labels=64), dataset=rows.batch(8), max_steps=12).train()
+
+
 MISTAKES = [
+    permuted_later,
+    renumbered_later,
     permuted_in_each_pass,
     streamed_and_shuffled_without_a_seed,
     evaluated_in_an_order_of_its_own,

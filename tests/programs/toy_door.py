@@ -17,7 +17,7 @@ from mindnlp.core.autograd import value_and_grad
 from mindnlp.core.optim import SGD, AdamW
 
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Clock, Step
 from tests.programs.scenarios import BATCH_SIZE, SCENARIOS
 from tests.programs.tiny import seed_everything
@@ -47,8 +47,8 @@ class PlainLoop:
         self.step.finish()
 
     def train(self, batches, num_steps, rates, note):
-        replacements = Replacements()
-        self.step = Step(self, collectives.current(), dp.DataParallelConfig(), replacements)
+        patches = Patches()
+        self.step = Step(self, collectives.current(), dp.DataParallelConfig(), patches)
         losses = 0.0
         while self.num_steps < num_steps:
             self.clock.begin_epoch()
@@ -67,7 +67,7 @@ class PlainLoop:
                     note(np.concatenate(gradients), losses)
                     losses = 0.0
         self.step.close()
-        replacements.undo()
+        patches.undo()
 
     def forward_and_backward(self, batch):
         if self.gradients_of is None:

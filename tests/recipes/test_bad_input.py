@@ -136,7 +136,14 @@ def test_output_folders(refused, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option, value", [("--epochs", "0"), ("--batch-size", "-1"), ("--learning-rate", "fast"), ("--scheduler", "fast")]
+    "option, value",
+    [
+        ("--epochs", "0"),
+        ("--batch-size", "-1"),
+        ("--learning-rate", "fast"),
+        ("--learning-rate", "nan"),
+        ("--scheduler", "fast"),
+    ],
 )
 def test_values_that_an_option_cannot_take(refused, option, value):
     assert option in refused(option, value, recipe="roberta-imdb")

@@ -35,8 +35,8 @@ if sys.argv[1] == "is killed":
 def ranks(tmp_path):
     started = []
 
-    def start(*arguments, **further):
-        (tmp_path / "script.py").write_text(SCRIPT)
+    def start(*arguments, script=SCRIPT, **further):
+        (tmp_path / "script.py").write_text(script)
         inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         port = str(free_port())
         for rank in range(2):
@@ -84,3 +84,80 @@ def test_a_scheduler_that_ends_at_once_is_named_at_once(ranks, tmp_path):
     _, stderr = first.communicate(timeout=PROMPTLY_S)
     assert first.returncode == 1 and "no cluster today" in stderr
     assert "MindSpore's scheduler, which rank 0 starts, has ended with status 1 before it listened on" in stderr
+
+
+ENDS = """
+import mindnlp_dp_plugin as dp
+import os, signal, sys
+
+rank, way = int(sys.argv[1]), sys.argv[2]
+dp.barrier()
+if dp.get_rank() == rank:
+    if way == "raises":
+        raise ValueError("no such label")
+    if way == "sys.exit":
+        sys.exit(7)
+    if way == "os._exit":
+        os._exit(7)
+    os.kill(os.getpid(), signal.SIGKILL)
+dp.barrier()
+"""
+WAYS = {"raises": 1, "sys.exit": 7, "os._exit": 7, "is killed": -signal.SIGKILL}
+
+
+@pytest.mark.parametrize("rank, way", [(1, "raises"), (0, "sys.exit"), (1, "os._exit"), (0, "is killed")])
+def test_a_rank_that_fails_ends_the_others_though_no_launcher_does(ranks, rank, way):
+    started = ranks(str(rank), way, script=ENDS)
+    other = started[1 - rank]
+    assert started[rank].wait(TIMEOUT_S) == WAYS[way]
+    _, stderr = other.communicate(timeout=PROMPTLY_S)
+    killed = f"is gone, killed perhaps, and rank {1 - rank} is in barrier (number 2)"
+    expected = killed if way == "is killed" else f"has failed, so rank {1 - rank} ends, too"
+    assert other.returncode == 1 and f"DataParallelError: rank {rank} {expected}" in stderr
+
+
+ALONE = """
+import mindnlp_dp_plugin as dp
+import os, signal, sys, time
+
+dp.barrier()
+if dp.get_rank() == 1 and sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if dp.get_rank() == 0:
+    time.sleep(8)  # much longer than a rank takes to hear of another
+    print("needed nobody", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("way", ["killed", "leaves"])
+def test_a_rank_that_waits_for_nobody_goes_on(ranks, way):
+    first, second = ranks(way, script=ALONE)
+    assert second.wait(TIMEOUT_S) == (-signal.SIGKILL if way == "killed" else 0)
+    stdout, stderr = first.communicate(timeout=TIMEOUT_S)
+    assert (said(stdout), first.returncode) == (["needed nobody"], 0), stderr
+
+
+HAS_FORKED = """
+import mindnlp_dp_plugin as dp
+import os, signal, time
+
+dp.barrier()
+if dp.get_rank() == 1:
+    if not (child := os.fork()):
+        time.sleep(600)
+    print("forked", child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+dp.barrier()
+"""
+
+
+def test_a_child_that_outlives_a_killed_rank_hides_nothing(ranks):
+    first, second = ranks(script=HAS_FORKED)
+    child = next(int(line.split()[1]) for line in second.stdout if line.startswith("forked"))
+    try:
+        _, stderr = first.communicate(timeout=TIMEOUT_S)
+        assert first.returncode == 1 and "rank 1 is gone" in stderr
+        assert psutil.pid_exists(child)
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -8,9 +8,9 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+from mindnlp_dp_plugin.job.connection import VANISHED_S, Connection
 from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch.rendezvous.connection import VANISHED_S, Connection
 
 SETTLE_S = 0.5  # for a rank of this node, if it was the first to fail, to be noticed
 ANSWER_S = 4

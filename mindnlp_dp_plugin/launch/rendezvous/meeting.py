@@ -16,13 +16,13 @@ from typing import Any
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.connection import Connection
 from mindnlp_dp_plugin.job.error_record import printable
 from mindnlp_dp_plugin.job.secret import is_proof, prove
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.ports import LONGEST_WAIT_S, control_port
 from mindnlp_dp_plugin.launch.rendezvous.agreement import Coordinator, Member, Participant, SingleNode
-from mindnlp_dp_plugin.launch.rendezvous.connection import Connection
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import tell
@@ -107,7 +107,9 @@ def call_node_0(job: Job, signals: Signals, deadline: Deadline) -> Connection | 
     address = (job.master_addr, control_port(job.master_port))
     while not signals.stop:
         try:
-            return Connection(socket.create_connection(address, CALL_S), job.master_addr)
+            connection = Connection(socket.create_connection(address, CALL_S), job.master_addr)
+            connection.watch_link()
+            return connection
         except OSError as error:
             if deadline.is_over():
                 raise DataParallelError(
@@ -325,6 +327,7 @@ class RendezvousServer:
             if len(self._newcomers) == MAX_NEWCOMERS:
                 self._newcomers.pop(0).connection.close()
             newcomer = Newcomer(Connection(accepted, address))
+            newcomer.connection.watch_link()
             newcomer.connection.send(challenge=newcomer.challenge)
             self._newcomers.append(newcomer)
 

@@ -79,7 +79,7 @@ class CausalLM(Task):
         return "Qwen/Qwen2-0.5B-Instruct"
 
     def hub_models(self, language):
-        """The same in both."""
+        """One model, which answers in English and in Chinese."""
         return (self.known_model(language),) * 2
 
     def facts(self, data: LabelledTexts, options):

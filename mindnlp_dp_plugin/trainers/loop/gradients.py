@@ -2,7 +2,7 @@
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 MODULE = "mindnlp.core.autograd.function"
 
@@ -10,14 +10,14 @@ loops = []  # that dp.prepare has made, the newest last
 settings = {"config": DataParallelConfig()}
 
 
-def average_gradients(function, replacements: Replacements) -> None:
+def average_gradients(function, patches: Patches) -> None:
     """Let functions of gradients average those of prepared models over the ranks; others are computed as before.
 
     Args:
         function: The module ``MODULE``, before its names are copied.
-        replacements: Takes it out again.
+        patches: Takes it out again.
     """
-    replacements.stand_in(function, value_and_grad)
+    patches.stand_in(function, value_and_grad)
 
 
 def value_and_grad(stock, fn, params_or_argnums, has_aux=False, attach_grads=True):

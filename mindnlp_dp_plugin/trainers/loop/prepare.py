@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.pynative import require_pynative
@@ -51,10 +51,10 @@ class Loop:
         require_same_labels(model, collective)
         seed = mindspore.get_seed()
         self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)
-        self._replacements = Replacements()
+        self._patches = Patches()
         if dtype is not None:
             Masters().make(model)
-        self.step = Step(self.door, collective, config, self._replacements)
+        self.step = Step(self.door, collective, config, self._patches)
         self.door.count_steps(self.step.optimizer_steps)
         self.door.leave_out = self.step.finish
         self._collective, self._config = collective, config
@@ -66,7 +66,7 @@ class Loop:
     def follow(self, scheduler) -> None:
         """Take what sets the learning rate, and let it stay where a step is left out."""
         self.scheduler = scheduler
-        self.step.precision.hold_rate(lambda: self.scheduler, self._replacements)
+        self.step.precision.hold_rate(lambda: self.scheduler, self._patches)
 
     def steps_any(self, parameters) -> bool:
         """Whether its optimizer steps one of these."""
@@ -101,7 +101,7 @@ class Loop:
     def close(self) -> None:
         """Let model and optimizer go."""
         self.step.close()
-        self._replacements.undo()
+        self._patches.undo()
 
 
 def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
@@ -151,7 +151,7 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
     for thing in objects:
         if _is_rows(thing):
             if loop.rows is None:
-                thing = loop.rows = _training_rows(thing, loop.door.seed, collective)
+                thing = loop.rows = _training_rows(thing, loop, collective)
             else:
                 thing = _held_rows(thing, loop, collective)
         elif _is_scheduler(thing):
@@ -212,8 +212,11 @@ def _ids(parameters):
     return set(map(id, parameters))
 
 
-def _training_rows(dataset, seed, collective):
-    return TrainingRows(shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed))
+def _training_rows(dataset, loop, collective):
+    seed = loop.door.seed
+    share = shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed)
+    loop.step.compare_rows(share)
+    return TrainingRows(share)
 
 
 def _held_rows(dataset, loop, collective):

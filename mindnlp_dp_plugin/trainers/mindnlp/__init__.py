@@ -7,20 +7,20 @@ from mindnlp_dp_plugin.trainers.mindnlp.patches import MODULE  # importing it en
 __all__ = ["MODULE", "hook"]
 
 
-def hook(trainer_base, group, config, replacements) -> None:
+def hook(trainer_base, group, config, patches) -> None:
     """Let the Trainer train data-parallel; in one process, let it do what its arguments ask for and stock ignores.
 
     Args:
         trainer_base: The module ``MODULE``.
         group: The ranks that train together.
         config: The ``DataParallelConfig`` to train by.
-        replacements: Restores the Trainer.
+        patches: Restores the Trainer.
     """
     from mindnlp_dp_plugin.trainers.mindnlp.alone import hook_lone_trainer
     from mindnlp_dp_plugin.trainers.mindnlp.install import hook_trainer
 
     def hook_ranks_trainer():
-        hook_trainer(trainer_base, group, config, replacements)
+        hook_trainer(trainer_base, group, config, patches)
 
     asks_for_more = (
         config.average_over != "ranks"
@@ -32,4 +32,4 @@ def hook(trainer_base, group, config, replacements) -> None:
     if group.world_size > 1 or asks_for_more or told(GOES_ON):
         hook_ranks_trainer()
     else:
-        hook_lone_trainer(trainer_base, replacements, hook_ranks_trainer)
+        hook_lone_trainer(trainer_base, patches, hook_ranks_trainer)

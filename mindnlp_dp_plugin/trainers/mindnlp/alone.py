@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.ddp.replicas import require_values
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.pynative import require_pynative
@@ -17,7 +17,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
 
 
-def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_trainer: Callable[[], None]) -> None:
+def hook_lone_trainer(trainer_base, patches: Patches, hook_ranks_trainer: Callable[[], None]) -> None:
     """Let MindNLP's Trainer group by length and use mixed precision, if its arguments say so; check what it trains.
 
     Mixed precision needs what the Trainer of ranks has, averaged gradients and checkpoints with a record; and so does
@@ -26,11 +26,11 @@ def hook_lone_trainer(trainer_base, replacements: Replacements, hook_ranks_train
 
     Args:
         trainer_base: The module ``mindnlp.engine.trainer.base``.
-        replacements: Restores the Trainer.
+        patches: Restores the Trainer.
         hook_ranks_trainer: Hooks the Trainer as on ranks.
     """
-    alone = Replacements()
-    replacements.on_undo(alone.undo)
+    alone = Patches()
+    patches.on_undo(alone.undo)
 
     def as_rank(name):
         def method(stock, self, *args, **kwargs):
@@ -56,22 +56,22 @@ def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **
 def _inner_training_loop(stock, self, *args, **kwargs):
     """Nothing but the order of the rows changes, and that only if it was asked for."""
     require_pynative()
-    replacements = Replacements()
+    patches = Patches()
 
     def _load_optimizer_and_scheduler(stock, checkpoint):
         """The last call before the loop."""
         stock(checkpoint)
         require_values([*self.model.named_parameters(), *parameters_outside(self.model, self.optimizer).items()])
-        steps = WatchedSteps(replacements)
+        steps = WatchedSteps(patches)
         FirstStep(self, steps)
-        CutOff(self, steps, replacements)
+        CutOff(self, steps, patches)
         steps.watch(self.optimizer)
 
-    replacements.stand_in(self, _load_optimizer_and_scheduler)
+    patches.stand_in(self, _load_optimizer_and_scheduler)
     if self.args.group_by_length:
         dataset = shard_by_length(self.get_train_dataset(), self.args, current())
-        replacements.replace(self, "get_train_dataset", lambda: dataset)
+        patches.replace(self, "get_train_dataset", lambda: dataset)
     try:
         return stock(self, *args, **kwargs)
     finally:
-        replacements.undo()
+        patches.undo()

@@ -11,7 +11,7 @@ from mindnlp.transformers import modeling_utils
 
 from mindnlp_dp_plugin.checkpoint import archive
 from mindnlp_dp_plugin.nested import map_leaves
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
     on CPU.
     """
     writes = []
-    replacements = Replacements()
+    patches = Patches()
 
     def safe_save_file(tensors, filename, metadata=None):
         arrays = {name: tensor.asnumpy() for name, tensor in tensors.items()}
@@ -39,9 +39,9 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
         writes.append(partial(archive.write, state, file, lambda obj: reduced.get(id(obj), NotImplemented)))
 
     for module in (base, modeling_utils):
-        replacements.replace(module, "safe_save_file", safe_save_file)
-    replacements.replace(base, "save", save)
+        patches.replace(module, "safe_save_file", safe_save_file)
+    patches.replace(base, "save", save)
     try:
         yield writes
     finally:
-        replacements.undo()
+        patches.undo()

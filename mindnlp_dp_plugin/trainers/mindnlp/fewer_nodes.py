@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import WORLD_SIZES
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 
 @contextmanager
@@ -43,12 +43,12 @@ def same_global_batch(arguments, world_size: int, micro_batches: int | None = No
             odd=", ".join(map(str, odd)),
             fitting=math.lcm(*(size // math.gcd(size, sizes[-1]) for size in sizes)),
         )
-    replacements = Replacements()
-    replacements.replace(arguments, "gradient_accumulation_steps", in_a_step // world_size)
+    patches = Patches()
+    patches.replace(arguments, "gradient_accumulation_steps", in_a_step // world_size)
     try:
         yield
     finally:
-        replacements.undo()
+        patches.undo()
 
 
 def planned_accumulation(accumulation: int, world_size: int) -> int:

@@ -5,27 +5,27 @@ from types import SimpleNamespace
 from mindnlp_dp_plugin.checkpoint import safe_unpickler, store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.overrides import ARGUMENTS_METHODS, TRAINER_METHODS
 
 
-def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, replacements: Replacements) -> None:
+def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, patches: Patches) -> None:
     """Let MindNLP's Trainer train data-parallel.
 
     Args:
         trainer_base: The module ``mindnlp.engine.trainer.base``.
         group: The ranks that train together.
         config: The ``DataParallelConfig`` to train by.
-        replacements: Restores the Trainer.
+        patches: Restores the Trainer.
     """
     trainer, arguments = trainer_base.Trainer, trainer_base.TrainingArguments
-    replacements.replace(trainer, "data_parallel_config", config)
+    patches.replace(trainer, "data_parallel_config", config)
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
-            replacements.stand_in(owner, stand_in)
+            patches.stand_in(owner, stand_in)
     # The module uses shutil only to remove checkpoints.
-    replacements.replace(trainer_base, "shutil", SimpleNamespace(rmtree=store.remove))
-    replacements.replace(trainer_base, "load", safe_unpickler.load)
+    patches.replace(trainer_base, "shutil", SimpleNamespace(rmtree=store.remove))
+    patches.replace(trainer_base, "load", safe_unpickler.load)
     positions = {
         "world_size": group.world_size,
         "process_index": group.rank,
@@ -34,4 +34,4 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, re
     for name, position in positions.items():
         stock_docstring = getattr(arguments, name).__doc__
         answer = property(lambda self, position=position: position, doc=stock_docstring)
-        replacements.replace(arguments, name, answer)
+        patches.replace(arguments, name, answer)

@@ -7,17 +7,17 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 
 ON_DEVICE = 256  # losses that are not read yet
 
 
-def loss_filter_of(step: Step, trainer, collective: Collective, replacements: Replacements) -> "LossFilter":
+def loss_filter_of(step: Step, trainer, collective: Collective, patches: Patches) -> "LossFilter":
     """The filter that suits how a step sums."""
     if step.micro_batches:
-        return OrderedLosses(step, trainer, collective, replacements)
-    return LossFilter(trainer, collective, replacements)
+        return OrderedLosses(step, trainer, collective, patches)
+    return LossFilter(trainer, collective, patches)
 
 
 class LossFilter:
@@ -30,16 +30,16 @@ class LossFilter:
         trainer: The Trainer; its argument is False from a loss until what comes after the step is done with it, as the
             loop would otherwise wait for each.
         collective: The ranks that train together.
-        replacements: Restores the argument if training fails.
+        patches: Restores the argument if training fails.
     """
 
-    def __init__(self, trainer, collective: Collective, replacements: Replacements):
+    def __init__(self, trainer, collective: Collective, patches: Patches):
         self._trainer, self._collective = trainer, collective
         self._is_wanted = trainer.args.logging_nan_inf_filter
         self._sum, self._begun_at = mindspore.tensor(0.0), None
         self._before = 0.0  # the sum of all ranks when it was last computed, if nobody logged it
         self._seen, self._on_device = [], []  # losses and steps of this rank since then
-        replacements.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
+        patches.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
 
     def follow(self, sum_of_losses: mindspore.Tensor) -> None:
         """Take the Trainer's own sum of the losses since the last log, which it may change until the next batch."""
@@ -104,11 +104,11 @@ class OrderedLosses(LossFilter):
         step: Has the loss of each micro-batch.
         trainer: The Trainer.
         collective: The ranks that train together.
-        replacements: Restores the Trainer's argument if training fails.
+        patches: Restores the Trainer's argument if training fails.
     """
 
-    def __init__(self, step: Step, trainer, collective: Collective, replacements: Replacements):
-        super().__init__(trainer, collective, replacements)
+    def __init__(self, step: Step, trainer, collective: Collective, patches: Patches):
+        super().__init__(trainer, collective, patches)
         self._step = step
 
     def filtered(self, loss):

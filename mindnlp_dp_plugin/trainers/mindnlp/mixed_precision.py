@@ -7,17 +7,17 @@ import mindspore
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision import Masters, autocast, can_compute_in
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.precision import Precision
 
 
-def show_loss_scaling(trainer, precision: Precision, replacements: Replacements) -> None:
+def show_loss_scaling(trainer, precision: Precision, patches: Patches) -> None:
     """With ``fp16``: log the scale beside the training loss, and keep the learning rate where the optimizer stays.
 
     Args:
         trainer: The Trainer.
         precision: Scales its losses.
-        replacements: Restores the Trainer.
+        patches: Restores the Trainer.
     """
     if precision.scaler is None:
         return
@@ -27,8 +27,8 @@ def show_loss_scaling(trainer, precision: Precision, replacements: Replacements)
             logs = {**logs, "loss_scale": precision.scaler.scale, "skipped_steps": precision.scaler.num_skipped}
         return stock(logs, *args, **kwargs)
 
-    replacements.stand_in(trainer, log)
-    precision.hold_rate(lambda: trainer.lr_scheduler, replacements)
+    patches.stand_in(trainer, log)
+    precision.hold_rate(lambda: trainer.lr_scheduler, patches)
 
 
 def dtype_of_training(args):
@@ -73,20 +73,20 @@ def float32_masters(trainer) -> Iterator[None]:
     if dtype_of_training(trainer.args) is None:
         yield
         return
-    masters, replacements = Masters(), Replacements()
+    masters, patches = Masters(), Patches()
 
     def call_model_init(stock, *args, **kwargs):
         model = stock(*args, **kwargs)
         masters.make(model)
         return model
 
-    replacements.stand_in(trainer, call_model_init)
+    patches.stand_in(trainer, call_model_init)
     try:
         if trainer.model_init is None:
             masters.make(trainer.model)
         yield
     finally:
-        replacements.undo()
+        patches.undo()
         masters.undo()
 
 

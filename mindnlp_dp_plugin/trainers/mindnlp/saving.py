@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.optim.gathering import LazyTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
@@ -23,17 +23,17 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 def write_checkpoint(
     trainer,
     save: Callable[[], None],
-    home: str,
+    output_dir: str,
     record: Record,
     background: BackgroundSave | None = None,
     when_whole: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a checkpoint of now to ``home``. All ranks must call it.
+    """Write a checkpoint of now to ``output_dir``. All ranks must call it.
 
     Args:
         trainer: The Trainer that trains.
         save: Its ``_save_checkpoint`` without the plugin.
-        home: The folder of checkpoints.
+        output_dir: The folder of checkpoints.
         record: What ``store.read_record`` is to return, if this rank writes.
         background: Writes the large files while training goes on; None to wait for them.
         when_whole: Is called on ranks that write, when the checkpoint has its name.
@@ -42,10 +42,10 @@ def write_checkpoint(
     is_deferred = writes and background is not None
     with ExitStack() as stack:
         # What a rank writes beside the one that saves is dropped, and never gets into the folder that one works in.
-        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else temporary_folder()))
-        replacements = Replacements()
-        replacements.replace(trainer, "_get_output_dir", lambda: str(scratch))
-        replacements.replace(base, "save", _save)
+        scratch = Path(stack.enter_context(store.atomic_save(output_dir) if writes else temporary_folder()))
+        patches = Patches()
+        patches.replace(trainer, "_get_output_dir", lambda: str(scratch))
+        patches.replace(base, "save", _save)
         try:
             with (
                 large_files_deferred() if is_deferred else nullcontext() as large_files,
@@ -53,13 +53,13 @@ def write_checkpoint(
             ):
                 save()
         finally:
-            replacements.undo()
+            patches.undo()
         written = scratch / f"checkpoint-{state.global_step}"
         if state.best_model_checkpoint == str(written):
-            state.best_model_checkpoint = os.path.join(home, written.name)
+            state.best_model_checkpoint = os.path.join(output_dir, written.name)
 
         def publish():
-            store.publish(written, home, record.as_json())
+            store.publish(written, output_dir, record.as_json())
             when_whole()
 
         if writes:
@@ -98,13 +98,13 @@ class Checkpoints:
         self._step.check_replicas()
         self.wait()
         self._step.reducer.release()  # gradients of the last step, whose memory saving can use
-        trainer, home = self._trainer, self._trainer._get_output_dir()
+        trainer, output_dir = self._trainer, self._trainer._get_output_dir()
 
         def remove_old():
-            trainer._rotate_checkpoints(use_mtime=False, output_dir=home)
+            trainer._rotate_checkpoints(use_mtime=False, output_dir=output_dir)
 
         background = self._background if self._is_async else None
-        write_checkpoint(trainer, save, home, self._progress.checkpoint_record(), background, remove_old)
+        write_checkpoint(trainer, save, output_dir, self._progress.checkpoint_record(), background, remove_old)
         self.last_step = trainer.state.global_step
         current().barrier()
 

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.preemption import Preemption
@@ -69,13 +69,13 @@ class TrainingSession:
         self.checkpoints: Checkpoints | None = None
         self.snapshots: Snapshots | None = None
         self._callbacks = []
-        self._replacements = Replacements()
-        self._replacements.replace(trainer, "data_parallel_session", self)
+        self._patches = Patches()
+        self._patches.replace(trainer, "data_parallel_session", self)
         # On the instance, so that an overriding subclass is covered, or what the script itself has set there.
         self._whole_train_dataset = trainer.get_train_dataset
-        self._replacements.replace(trainer, "get_train_dataset", self._share_of_train_dataset)
+        self._patches.replace(trainer, "get_train_dataset", self._share_of_train_dataset)
         for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may change them
-            self._replacements.replace(trainer.args, argument, getattr(trainer.args, argument))
+            self._patches.replace(trainer.args, argument, getattr(trainer.args, argument))
 
     def begin(self) -> None:
         """Make the replicas equal, and average from now on. All ranks must call it, right before the loop."""
@@ -85,8 +85,9 @@ class TrainingSession:
         door = TrainerDoor(trainer, self.progress.clock, self.progress.nominal_accumulation, self.preemption)
         tracer = StepTracer(collective, config.trace) if config.trace else None
         traced = (tracer.collective, tracer.begin_phase) if tracer else ()
-        self.step = Step(door, collective, config, self._replacements, *traced)
-        self.losses = loss_filter_of(self.step, trainer, collective, self._replacements)
+        self.step = Step(door, collective, config, self._patches, *traced)
+        self.step.compare_rows(self._dataset)
+        self.losses = loss_filter_of(self.step, trainer, collective, self._patches)
         self.progress.follow(self.step, self.losses)
         self._say_what_is_held()
         self._stand_in()
@@ -113,11 +114,11 @@ class TrainingSession:
 
     def _stand_in(self):
         """On the instance, so that what an overriding subclass does is within."""
-        trainer, replacements = self._trainer, self._replacements
-        show_loss_scaling(trainer, self.step.precision, replacements)
-        replacements.stand_in(trainer, self.micro_step, "training_step")
-        replacements.stand_in(trainer, self.compute_loss)
-        count_parameters_once(trainer.model, replacements)
+        trainer, patches = self._trainer, self._patches
+        show_loss_scaling(trainer, self.step.precision, patches)
+        patches.stand_in(trainer, self.micro_step, "training_step")
+        patches.stand_in(trainer, self.compute_loss)
+        count_parameters_once(trainer.model, patches)
 
     def _observe(self, tracers):
         self.stragglers = StragglerMonitor(self._collective, self.step)
@@ -126,7 +127,7 @@ class TrainingSession:
             tracker.follow(self.meter, self._config)
         self._callbacks = [self.progress, self.meter, self.stragglers, *tracers]
         if self.resumption:
-            self._callbacks.append(EndOfEpoch(self.resumption, self._replacements))
+            self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
 
     def micro_step(self, stock, model, inputs):
@@ -165,7 +166,7 @@ class TrainingSession:
             for callback in self._trackers():
                 callback.close()
             self.step.close()
-        self._replacements.undo()  # last: the trackers use what was replaced
+        self._patches.undo()  # last: the trackers use what was replaced
 
     @property
     def global_batch(self) -> int:
@@ -206,8 +207,8 @@ class TrainingSession:
         return [callback for callback in callbacks if isinstance(callback, Tracker)]
 
 
-def count_parameters_once(model, replacements: Replacements) -> None:
+def count_parameters_once(model, patches: Patches) -> None:
     """To estimate floating point operations, MindNLP counts the parameters in each step by a walk over all modules."""
     counts = getattr(getattr(model, "floating_point_ops", None), "__self__", None)
     if hasattr(counts, "num_parameters"):
-        replacements.replace(counts, "num_parameters", functools.cache(counts.num_parameters))
+        patches.replace(counts, "num_parameters", functools.cache(counts.num_parameters))

@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints, write_checkpoint
 
@@ -83,15 +83,15 @@ class Snapshots:
             home=os.path.abspath(self._trainer._get_output_dir()),
             save_on_each_node=arguments.save_on_each_node,
         )
-        replacements = Replacements()
-        replacements.replace(arguments, "save_on_each_node", True)  # the first rank of each node writes
+        patches = Patches()
+        patches.replace(arguments, "save_on_each_node", True)  # the first rank of each node writes
         try:
             if arguments.should_save:
                 for older in store.newest_first(self._folder)[1:]:
                     shutil.rmtree(older)
             write_checkpoint(self._trainer, save, str(self._folder), record, self._save)
         finally:
-            replacements.undo()
+            patches.undo()
 
     def abandon(self) -> None:
         """Stop writing; what is whole stays for the launcher."""

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import Summed
 
 
-def hook(group: Collective, summed: Summed, when_imported: Callable, replacements: Replacements) -> None:
+def hook(group: Collective, summed: Summed, when_imported: Callable, patches: Patches) -> None:
     """Answer MindSpore's functions and operators on ranks, or only count what they sum where they work.
 
     Args:
         group: More than one rank. MindSpore is imported.
         summed: Notes what the script sums.
         when_imported: Calls a function with a module when that is imported.
-        replacements: Restores MindSpore.
+        patches: Restores MindSpore.
     """
     import mindspore
 
@@ -22,18 +22,18 @@ def hook(group: Collective, summed: Summed, when_imported: Callable, replacement
     from mindnlp_dp_plugin.trainers.mindspore.exchanges import Exchanges
 
     if group.forms_cluster:
-        training.count_sums(summed, replacements)
+        training.count_sums(summed, patches)
     else:
-        ranks.answer_for_ranks(group, replacements)
-        training.answer_over_mpi(group, summed, replacements)
+        ranks.answer_for_ranks(group, patches)
+        training.answer_over_mpi(group, summed, patches)
     is_on_cpu = mindspore.get_context("device_target") == "CPU"
     exchanges = Exchanges(group, summed)
     for name, kind in collectives.KINDS.items():
         when_imported(
             name,
             lambda module, kind=kind: (
-                collectives.answer(module, kind(exchanges), replacements)
+                collectives.answer(module, kind(exchanges), patches)
                 if is_on_cpu
-                else collectives.count_sums(module, summed, replacements)
+                else collectives.count_sums(module, summed, patches)
             ),
         )

@@ -8,7 +8,7 @@ from types import ModuleType
 import mindspore
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import Summed
 from mindnlp_dp_plugin.trainers.mindspore.comm_func import CommFunc
 from mindnlp_dp_plugin.trainers.mindspore.mint import Mint
@@ -19,13 +19,13 @@ KINDS = {"mindspore.communication.comm_func": CommFunc, "mindspore.mint.distribu
 SUMS = ("all_reduce", "reduce_scatter_tensor", "reduce_scatter", "all_gather", "all_gather_into_tensor")
 
 
-def count_sums(module: ModuleType, summed: Summed, replacements: Replacements) -> None:
+def count_sums(module: ModuleType, summed: Summed, patches: Patches) -> None:
     """Leave a module's functions as they are, but note what they sum.
 
     Args:
         module: One of ``KINDS``.
         summed: Notes it.
-        replacements: Restores the module.
+        patches: Restores the module.
     """
 
     def counted(stock, *args, **kwargs):
@@ -35,22 +35,22 @@ def count_sums(module: ModuleType, summed: Summed, replacements: Replacements) -
 
     for name in SUMS:
         if hasattr(module, name):
-            replacements.stand_in(module, counted, name)
+            patches.stand_in(module, counted, name)
 
 
-def answer(module: ModuleType, answers: CommFunc | Mint, replacements: Replacements) -> None:
+def answer(module: ModuleType, answers: CommFunc | Mint, patches: Patches) -> None:
     """Put answers in the place of a module's functions; those without an answer are refused by name.
 
     Args:
         module: One of ``KINDS``.
         answers: Has a method for each function that is answered.
-        replacements: Restores the module.
+        patches: Restores the module.
     """
     for name in sorted(set(module.__all__) - set(NOT_COLLECTIVES)):
         full_name = f"{module.__name__}.{name}"
         for_all = getattr(answers, name, None) or _refusal(full_name)
         in_groups = getattr(module, name) if name in answers.works_in_groups else _refusal_of_groups(full_name)
-        replacements.replace(module, name, _for_the_group(for_all, in_groups))
+        patches.replace(module, name, _for_the_group(for_all, in_groups))
 
 
 def _for_the_group(for_all, in_groups) -> Callable:

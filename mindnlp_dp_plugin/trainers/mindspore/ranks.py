@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 INNER_MINT = "mindspore.mint.distributed.distributed"  # the plugin's own engine calls what is in there
 
 
-def replace_everywhere(answers: dict[Callable, Callable], replacements: Replacements) -> None:
+def replace_everywhere(answers: dict[Callable, Callable], patches: Patches) -> None:
     """Replace functions and classes of MindSpore's under every name that a module of MindSpore's has for them.
 
     Args:
         answers: What to put in the place of what.
-        replacements: Restores them.
+        patches: Restores them.
     """
     by_id = {id(stock): answer for stock, answer in answers.items()}
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "mindspore"]
@@ -23,15 +23,15 @@ def replace_everywhere(answers: dict[Callable, Callable], replacements: Replacem
         if module.__name__ != INNER_MINT:
             for name, value in list(vars(module).items()):
                 if id(value) in by_id:
-                    replacements.replace(module, name, by_id[id(value)])
+                    patches.replace(module, name, by_id[id(value)])
 
 
-def answer_for_ranks(group: Collective, replacements: Replacements) -> None:
+def answer_for_ranks(group: Collective, patches: Patches) -> None:
     """Let ``init``, ``get_rank``, ``get_group_size`` and their kind work without a MindSpore cluster.
 
     Args:
         group: The ranks that mpirun started.
-        replacements: Restores ``mindspore.communication``.
+        patches: Restores ``mindspore.communication``.
     """
     from mindspore.communication import management
 
@@ -56,4 +56,4 @@ def answer_for_ranks(group: Collective, replacements: Replacements) -> None:
     }
     collective = group
     found = {name: getattr(management, name, None) for name in answers}
-    replace_everywhere({stock: answers[name] for name, stock in found.items() if stock}, replacements)
+    replace_everywhere({stock: answers[name] for name, stock in found.items() if stock}, patches)

@@ -10,7 +10,7 @@ from mindspore.ops.operations import comm_ops
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import COMPILERS, Summed, is_graph_mode
 from mindnlp_dp_plugin.trainers.mindspore.ranks import replace_everywhere
 
@@ -22,12 +22,12 @@ OPERATORS = (
 )
 
 
-def count_sums(summed: Summed, replacements: Replacements) -> None:
+def count_sums(summed: Summed, patches: Patches) -> None:
     """Note what MindSpore's own reducer and operators sum, over engines that form its cluster.
 
     Args:
         summed: Notes it.
-        replacements: Restores MindSpore.
+        patches: Restores MindSpore.
     """
 
     def __init__(stock, operator, *args, **kwargs):
@@ -40,17 +40,17 @@ def count_sums(summed: Summed, replacements: Replacements) -> None:
         return stock(operator, *args, **kwargs)
 
     for kind in (grad_reducer.DistributedGradReducer, *(getattr(comm_ops, name) for name in SUMS)):
-        replacements.stand_in(kind, __init__)
-        replacements.stand_in(kind, __call__)
+        patches.stand_in(kind, __init__)
+        patches.stand_in(kind, __call__)
 
 
-def answer_over_mpi(group: Collective, summed: Summed, replacements: Replacements) -> None:
+def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None:
     """Let the reducer sum through MPI, called from Python; refuse what needs MindSpore's cluster.
 
     Args:
         group: The ranks.
         summed: Notes what is summed.
-        replacements: Restores MindSpore.
+        patches: Restores MindSpore.
     """
 
     class DistributedGradReducer(nn.Cell):
@@ -106,13 +106,13 @@ def answer_over_mpi(group: Collective, summed: Summed, replacements: Replacement
         return __init__
 
     ranks = group
-    replace_everywhere({grad_reducer.DistributedGradReducer: DistributedGradReducer}, replacements)
+    replace_everywhere({grad_reducer.DistributedGradReducer: DistributedGradReducer}, patches)
     for name in OPERATORS:
         if hasattr(comm_ops, name):
-            replacements.replace(getattr(comm_ops, name), "__init__", refused(name))
+            patches.replace(getattr(comm_ops, name), "__init__", refused(name))
     compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
-    replacements.stand_in(compiler, get_parse_method_of_class)
-    replacements.stand_in(nn.TrainOneStepCell, __call__)
+    patches.stand_in(compiler, get_parse_method_of_class)
+    patches.stand_in(nn.TrainOneStepCell, __call__)
 
 
 def _refuse_in_graph(what):

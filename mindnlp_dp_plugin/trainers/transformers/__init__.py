@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_served
 
 __all__ = ["install"]
@@ -13,14 +13,14 @@ __all__ = ["install"]
 LOCAL_RANK = "LOCAL_RANK"
 
 
-def install(group: Collective, config: DataParallelConfig, when_imported: Callable, replacements: Replacements) -> None:
+def install(group: Collective, config: DataParallelConfig, when_imported: Callable, patches: Patches) -> None:
     """Let the Trainer train data-parallel. In one process that no launcher has started nothing is changed.
 
     Args:
         group: The ranks that train together.
         config: The settings.
         when_imported: Calls a function with a module when that is imported.
-        replacements: Restores torch's functions and the Trainer.
+        patches: Restores torch's functions and the Trainer.
 
     Raises:
         DataParallelError: If a setting is not served here.
@@ -31,12 +31,12 @@ def install(group: Collective, config: DataParallelConfig, when_imported: Callab
     from mindnlp_dp_plugin.trainers.transformers.torch_distributed import answers_of, tell_accelerate  # has MindSpore
 
     tell_accelerate(group)
-    when_imported("mindtorch.distributed", lambda module: answers_of(group).answer(module, replacements))
+    when_imported("mindtorch.distributed", lambda module: answers_of(group).answer(module, patches))
     # At the end of MindNLP's import, which puts a training_step of its own into the Trainer.
-    when_imported("mindnlp", lambda _: _hook(config, replacements))
+    when_imported("mindnlp", lambda _: _hook(config, patches))
 
 
-def _hook(config, replacements):
+def _hook(config, patches):
     from mindnlp_dp_plugin.trainers.transformers.overrides import hook_trainer
 
-    hook_trainer(config, replacements)
+    hook_trainer(config, patches)

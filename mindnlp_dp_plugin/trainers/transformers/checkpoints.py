@@ -14,19 +14,19 @@ from mindnlp_dp_plugin.collectives import Collective, current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
 HINT = Message("All ranks must read the same checkpoint: copy the folder to each node, or write to one that all share.")
 
 
-def write_checkpoint(trainer, save: Callable[[], None], home: str, session) -> str:
+def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
     """Write a checkpoint of now. All ranks must call it.
 
     Args:
         trainer: The Trainer that trains.
         save: Its ``_save_checkpoint`` without the plugin.
-        home: The folder of checkpoints.
+        output_dir: The folder of checkpoints.
         session: Its session.
 
     Returns:
@@ -36,28 +36,28 @@ def write_checkpoint(trainer, save: Callable[[], None], home: str, session) -> s
     name = f"checkpoint-{state.global_step}"
     with ExitStack() as stack:
         # What a rank writes beside the one that saves is its random state, which that one gets.
-        scratch = Path(stack.enter_context(store.atomic_save(home) if writes else temporary_folder()))
-        replacements = Replacements()
-        replacements.replace(trainer, "_get_output_dir", lambda trial=None: str(scratch))
-        replacements.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
+        scratch = Path(stack.enter_context(store.atomic_save(output_dir) if writes else temporary_folder()))
+        patches = Patches()
+        patches.replace(trainer, "_get_output_dir", lambda trial=None: str(scratch))
+        patches.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
         try:
             save()
         finally:
-            replacements.undo()
+            patches.undo()
         written = scratch / name
         mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}
         of_ranks = group.all_gather_object(mine, RANDOM_STATES)
         if state.best_global_step == state.global_step:
-            state.best_model_checkpoint = os.path.join(home, name)
+            state.best_model_checkpoint = os.path.join(output_dir, name)
         if writes:
             for file, content in (item for files in of_ranks for item in files.items()):
                 (written / file).write_bytes(content)
             state.save_to_json(str(written / store.STATE))
-            store.publish(written, home, _record(trainer, session, group))
+            store.publish(written, output_dir, _record(trainer, session, group))
     if writes:
-        _rotate(trainer, home)
+        _rotate(trainer, output_dir)
     group.all_gather_object(name, WRITTEN)
-    return os.path.join(home, name)
+    return os.path.join(output_dir, name)
 
 
 def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective) -> str | None:
@@ -71,20 +71,20 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     Raises:
         DataParallelError: If ranks want different ones, or it is not whole.
     """
-    home, whole = trainer.args.output_dir, None
+    output_dir, whole = trainer.args.output_dir, None
     if trainer.args.should_save:
-        os.makedirs(home, exist_ok=True)
-        store.open_workspace(home)
+        os.makedirs(output_dir, exist_ok=True)
+        store.open_workspace(output_dir)
     collective.barrier()
     if wanted is True and not trainer.data_parallel_config.resume:
-        wanted = get_last_checkpoint(home)
+        wanted = get_last_checkpoint(output_dir)
         if wanted is None:
             raise DataParallelError(
                 "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave it out to train from the start.",
-                folder=home,
+                folder=output_dir,
             )
     elif trainer.data_parallel_config.resume and (wanted is True or not wanted):
-        whole = wanted = next(store.whole_in(home, store.problem_of_files), None)
+        whole = wanted = next(store.whole_in(output_dir, store.problem_of_files), None)
     wanted = str(wanted) if wanted else None
     require_same("resume_from_checkpoint", wanted, collective, HINT)
     if wanted and not whole and os.path.exists(os.path.join(wanted, store.RECORD)):
@@ -134,11 +134,11 @@ def _record(trainer, session, group):
     return {**_settings(trainer, group), **position}
 
 
-def _rotate(trainer, home):
-    replacements = Replacements()
+def _rotate(trainer, output_dir):
+    patches = Patches()
     removing = SimpleNamespace(rmtree=store.remove, copy=trainer_module.shutil.copy)
-    replacements.replace(trainer_module, "shutil", removing)
+    patches.replace(trainer_module, "shutil", removing)
     try:
-        trainer._rotate_checkpoints(use_mtime=True, output_dir=home)
+        trainer._rotate_checkpoints(use_mtime=True, output_dir=output_dir)
     finally:
-        replacements.undo()
+        patches.undo()

@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
@@ -25,21 +25,21 @@ from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParal
 SAME = Message("Give every rank the same: the plugin deals the rows out.")
 
 
-def hook_trainer(config: DataParallelConfig, replacements: Replacements) -> None:
+def hook_trainer(config: DataParallelConfig, patches: Patches) -> None:
     """Let Hugging Face's Trainer train data-parallel; accelerate stays as it is.
 
     Args:
         config: The settings.
-        replacements: Restores the Trainer.
+        patches: Restores the Trainer.
     """
-    replacements.replace(Trainer, "data_parallel_config", config)
-    replacements.replace(Trainer, "data_parallel_session", None)
-    replacements.replace(Trainer, "update_gradient_by_distributed_type", update_gradient_by_distributed_type)
+    patches.replace(Trainer, "data_parallel_config", config)
+    patches.replace(Trainer, "data_parallel_session", None)
+    patches.replace(Trainer, "update_gradient_by_distributed_type", update_gradient_by_distributed_type)
     for stand_in in TRAINER_METHODS:
-        replacements.stand_in(Trainer, stand_in)
+        patches.stand_in(Trainer, stand_in)
     for owner in (parallel, parallel.distributed):
-        replacements.replace(owner, "DistributedDataParallel", DistributedDataParallel)
-    replacements.stand_in(accelerate_dataclasses.DistributedDataParallelKwargs, register_comm_hook)
+        patches.replace(owner, "DistributedDataParallel", DistributedDataParallel)
+    patches.stand_in(accelerate_dataclasses.DistributedDataParallelKwargs, register_comm_hook)
 
 
 def register_comm_hook(stock, self, model):
@@ -161,12 +161,12 @@ def evaluation_loop(stock, self, *args, **kwargs):
         make_replicas(self.model, current())
     elif session.step:
         session.step.check_replicas(anew=True)
-    replacements = Replacements()
-    replacements.stand_in(self, _prediction_step_of(self), "prediction_step")
+    patches = Patches()
+    patches.stand_in(self, _prediction_step_of(self), "prediction_step")
     try:
         return stock(self, *args, **kwargs)
     finally:
-        replacements.undo()
+        patches.undo()
 
 
 def _prediction_step_of(self):

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.weights import count_tokens
 
 TOKENS = Message("labels in a batch")
@@ -30,14 +30,14 @@ class CountedRows:
     Args:
         trainer: Reads the batches.
         collective: The ranks that train together.
-        replacements: Takes out what sees how losses are computed.
+        patches: Takes out what sees how losses are computed.
     """
 
-    def __init__(self, trainer, collective: Collective, replacements: Replacements):
+    def __init__(self, trainer, collective: Collective, patches: Patches):
         self._trainer, self._collective = trainer, collective
         self._shares = {}  # of each batch of a step: its own rows, and those of all ranks
         self._is_sum, self._is_multiplied = None, False
-        replacements.stand_in(loss_utils, self._see_sum, "fixed_cross_entropy")
+        patches.stand_in(loss_utils, self._see_sum, "fixed_cross_entropy")
 
     def cut(self, batches: Iterator[Mapping]) -> Iterator[Mapping]:
         """The batches of one optimizer step, as they are read."""

@@ -6,7 +6,7 @@ from transformers import Trainer
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.rank_status import show_status
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
@@ -31,27 +31,27 @@ class TrainingSession:
 
     def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
         self._trainer, self._collective, self._config, self._record = trainer, collective, config, record
-        self._replacements = Replacements()
+        self._patches = Patches()
         self._status = show_status(collective.rank)
         self._generator = mindtorch.get_rng_state()
         self._batch = None
         self.step: Step | None = None
         self.preemption = Preemption()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
-        self.rows = CountedRows(trainer, collective, self._replacements)
+        self.rows = CountedRows(trainer, collective, self._patches)
         self.preemption.begin()
 
     def begin(self) -> None:
         """Make the replicas equal, right before the loop. All ranks must call it."""
         door = TrainerDoor(self._trainer, self.clock, self.preemption)
-        self.step = Step(door, self._collective, self._config, self._replacements)
+        self.step = Step(door, self._collective, self._config, self._patches)
         self.step.reducer.take_order(self._record.get("gradient_order"))
         self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
         self._status.begin_step(door.num_steps + 1)
         self._door = door
         # On the instance, around what a subclass overrides.
-        self._replacements.stand_in(self._trainer, self._micro_step, "training_step")
-        self._replacements.stand_in(self._trainer, self._compute_loss, "compute_loss")
+        self._patches.stand_in(self._trainer, self._micro_step, "training_step")
+        self._patches.stand_in(self._trainer, self._compute_loss, "compute_loss")
 
     def training_step(self, batch, forward_and_backward):
         """The Trainer's own forward and backward of a batch."""
@@ -61,7 +61,7 @@ class TrainingSession:
         """Leave Trainer, model and optimizer as they were found."""
         if self.step:
             self.step.close()
-        self._replacements.undo()
+        self._patches.undo()
         self.preemption.end()
         mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
 

@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.gather import gather_arrays, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 
 PURPOSE = Message("torch.distributed")
 REDUCED = {"sum": np.sum, "1": np.mean, "avg": np.mean, "min": np.min, "max": np.max, "prod": np.prod}
@@ -61,17 +61,17 @@ class TorchDistributed:
         self._group = group
         self._backend = None
 
-    def answer(self, distributed: ModuleType, replacements: Replacements) -> None:
+    def answer(self, distributed: ModuleType, patches: Patches) -> None:
         """Stand in for the module's functions.
 
         Args:
             distributed: ``mindtorch.distributed``.
-            replacements: Restores them.
+            patches: Restores them.
         """
         for owner in (distributed, distributed.distributed_c10d):
             for name in ANSWERED:
-                replacements.replace(owner, name, getattr(self, name))
-            replacements.replace(owner, "new_group", refuse_groups)
+                patches.replace(owner, name, getattr(self, name))
+            patches.replace(owner, "new_group", refuse_groups)
 
     def init_process_group(self, backend=None, *args, **kwargs):
         self._backend = str(backend or "gloo")

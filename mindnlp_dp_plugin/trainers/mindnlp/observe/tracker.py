@@ -7,7 +7,7 @@ from dataclasses import asdict
 from mindnlp.core import nn
 
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter, Stopwatch
 
 SPLITS = ("eval", "test")
@@ -24,7 +24,7 @@ class Tracker(Stopwatch):
         self._meter = None
         self._config = None
         self._grad_norm = None
-        self._replacements = Replacements()
+        self._patches = Patches()
         self._last_steps = {}
 
     def follow(self, meter: Meter, config: DataParallelConfig) -> None:
@@ -84,7 +84,7 @@ class Tracker(Stopwatch):
 
     def _finish(self):
         self._grad_norm = None
-        self._replacements.undo()
+        self._patches.undo()
         self._end()
 
     def _since_last_log(self, args, train_dataset):
@@ -116,7 +116,7 @@ class Tracker(Stopwatch):
             self._grad_norm = clip(*args, **kwargs)
             return self._grad_norm
 
-        self._replacements.replace(nn.utils, "clip_grad_norm_", clip_and_keep)
+        self._patches.replace(nn.utils, "clip_grad_norm_", clip_and_keep)
 
 
 def _tag(name):

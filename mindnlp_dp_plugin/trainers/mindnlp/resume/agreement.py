@@ -39,15 +39,15 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
     restart, is_resuming = int(told(RESTART) or 0), trainer.data_parallel_config.resume
     if not (restart or is_resuming):
         return None
-    home = trainer.args.output_dir
-    if collective.all_gather_object(any(store.newest_first(home)), PURPOSE)[0]:
+    output_dir = trainer.args.output_dir
+    if collective.all_gather_object(any(store.newest_first(output_dir)), PURPOSE)[0]:
         # All ranks read the rows, as a source may count how often it is read.
         training.trained["train_dataset"] = digest_of_rows(RowSample(trainer.get_train_dataset()).read(READINGS))
     found = problem = None
     if collective.rank == 0:
         try:
             why = tr("Restart {number}", number=restart) if restart else "--resume"
-            found = _choose(home, training, wanted, why, is_resuming)
+            found = _choose(output_dir, training, wanted, why, is_resuming)
         except DataParallelError as error:
             problem = str(error)
     found, problem = collective.all_gather_object((found and str(found), problem), PURPOSE)[0]
@@ -56,9 +56,9 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
     return found
 
 
-def _choose(home, training, wanted, why, is_resuming):
+def _choose(output_dir, training, wanted, why, is_resuming):
     job, found, doubtful, others = told(JOB), None, [], []
-    for folder, record in store.records_in(home):
+    for folder, record in store.records_in(output_dir):
         is_of_job = record is not None and job is not None and record.job == job
         if record and not (is_of_job or is_resuming):
             continue

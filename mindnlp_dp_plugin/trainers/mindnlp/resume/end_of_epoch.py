@@ -10,7 +10,7 @@ import logging
 from mindnlp.engine.callbacks import TrainerCallback
 from mindnlp.engine.trainer import base
 
-from mindnlp_dp_plugin.patching import Replacements
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 
 
@@ -19,14 +19,14 @@ class EndOfEpoch(TrainerCallback):
 
     Args:
         resumption: What the run resumes from.
-        replacements: Restores what MindNLP says of an epoch without rows.
+        patches: Restores what MindNLP says of an epoch without rows.
     """
 
-    def __init__(self, resumption: Resumption, replacements: Replacements):
+    def __init__(self, resumption: Resumption, patches: Patches):
         self._resumption = resumption
         self._is_first_epoch, self._has_read = True, False
         logger = logging.getLogger(base.__name__)
-        replacements.replace(logger, "filters", [*logger.filters, self._is_true])
+        patches.replace(logger, "filters", [*logger.filters, self._is_true])
 
     def on_step_begin(self, args, state, control, **kwargs):
         """There was a row."""

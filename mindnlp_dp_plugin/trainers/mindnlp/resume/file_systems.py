@@ -22,40 +22,40 @@ CHECKPOINT = Message("the checkpoint to resume from")
 FOLDERS = Message("folders of checkpoints")
 
 
-def require_own_folders(home: str, writes: bool, collective: Collective) -> None:
+def require_own_folders(output_dir: str, writes: bool, collective: Collective) -> None:
     """Raise if two ranks would write checkpoints to the same folder. All ranks must call it.
 
     Args:
-        home: This rank's ``output_dir``.
+        output_dir: This rank's ``output_dir``.
         writes: Whether this rank writes there.
         collective: The ranks that train together.
 
     Raises:
         DataParallelError: If two ranks would.
     """
-    mark = store.workspace(home) / uuid.uuid4().hex
+    mark = store.workspace(output_dir) / uuid.uuid4().hex
     if writes:
         mark.mkdir(mode=store.PRIVATE, parents=True)
     marks = collective.all_gather_object(mark.name, FOLDERS)
-    seen = [name for name in marks if writes and (store.workspace(home) / name).exists()]
+    seen = [name for name in marks if writes and (store.workspace(output_dir) / name).exists()]
     num_seen = collective.all_gather_object(len(seen), FOLDERS)
     if writes:
         with suppress(FileNotFoundError):  # another node has closed the workspace that they share
             mark.rmdir()
-        store.close_workspace(home)
+        store.close_workspace(output_dir)
     if max(num_seen) > 1:
         raise DataParallelError(
-            "save_on_each_node=True, but several nodes would write to the same output_dir, {home!r}: it is for nodes "
-            "with separate disks. Leave it out; rank 0 then writes for all.",
-            home=home,
+            "save_on_each_node=True, but several nodes would write to the same output_dir, {output_dir!r}: it is for "
+            "nodes with separate disks. Leave it out; rank 0 then writes for all.",
+            output_dir=output_dir,
         )
 
 
-def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
+def open_workspaces(output_dir: str, writes: bool, collective: Collective) -> None:
     """Claim the folders of checkpoints, and put in order what a killed job left. All ranks must call it.
 
     Args:
-        home: This rank's ``output_dir``.
+        output_dir: This rank's ``output_dir``.
         writes: Whether this rank writes there.
         collective: The ranks that train together.
 
@@ -65,7 +65,7 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
     problem = stranger = None
     if writes:
         try:
-            stranger = store.open_workspace(home)
+            stranger = store.open_workspace(output_dir)
         except DataParallelError as error:
             problem = str(error)
     if stranger:
@@ -73,7 +73,7 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
             tr(
                 "output_dir={folder!r} is claimed by {stranger}. If that job still runs, end it, or give each an "
                 "output_dir of its own: two jobs in one folder remove each other's checkpoints.",
-                folder=home,
+                folder=output_dir,
                 stranger=stranger,
             )
         )
@@ -82,15 +82,15 @@ def open_workspaces(home: str, writes: bool, collective: Collective) -> None:
 
 
 def common_checkpoint(
-    wanted: str | os.PathLike | bool | None, home: str, collective: Collective, whole: str | None = None
+    wanted: str | os.PathLike | bool | None, output_dir: str, collective: Collective, whole: str | None = None
 ) -> str | bool | None:
     """The checkpoint to resume from, the same on all ranks. All ranks must call it.
 
     Its files are read by one rank for all that see the same ones.
 
     Args:
-        wanted: A folder; True for the newest in ``home``; None or False to train from the start.
-        home: This rank's ``output_dir``; each node may have its own disk.
+        wanted: A folder; True for the newest in ``output_dir``; None or False to train from the start.
+        output_dir: This rank's ``output_dir``; each node may have its own disk.
         collective: The ranks that train together.
         whole: A checkpoint whose files rank 0 has read.
 
@@ -100,10 +100,10 @@ def common_checkpoint(
     Raises:
         DataParallelError: The checkpoint is damaged, or not all ranks have the same.
     """
-    folder = local_checkpoint(wanted, home)
+    folder = local_checkpoint(wanted, output_dir)
     seen = collective.all_gather_object(_files_as_seen(folder), CHECKPOINT)
     reader = seen.index(seen[collective.rank])  # the first rank that sees these files
-    look = _look_over(folder, home, is_whole=folder == whole) if reader == collective.rank else None
+    look = _look_over(folder, output_dir, is_whole=folder == whole) if reader == collective.rank else None
     looks = collective.all_gather_object(look, CHECKPOINT)
     for rank, other in enumerate(looks):
         if other and other.identity != looks[0].identity:
@@ -123,15 +123,15 @@ def common_checkpoint(
     return folder or wanted
 
 
-def local_checkpoint(wanted: str | os.PathLike | bool | None, home: str) -> str | None:
+def local_checkpoint(wanted: str | os.PathLike | bool | None, output_dir: str) -> str | None:
     """The folder that ``resume_from_checkpoint`` means on this node, as ``common_checkpoint`` takes it."""
     if wanted is True:
-        return get_last_checkpoint(home) if Path(home).is_dir() else None
+        return get_last_checkpoint(output_dir) if Path(output_dir).is_dir() else None
     return os.fspath(wanted) if wanted else None
 
 
 def _files_as_seen(folder):
-    """The same for all ranks that see the same files, and for no copy of them."""
+    """What tells these files from a copy of them: equal on all ranks that see the very same ones."""
     if folder is None:
         return None
     files = [(path.name, path.stat()) for path in sorted(Path(folder).rglob("*"))]
@@ -147,40 +147,40 @@ class _Look:
         identity: What is the same for copies of a checkpoint on other nodes, and for no other checkpoint.
         shown: How it is shown.
         refusal: Why it cannot be resumed from.
-        home: Its ``output_dir``.
+        output_dir: Its ``output_dir``.
         host: The node.
     """
 
     identity: tuple
     shown: str
-    home: str
+    output_dir: str
     refusal: str | None = None
     host: str = field(default_factory=socket.gethostname)
 
 
 def _require_same_home(first, rank, other):
-    if first.home != other.home:
+    if first.output_dir != other.output_dir:
         raise DataParallelError(
             "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}: the ranks have "
-            "other output_dir, {first_home!r} and {home!r}. Give all the same, without the time or the rank in its "
-            "name.",
+            "other output_dir, {first_output_dir!r} and {output_dir!r}. Give all the same, without the "
+            "time or the rank in its name.",
             first_host=first.host,
             first=first.shown,
-            first_home=first.home,
+            first_output_dir=first.output_dir,
             rank=rank,
             host=other.host,
             theirs=other.shown,
-            home=other.home,
+            output_dir=other.output_dir,
         )
 
 
-def _look_over(folder, home, is_whole):
-    home = os.path.abspath(home)
+def _look_over(folder, output_dir, is_whole):
+    output_dir = os.path.abspath(output_dir)
     if folder is None:
-        return _Look((), tr("no checkpoint"), home)
+        return _Look((), tr("no checkpoint"), output_dir)
     name = Path(folder).name
     if not is_whole and (problem := store.problem_of(Path(folder))):
-        return _Look((name,), f"{name} ({problem})", home, str(store.refusal(folder, problem)))
+        return _Look((name,), f"{name} ({problem})", output_dir, str(store.refusal(folder, problem)))
     content = replace(store.read_record(folder), job=None).as_json()  # each node has a job of its own
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-    return _Look((name, digest), tr("{name} (digest {digest})", name=name, digest=digest), home)
+    return _Look((name, digest), tr("{name} (digest {digest})", name=name, digest=digest), output_dir)

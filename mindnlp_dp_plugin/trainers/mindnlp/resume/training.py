@@ -134,8 +134,8 @@ class Training:
 
 def begin_training(trainer, collective: Collective) -> Training:
     """The training that a call of ``train()`` begins, the same on all ranks. All ranks must call it."""
-    home = os.path.realpath(trainer.args.output_dir)
-    earlier = _begun[home]
+    output_dir = os.path.realpath(trainer.args.output_dir)
+    earlier = _begun[output_dir]
     training = Training(
         id=uuid.uuid4().hex,
         number=len(earlier) + 1,

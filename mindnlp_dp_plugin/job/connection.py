@@ -1,8 +1,4 @@
-"""A connection between two launchers: JSON messages, and notice when the other end is gone.
-
-The kernels find out whether the other node is still there: their keep-alive continues while a launcher waits for its
-terminal or is suspended.
-"""
+"""A connection between two launchers, or between two ranks: JSON messages, and notice when the other end is gone."""
 
 import json
 import socket
@@ -18,7 +14,7 @@ MAX_LINE_BYTES = 2**16
 
 
 class Connection:
-    """Lines of JSON to and from another launcher, without waiting.
+    """Lines of JSON to and from another process, without waiting.
 
     Args:
         connected: The socket.
@@ -35,6 +31,12 @@ class Connection:
         self._socket = connected
         self._received = b""
         connected.setblocking(False)
+
+    def watch_link(self) -> None:
+        """Count a node as gone that does not answer for 8 s.
+
+        The kernels find out: their keep-alive continues while a launcher waits for its terminal or is suspended.
+        """
         for option, value in {
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
             (socket.IPPROTO_TCP, socket.TCP_NODELAY): 1,
@@ -43,7 +45,7 @@ class Connection:
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): VANISHED_S - 1,
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): VANISHED_S * 1000,
         }.items():
-            connected.setsockopt(*option, value)
+            self._socket.setsockopt(*option, value)
 
     def send(self, **message: Any) -> None:
         """Send a message. ``receive`` notices a lost connection."""

@@ -1,0 +1,159 @@
+"""Let each rank hear how the others end, where no launcher ends them all: ranks of srun, of torchrun on several nodes.
+
+MindSpore's scheduler misses a rank after 30 s, and ends rank 0 by a signal, with no word of whose fault it is. So each
+rank holds a connection to rank 0, over which it says how it ends, and rank 0 passes it on. The kernel closes that of a
+rank that is killed. A link that is down or a node without power is left to the scheduler.
+"""
+
+import hmac
+import logging
+import os
+import secrets
+import socket
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mindnlp_dp_plugin.collectives.base import Collective
+from mindnlp_dp_plugin.job.connection import Connection
+from mindnlp_dp_plugin.language import Message, tr
+
+MEETING = Message("the address where ranks hear of each other's ends")
+TIE_S = 10
+POLL_S = 0.01
+
+logger = logging.getLogger(__name__)
+
+
+class End(IntEnum):
+    """How a rank has ended."""
+
+    DONE = 0  # it needs nobody, and nobody needs it
+    FAILED = 1
+    GONE = 2  # without a word
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A rank that did not end well.
+
+    Attributes:
+        rank: Which.
+        end: How.
+        since: When this rank heard of it, on the machine's monotonic clock.
+    """
+
+    rank: int
+    end: End
+    since: float
+
+
+class Lifeline:
+    """This rank's connections: rank 0 has one to each other rank, another rank one to rank 0.
+
+    Args:
+        rank: This rank.
+        connections: By the rank at the other end.
+    """
+
+    def __init__(self, rank: int, connections: dict[int, Connection]):
+        self._rank = rank
+        self._connections = connections
+        self._ended: dict[int, End] = {}
+        self._first: Loss | None = None
+        os.register_at_fork(after_in_child=self._close)  # or a child would hold them when this rank is gone
+
+    def say(self, end: End) -> None:
+        """Tell the others how this rank ends."""
+        self._tell(self._rank, end)
+
+    def first_lost(self) -> Loss | None:
+        """The first rank that has ended, but was not done; None so far. Does not wait."""
+        for other, connection in self._connections.items():
+            for message in connection.receive():
+                with suppress(KeyError, ValueError):
+                    self._note(message["rank"], End(message["end"]))
+            if connection.lost:
+                self._note(other, End.GONE)
+        return self._first
+
+    def _note(self, rank, end):
+        if rank in self._ended:
+            return
+        self._ended[rank] = end
+        if end != End.DONE and self._first is None:
+            self._first = Loss(rank, end, time.monotonic())
+        if self._rank == 0:
+            self._tell(rank, end)
+
+    def _tell(self, rank, end):
+        for connection in self._connections.values():
+            connection.send(rank=rank, end=int(end))
+
+    def _close(self):
+        for connection in self._connections.values():
+            connection.close()
+
+
+def tie(collective: Collective, scheduler: str, port: int) -> Lifeline:
+    """Connect the ranks. All ranks must call it.
+
+    Ranks that cannot be connected train all the same; rank 0 says so.
+
+    Args:
+        collective: The ranks.
+        scheduler: The address of MindSpore's scheduler: rank 0 listens in the same network.
+        port: The scheduler's port.
+    """
+    if collective.rank:
+        return Lifeline(collective.rank, _call_rank_0(collective))
+    family, address = _own_address(scheduler, port)
+    with closing(socket.create_server((address, 0), family=family, backlog=collective.world_size)) as listener:
+        tied = _receive(listener, collective)
+    if missing := sorted({*range(1, collective.world_size)} - {*tied}):
+        logger.warning(
+            tr(
+                "Ranks {ranks} cannot connect to rank 0 at {address}: if one of them fails, the others hear of it "
+                "half a minute later.",
+                ranks=missing,
+                address=address,
+            )
+        )
+    return Lifeline(0, tied)
+
+
+def _own_address(scheduler, port):
+    """The kind of address, and this machine's own, by which it reaches the scheduler. Nothing is sent."""
+    family, *_, there = socket.getaddrinfo(scheduler, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(there)
+        return family, probe.getsockname()[0]
+
+
+def _call_rank_0(collective):
+    address, token = collective.all_gather_object(None, MEETING)[0]
+    try:
+        connection = Connection(socket.create_connection(address, TIE_S), address[0])
+    except OSError:
+        return {}
+    connection.send(rank=collective.rank, token=token)
+    return {0: connection}
+
+
+def _receive(listener, collective):
+    """The other ranks' connections; whoever does not know the token is no rank."""
+    token = secrets.token_hex()
+    collective.all_gather_object((listener.getsockname()[:2], token), MEETING)
+    listener.setblocking(False)
+    tied, waiting, deadline = {}, [], time.monotonic() + TIE_S
+    while len(tied) < collective.world_size - 1 and time.monotonic() < deadline:
+        with suppress(OSError):  # nobody yet, or no more descriptors
+            connected, (address, *_) = listener.accept()
+            waiting.append(Connection(connected, address))
+        for connection in waiting:
+            for said in connection.receive():
+                if hmac.compare_digest(str(said.get("token")).encode(), token.encode()):
+                    tied[said["rank"]] = connection
+        time.sleep(POLL_S)
+    return tied
