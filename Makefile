@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 # in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -102,6 +102,21 @@ catalogue: install   ## after a message is new or other: the Chinese catalogue, 
 
 docs: install   ## the pages in docs/ as a site, in build/site
 	$(BIN)/mkdocs build --strict --site-dir build/site
+
+dist: $(VENV)-dist/installed   ## sdist and wheel, checked; the wheel trains the demo in an environment of its own
+	rm -rf build/dist build/wheel
+	$(VENV)-dist/bin/python -m build --outdir build/dist .
+	$(VENV)-dist/bin/twine check --strict build/dist/*
+	$(VENV)-dist/bin/check-wheel-contents build/dist/*.whl
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet "$$(ls build/dist/*.whl)[mindnlp04,cpu,mpi,recipes]"
+	cp -r examples/roberta_imdb build/wheel/example
+	cd build/wheel/example && PATH="$(abspath build/wheel/bin):$$PATH" mindnlp-dp run --nproc 2 roberta_imdb.py
+
+$(VENV)-dist/installed:
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet build twine check-wheel-contents
+	touch $@
 
 recipes: minilm   ## the recipes on ten data sets beside their baselines, 2 ranks; an hour
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/recipes.py --data $(DATA)
