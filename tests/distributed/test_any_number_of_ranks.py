@@ -27,6 +27,11 @@ EVERY = (
     "noise",
     "many_buckets",
     "bucket_per_parameter",
+    "infinite",
+    "best",
+    "part_of_an_epoch",
+    "max_steps",
+    "in_the_background",
 )
 
 

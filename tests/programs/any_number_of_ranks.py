@@ -103,6 +103,21 @@ def unused():
     return SomeBatchesUseExtra(1)
 
 
+class SomeLossesAreInfinite(WithExtraParameters):
+    """Its gradients are not."""
+
+    def forward(self, input_ids, labels):
+        outputs = super().forward(input_ids, labels)
+        if input_ids.asnumpy()[0, 0] % 5 == 0:
+            outputs["loss"] = outputs["loss"] + float("inf")
+        return outputs
+
+
+def infinite():
+    seed_everything(3)
+    return SomeLossesAreInfinite(1)
+
+
 def gpt2():
     seed_everything(3)
     sizes = dict(vocab_size=96, n_positions=32, n_embd=32, n_layer=2, n_head=2, pad_token_id=0, num_labels=3)
@@ -135,6 +150,11 @@ CASES = {
     "samples": Case(config={"average_over": "samples"}),
     "noise": Case(arguments={"neftune_noise_alpha": 5.0}),
     "many_buckets": Case(config={"bucket_cap_mb": 0.01}),
+    "infinite": Case(model=infinite),
+    "best": Case(arguments={"load_best_model_at_end": True, "save_strategy": "epoch", "learning_rate": 3e-2}),
+    "part_of_an_epoch": Case(arguments={"num_train_epochs": 1.5}),
+    "max_steps": Case(arguments={"max_steps": 7}),
+    "in_the_background": Case(config={"async_save": True, "check_replicas_every": 1}),
     "bucket_per_parameter": Case(config={"bucket_cap_mb": 0}),
 }
 
