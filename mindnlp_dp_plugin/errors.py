@@ -27,7 +27,10 @@ class Preempted(SystemExit):
 
     def __init__(self, signum: int, words: str):
         super().__init__(128 + signum)
-        self._words = words
+        self._signum, self._words = signum, words
+
+    def __reduce__(self):
+        return type(self), (self._signum, self._words)
 
     def __str__(self):
         return self._words

@@ -9,7 +9,7 @@ from functools import partial
 
 from mindnlp.peft import PeftModel
 
-from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint import elsewhere, store
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
@@ -65,7 +65,8 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
     self.data_parallel_training = training = begin_training(self, current())
     is_resuming = self.data_parallel_config.resume
-    own = own_checkpoint(self, training, resume_from_checkpoint, current())
+    kept = elsewhere.bring_back(self.args.output_dir)
+    own = own_checkpoint(self, training, resume_from_checkpoint, current(), kept)
     if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
         resume_from_checkpoint = own
     resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current(), whole=own)

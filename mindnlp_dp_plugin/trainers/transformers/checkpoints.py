@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from transformers import trainer as trainer_module
 from transformers.trainer_utils import get_last_checkpoint
 
-from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint import elsewhere, store
 from mindnlp_dp_plugin.collectives import Collective, current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
@@ -76,6 +76,7 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
         os.makedirs(output_dir, exist_ok=True)
         store.open_workspace(output_dir)
     collective.barrier()
+    kept = elsewhere.bring_back(output_dir)
     if wanted is True and not trainer.data_parallel_config.resume:
         wanted = get_last_checkpoint(output_dir)
         if wanted is None:
@@ -84,7 +85,7 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
                 folder=output_dir,
             )
     elif trainer.data_parallel_config.resume and (wanted is True or not wanted):
-        whole = wanted = next(store.whole_in(output_dir, store.problem_of_files), None)
+        whole = wanted = kept or next(store.whole_in(output_dir, store.problem_of_files), None)
     wanted = str(wanted) if wanted else None
     require_same("resume_from_checkpoint", wanted, collective, HINT)
     if wanted and not whole and os.path.exists(os.path.join(wanted, store.RECORD)):

@@ -5,6 +5,7 @@ older run left in the folder is left alone.
 """
 
 import logging
+from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
@@ -21,7 +22,9 @@ PURPOSE = Message("the checkpoint to go on from")
 READINGS = 2
 
 
-def own_checkpoint(trainer, training: Training, wanted, collective: Collective) -> str | None:
+def own_checkpoint(
+    trainer, training: Training, wanted, collective: Collective, kept: Path | None = None
+) -> str | None:
     """The newest whole checkpoint from which this ``train()`` goes on by itself; None without one.
 
     All ranks must call it, in the same order.
@@ -31,6 +34,7 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
         training: What it trains.
         wanted: The script's ``resume_from_checkpoint``.
         collective: The ranks that train together; rank 0 reads the folder.
+        kept: The newest that is kept elsewhere and was brought to the folder: newer ones may be on one node alone.
 
     Raises:
         DataParallelError: On all ranks, if it cannot be known whether a checkpoint is this training's, and the script
@@ -47,7 +51,7 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
     if collective.rank == 0:
         try:
             why = tr("Restart {number}", number=restart) if restart else "--resume"
-            found = _choose(output_dir, training, wanted, why, is_resuming)
+            found = _choose(output_dir, training, wanted, why, is_resuming, kept)
         except DataParallelError as error:
             problem = str(error)
     found, problem = collective.all_gather_object((found and str(found), problem), PURPOSE)[0]
@@ -56,9 +60,11 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective) 
     return found
 
 
-def _choose(output_dir, training, wanted, why, is_resuming):
+def _choose(output_dir, training, wanted, why, is_resuming, kept):
     job, found, doubtful, others = told(JOB), None, [], []
     for folder, record in store.records_in(output_dir):
+        if kept and store.step_of(folder) > store.step_of(kept):
+            continue
         is_of_job = record is not None and job is not None and record.job == job
         if record and not (is_of_job or is_resuming):
             continue

@@ -1,0 +1,26 @@
+"""Ray Train and Ray Tune carry the ranks: the extra [ray].
+
+Ray starts and restarts workers on the nodes of its cluster; here they become ranks, as ``mindnlp-dp run`` makes them.
+"""
+
+from mindnlp_dp_plugin.errors import DataParallelError
+
+try:
+    import ray.train
+except ImportError as error:
+    raise DataParallelError(
+        "mindnlp_dp_plugin.ray needs Ray ({error}): pip install 'mindnlp-dp-plugin[ray]'.", error=error
+    ) from error
+
+from mindnlp_dp_plugin.ray.backend import MindNLPConfig
+from mindnlp_dp_plugin.ray.trainer import MindNLPTrainer
+
+__all__ = ["MindNLPConfig", "MindNLPTrainer", "RayReportCallback"]
+
+
+def __getattr__(name):
+    if name == "RayReportCallback":  # knows MindNLP's Trainer, which Ray's own processes do without
+        from mindnlp_dp_plugin.ray.report import RayReportCallback
+
+        return RayReportCallback
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,70 @@
+"""Functions that workers of Ray call, and ``mindnlp-dp run`` as well: ``python -m tests.ray.functions OUTPUT``."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def train(config):
+    """Shuffled rows, checkpoints in the middle of epochs. ``config["strike"]``: what happens once, at a step, to a rank.
+
+    ``OUTPUT/begun.<n>.json`` tells at which step each attempt began, ``OUTPUT/model`` is what training ended with.
+    """
+    import mindnlp_dp_plugin as dp  # isort: skip
+
+    from mindnlp.engine import Trainer, TrainerCallback
+
+    from tests.programs.resume_scenarios import shuffled
+    from tests.programs.tiny import tiny_dataset, tiny_trainer
+
+    output = Path(config["output"])
+
+    class Begun(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if not self.has_begun and dp.is_main_process():
+                number = len(list(output.glob("begun.*")))
+                (output / f"begun.{number}.json").write_text(json.dumps(state.global_step))
+            self.has_begun = True
+
+        has_begun = False
+
+    class Struck(Trainer):
+        def compute_loss(self, *args, **kwargs):
+            if config.get("strike"):
+                strike(config, self.state.global_step)
+            return super().compute_loss(*args, **kwargs)
+
+    callbacks = [Begun()]
+    if config.get("reports", "RAY_JOB_ID" in os.environ):
+        from mindnlp_dp_plugin.ray import RayReportCallback
+
+        callbacks.append(RayReportCallback())
+    trainer = tiny_trainer(
+        config.get("home") or output / "trainer", dataset=shuffled(9), trainer_type=Struck, callbacks=callbacks,
+        max_steps=10, logging_steps=2, save_strategy="steps", save_steps=3, evaluation_strategy="steps", eval_steps=5,
+    )  # fmt: skip
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
+    trainer.train()
+    trainer.save_model(str(output / "model"))
+    dp.barrier()
+
+
+def strike(config, step):
+    """Let what is ordered happen here, if it has not yet."""
+    import mindnlp_dp_plugin as dp
+
+    rank, at, what = config["strike"]
+    mark = Path(config["output"], "struck")
+    if (dp.get_rank(), step) != (rank, at) or mark.exists():
+        return
+    mark.write_text(json.dumps({"pid": os.getpid(), "at": time.time()}))
+    if what == "raise":
+        raise ValueError("a row that cannot be")
+    os.kill(os.getpid(), signal.Signals[what])
+
+
+if __name__ == "__main__":
+    train({"output": sys.argv[1]})
