@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
@@ -44,6 +45,15 @@ HINT = Message(
     "for callbacks that set control.should_* on some ranks only, for an exception that one rank has caught, for "
     "trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."
 )
+
+
+_tell: Callable[[DataParallelError], None] = lambda error: None
+
+
+def tell_by(tell: Callable[[DataParallelError], None]) -> None:
+    """From now on, tell a system that runs ranks why one gives up, before its process ends."""
+    global _tell
+    _tell = tell
 
 
 class Watched(Collective):
@@ -292,7 +302,10 @@ class Watchdog(threading.Thread):
                 told = tr("{why}. {hint}\nStacks of rank {rank}:", why=why, hint=HINT, rank=self._rank)
                 os.write(2, f"DataParallelError: {told}\n".encode())
                 faulthandler.dump_traceback(2, all_threads=True)
-            os._exit(1)
+            try:
+                _tell(DataParallelError("{why}. {hint}", why=why, hint=HINT))
+            finally:
+                os._exit(1)
         try:
             os.close(os.open(self._folder / CLAIM, os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:  # a peer has found it, too, and reports this rank with the others

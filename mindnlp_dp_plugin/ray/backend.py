@@ -48,6 +48,11 @@ class MindNLPConfig(BackendConfig):
         """What Ray starts the workers with."""
         return MindNLPBackend
 
+    @property
+    def train_func_context(self):
+        """What Ray calls the training function in."""
+        return worker.around_training
+
     def to_dict(self) -> dict[str, Any]:
         """What Ray shows of it."""
         return {"backend": self.settings.backend, "timeout_s": self.settings.timeout, "log_level": self.log_level}

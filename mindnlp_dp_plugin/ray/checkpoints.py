@@ -16,26 +16,37 @@ PURPOSE = Message("the checkpoint in Ray's storage")
 
 
 def bring_back(home: Path) -> Path | None:
-    """Let the newest whole checkpoint that was reported of ``home`` be there, on each node. All ranks must call it.
+    """The newest whole checkpoint that each node has in ``home``, once the newest that was reported is there.
+
+    All ranks must call it.
 
     Args:
         home: An ``output_dir``.
 
     Returns:
-        The checkpoint's folder; None if none was reported.
+        Its folder; None if Ray keeps none of it.
     """
     group = current()
     found, failure = None, None
-    try:
-        if ray.train.get_context().get_local_rank() == 0:
-            found = _bring(home)
-    except Exception as error:  # the other ranks wait below
-        failure = error
-    seen = group.all_gather_object(found and str(found), PURPOSE)
+    if ray.train.get_context().get_local_rank() == 0:
+        try:
+            found = _whole_here(home)
+        except Exception as error:  # the other ranks wait below
+            failure = error
+    of_nodes = [names for names in group.all_gather_object(found, PURPOSE) if names is not None]
     if failure:
         raise failure
-    newest = next(filter(None, seen), None)
-    return Path(newest) if newest else None
+    everywhere = set.intersection(*map(set, of_nodes))
+    return max((home / name for name in everywhere), key=store.step_of, default=None)
+
+
+def _whole_here(home):
+    """The names of the newest one that was reported, and of newer ones that Ray was not told of in time."""
+    reported = _bring(home)
+    if reported is None:
+        return []
+    newer = [folder for folder in store.newest_first(home) if store.step_of(folder) > store.step_of(reported)]
+    return [reported.name, *(folder.name for folder in newer if not store.problem_of_files(folder))]
 
 
 def _bring(home):

@@ -1,15 +1,23 @@
-"""What runs in each worker of Ray before the training function does, in its main thread."""
+"""What runs in each worker of Ray beside the training function: before it, in the main thread, and around it."""
 
 import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import ray
+from ray.exceptions import RayActorError
 from ray.train import get_context
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2._internal.execution.context import get_train_context
 
 from mindnlp_dp_plugin.compat import has_mindnlp05
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.errors import Preempted
 from mindnlp_dp_plugin.job.hardware import allowed_cores
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_process import become_rank
@@ -17,6 +25,9 @@ from mindnlp_dp_plugin.job.variables import DEFERRED, GOES_ON, JOB, RESTART
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.ray.devices import choose_device
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster
+
+TRAINING_THREAD = "TrainingThread"  # how Ray names it
+ENDED_WITHIN_S = 30  # Ray asks each rank every two seconds, and ends all when one has failed
 
 
 def address_and_port() -> tuple[str, int]:
@@ -81,6 +92,7 @@ def _install(settings):
     """Only now may MindSpore be imported, as this does."""
     import mindnlp_dp_plugin
     from mindnlp_dp_plugin.checkpoint import elsewhere
+    from mindnlp_dp_plugin.collectives import watchdog
     from mindnlp_dp_plugin.ray import checkpoints
     from mindnlp_dp_plugin.step import preemption
 
@@ -88,6 +100,7 @@ def _install(settings):
     elsewhere.keep(checkpoints.bring_back)
     preemption.hear_for_other_threads()
     preemption.ask(_node_is_drained)
+    watchdog.tell_by(_tell_ray)
 
 
 def _pin(rank_info):
@@ -103,3 +116,41 @@ def _node_is_drained():
     which would cost each step a round trip to Ray; the ranks compare what they know by themselves.
     """
     return get_train_context().preemption_context.preemption_info is not None
+
+
+class NodeDrained(RayActorError):
+    """Training has stopped, with a checkpoint, because Ray takes a node away; no failure of the training function.
+
+    Args:
+        words: What was done.
+    """
+
+    def __init__(self, words: str):
+        super().__init__(error_msg=words, preempted=True)
+        self._words = words
+
+    def __reduce__(self):
+        return type(self), (self._words,)
+
+
+@contextmanager
+def around_training() -> Iterator[None]:
+    """Let Ray tell a node that it takes away itself from a failure, of which a run may have only so many."""
+    try:
+        yield
+    except Preempted as error:
+        if _node_is_drained():
+            raise NodeDrained(str(error)) from error
+        raise
+
+
+def _tell_ray(error):
+    """Give the error of a rank that gives up to Ray, as if its training function had raised it, and wait to be ended."""
+    runner = get_train_context().execution_context.training_thread_runner
+    if not runner.is_running():
+        return
+    stacks = sys._current_frames()
+    training = next(thread for thread in threading.enumerate() if thread.name.startswith(TRAINING_THREAD))
+    stack = "".join(traceback.format_stack(stacks[training.ident]))
+    runner.get_exception_queue().put(UserExceptionWithTraceback(error, f"{stack}\n{type(error).__name__}: {error}"))
+    time.sleep(ENDED_WITHIN_S)

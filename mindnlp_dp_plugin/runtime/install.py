@@ -125,6 +125,8 @@ def _serve_loops(group, config):
 
 @functools.cache
 def _prepare_to_leave(in_cluster):
+    if leaving.end_as_worker_of_ray():
+        return
     leave_in_order()
     if in_cluster:
         leaving.leave_together()

@@ -16,11 +16,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.collectives.wakeups import stop_preemption
 
 FLUSH_S = 1  # for MindSpore's threads to send the rest of the last barrier
+RAY_WORKER = "default_worker.py"  # what Ray starts its workers with
 
 _status = 0
 
@@ -46,6 +48,18 @@ def end_at_once_if_failed() -> None:
     sys.excepthook, sys.exit = note_exception, leave_with_note
     atexit.register(_end_if_failed)
     os.register_at_fork(after_in_child=lambda: atexit.register(_end_at_once))  # the last to come, so the first to go
+
+
+def end_as_worker_of_ray() -> bool:
+    """Let an actor of Ray skip all clean-up; returns whether this process is one.
+
+    Ray first kills what a worker has started, and with it MindSpore's scheduler, of which rank 0 and its peers would
+    then take 20 s to take leave. What ends an actor is for its owner to know; ``sys.exit`` is not.
+    """
+    is_worker = Path(getattr(sys.modules["__main__"], "__file__", None) or "").name == RAY_WORKER
+    if is_worker:
+        atexit.register(_end_at_once)
+    return is_worker
 
 
 class _NotedExit(SystemExit):

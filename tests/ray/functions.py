@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -33,6 +34,7 @@ def train(config):
 
     class Struck(Trainer):
         def compute_loss(self, *args, **kwargs):
+            time.sleep(config.get("pace", 0))
             if config.get("strike"):
                 strike(config, self.state.global_step)
             return super().compute_loss(*args, **kwargs)
@@ -61,6 +63,13 @@ def strike(config, step):
     if (dp.get_rank(), step) != (rank, at) or mark.exists():
         return
     mark.write_text(json.dumps({"pid": os.getpid(), "at": time.time()}))
+    if what == "wait":  # for what others do to this node
+        return
+    if what == "part":  # the others average gradients
+        dp.all_gather_object("nobody else does")
+    if what == "leave no trace":
+        shutil.rmtree(config["home"])
+        what = "SIGKILL"
     if what == "raise":
         raise ValueError("a row that cannot be")
     os.kill(os.getpid(), signal.Signals[what])
