@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 # in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts ray zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -54,6 +54,16 @@ restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after e
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py torchrun --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py checkpoints
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py elastic
+
+# An environment of its own: what Ray brings need not fit what the other tests have.
+ray: $(VENV)-ray/installed   ## workers of Ray on two nodes of this machine: tests, examples, a kill in mid-epoch beside `mindnlp-dp run`
+	PATH="$(abspath $(VENV))-ray/bin:$$PATH" $(VENV)-ray/bin/python -m pytest -m "" tests/ray
+	PATH="$(abspath $(VENV))-ray/bin:$$PATH" $(VENV)-ray/bin/python benchmarks/on_ray.py
+
+$(VENV)-ray/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/python -m pip install --quiet --editable ".[cpu,ray,recipes]" hypothesis pytest
+	touch $@
 
 zero: install   ## memory, step time and bytes by stage of ZeRO, on 2, 3 and 4 ranks; 10 minutes, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sharded_states.py

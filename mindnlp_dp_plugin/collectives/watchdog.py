@@ -47,7 +47,7 @@ HINT = Message(
 )
 
 
-_tell: Callable[[DataParallelError], None] = lambda error: None
+_tell: Callable[[DataParallelError], None] | None = None
 
 
 def tell_by(tell: Callable[[DataParallelError], None]) -> None:
@@ -303,7 +303,8 @@ class Watchdog(threading.Thread):
                 os.write(2, f"DataParallelError: {told}\n".encode())
                 faulthandler.dump_traceback(2, all_threads=True)
             try:
-                _tell(DataParallelError("{why}. {hint}", why=why, hint=HINT))
+                if _tell:
+                    _tell(DataParallelError("{why}. {hint}", why=why, hint=HINT))
             finally:
                 os._exit(1)
         try:

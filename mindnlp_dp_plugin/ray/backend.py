@@ -40,7 +40,7 @@ class MindNLPConfig(BackendConfig):
             self.settings = DataParallelConfig.from_env()
         if self.settings.backend == "mpi":
             raise DataParallelError(
-                "backend='mpi' needs mpirun, but Ray starts the workers: choose 'mccl' (CPU), 'hccl' (Ascend) or 'auto'."
+                "backend='mpi' needs mpirun, but Ray starts the workers: choose 'mccl' (CPU) or 'hccl' (Ascend)."
             )
 
     @property

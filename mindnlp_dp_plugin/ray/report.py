@@ -11,12 +11,13 @@ from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.compat import has_mindnlp05
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.ray import worker
 from mindnlp_dp_plugin.ray.checkpoints import OUTPUT_DIR, STEP
 
 if has_mindnlp05():
     from transformers import TrainerCallback
 else:
-    from mindnlp.engine import TrainerCallback
+    from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
 
 READS_EVERY_S = 2  # Ray, and it holds one report: a rank that reports more often waits
 DUE = Message("whether Ray gets a report")
@@ -42,7 +43,7 @@ class RayReportCallback(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Begin to measure."""
-        self._require_ray()
+        _require_ray()
         self._metrics, self._seconds, self._rows = {OUTPUT_DIR: str(Path(args.output_dir))}, 0.0, 0
         self._reported_at = self._resumed_at = time.monotonic()
 
@@ -93,12 +94,14 @@ class RayReportCallback(TrainerCallback):
         before, self._resumed_at = self._resumed_at, time.monotonic()
         return self._resumed_at - before
 
-    def _require_ray(self):
-        try:
-            ray.train.get_context().get_world_rank()
-        except Exception as error:
-            raise DataParallelError(
-                "RayReportCallback reports to Ray, but this training was not started by it ({error}): train by "
-                "MindNLPTrainer, or leave the callback out.",
-                error=error,
-            ) from None
+
+def _require_ray():
+    if worker.joined_with is None:
+        raise DataParallelError(
+            "RayReportCallback reports to Ray, but this is no worker of a MindNLPTrainer: start it by one, or leave "
+            "the callback out."
+        )
+    if worker.joined_with.async_save:
+        raise DataParallelError(
+            "async_save with RayReportCallback: Ray would get checkpoints that are still being written. Leave one out."
+        )

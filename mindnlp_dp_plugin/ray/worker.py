@@ -27,6 +27,7 @@ from mindnlp_dp_plugin.ray.devices import choose_device
 from mindnlp_dp_plugin.runtime import cpu_affinity, dynamic_cluster
 
 TRAINING_THREAD = "TrainingThread"  # how Ray names it
+joined_with: DataParallelConfig | None = None  # the settings of this rank
 ENDED_WITHIN_S = 30  # Ray asks each rank every two seconds, and ends all when one has failed
 
 
@@ -96,7 +97,9 @@ def _install(settings):
     from mindnlp_dp_plugin.ray import checkpoints
     from mindnlp_dp_plugin.step import preemption
 
+    global joined_with
     mindnlp_dp_plugin.install(settings)
+    joined_with = settings
     elsewhere.keep(checkpoints.bring_back)
     preemption.hear_for_other_threads()
     preemption.ask(_node_is_drained)
@@ -145,7 +148,7 @@ def around_training() -> Iterator[None]:
 
 
 def _tell_ray(error):
-    """Give the error of a rank that gives up to Ray, as if its training function had raised it, and wait to be ended."""
+    """Give the error of a rank that gives up to Ray, as if its function had raised it, and wait for the end."""
     runner = get_train_context().execution_context.training_thread_runner
     if not runner.is_running():
         return

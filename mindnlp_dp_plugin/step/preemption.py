@@ -22,7 +22,7 @@ _asked: list[Callable[[], bool]] = []
 
 
 def hear_for_other_threads() -> None:
-    """Let signals end trainings in other threads in good order, too. Call it in the main thread, which alone hears them.
+    """Let signals end trainings in other threads in good order, too. Call it in the main thread: it alone hears them.
 
     Whoever hears a signal while none trains is who did before.
     """
@@ -68,7 +68,7 @@ class Preemption:
         self._held: BaseException | None = None
 
     def begin(self) -> None:
-        """Note signals from now on. In another thread than the main one, those that ``hear_for_other_threads`` hears."""
+        """Note signals from now on; not in the main thread, those that ``hear_for_other_threads`` hears."""
         self._process = os.getpid()
         if threading.current_thread() is not threading.main_thread():
             _hearing.append(self)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def train(config):
-    """Shuffled rows, checkpoints in the middle of epochs. ``config["strike"]``: what happens once, at a step, to a rank.
+    """Shuffled rows, checkpoints in the middle of epochs. ``config["strike"]``: what happens once, to which rank, when.
 
     ``OUTPUT/begun.<n>.json`` tells at which step each attempt began, ``OUTPUT/model`` is what training ended with.
     """
@@ -51,6 +51,49 @@ def train(config):
     trainer.eval_dataset = tiny_dataset(num_rows=24)
     trainer.train()
     trainer.save_model(str(output / "model"))
+    dp.barrier()
+
+
+def own_loop(config):
+    """A loop over ``dp.prepare``: 10 steps of 4 in an epoch; a state every third one, which Ray keeps."""
+    import mindnlp_dp_plugin as dp  # isort: skip
+
+    import ray.train
+    from mindnlp.core import value_and_grad
+    from mindnlp.core.optim import AdamW
+    from ray.train import Checkpoint
+
+    from tests.programs.tiny import tiny_model, tiny_rows
+
+    output, model = Path(config["output"]), tiny_model()
+    optimizer = AdamW(model.parameters(), lr=1e-3)
+    model, optimizer, rows = dp.prepare(model, optimizer, tiny_rows(64, shuffle=True).batch(8))
+    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
+    step = 0
+    if kept := ray.train.get_checkpoint():
+        with kept.as_directory() as folder:
+            step = dp.load_state(folder).num_steps
+    if dp.is_main_process():
+        (output / f"begun.{len(list(output.glob('begun.*')))}.json").write_text(json.dumps(step))
+    model.set_train()
+    while step < 10:
+        for batch in rows.create_dict_iterator():
+            if config.get("strike"):
+                strike(config, step)
+            loss = gradients_of(batch)
+            optimizer.step()
+            optimizer.zero_grad()
+            step += 1
+            if step % 3 == 0:
+                dp.save_state(output / "state")
+                checkpoint = Checkpoint.from_directory(output / "state") if dp.is_main_process() else None
+                ray.train.report({"step": step, "loss": float(loss)}, checkpoint=checkpoint)
+            if step == 10:
+                break
+    if dp.is_main_process():
+        (output / "model").mkdir()
+        tensors = [parameter.asnumpy().tobytes() for parameter in model.parameters()]
+        (output / "model" / "model.safetensors").write_bytes(b"".join(tensors))
     dp.barrier()
 
 

@@ -22,9 +22,7 @@ PURPOSE = Message("the checkpoint to go on from")
 READINGS = 2
 
 
-def own_checkpoint(
-    trainer, training: Training, wanted, collective: Collective, kept: Path | None = None
-) -> str | None:
+def own_checkpoint(trainer, training: Training, wanted, collective: Collective, kept: Path | None = None) -> str | None:
     """The newest whole checkpoint from which this ``train()`` goes on by itself; None without one.
 
     All ranks must call it, in the same order.
