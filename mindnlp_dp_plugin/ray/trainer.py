@@ -83,8 +83,13 @@ def _with_variables(run_config, environ: Mapping[str, str]):
     given = dict(run_config.worker_runtime_env or {})
     mine = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
     mine = {name: value for name, value in mine.items() if name not in NAMES - {SECRET}}
-    # Sets and dictionaries of texts come in the same order on all ranks.
-    fixed = {"PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"), DEFERRED: "1"}
+    fixed = {
+        # Sets and dictionaries of texts come in the same order on all ranks.
+        "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
+        # As MindSpore sets it, whose messages before 2.8 no other can read; Ray imports protobuf first.
+        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python",
+        DEFERRED: "1",
+    }
     run_config = copy.copy(run_config)
     run_config.worker_runtime_env = {**given, "env_vars": {**fixed, **mine, **given.get("env_vars", {})}}
     return run_config

@@ -1,7 +1,6 @@
 """A cluster of two nodes on this machine, for all tests that train."""
 
 import os
-import sys
 
 import psutil
 import pytest
@@ -10,6 +9,7 @@ from tests.harness import REPOSITORY, run_ranks_successfully
 from tests.ray.runs import sha256_of
 
 GONE_WITHIN_S = 30
+MARK = "TESTED_BY"  # what the nodes of these tests start inherits it
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     # Workers find what tests give them to do, and the plugin, where this process does.
-    os.environ["PYTHONPATH"] = str(REPOSITORY)
+    os.environ["PYTHONPATH"], os.environ[MARK] = str(REPOSITORY), str(os.getpid())
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address)
@@ -42,7 +42,7 @@ def undisturbed(tmp_path_factory):
 def nothing_is_left():
     """After each test no worker is there, and no scheduler of MindSpore's."""
     yield
-    if "ray" in sys.modules:
+    if MARK in os.environ:
         _, alive = psutil.wait_procs(list(ranks_of_ray()), timeout=GONE_WITHIN_S)
         assert not [process.cmdline() for process in alive]
 
@@ -50,7 +50,8 @@ def nothing_is_left():
 def ranks_of_ray():
     for process in psutil.process_iter():
         try:
-            if process.environ().get("MINDNLP_DP_JOB", "").startswith("ray-"):
+            environ = process.environ()
+            if environ.get(MARK) == str(os.getpid()) and environ.get("MINDNLP_DP_JOB", "").startswith("ray-"):
                 yield process
         except psutil.Error:
             pass

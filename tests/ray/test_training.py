@@ -69,7 +69,7 @@ def test_the_error_names_the_rank_and_shows_its_traceback(cluster, tmp_path):
 
 def test_ranks_that_wait_for_each_other_say_so(cluster, tmp_path):
     config = MindNLPConfig(settings=DataParallelConfig(timeout=60))
-    with pytest.raises(WorkerGroupError, match=r"rank \d has waited .* s in .*, longer than timeout=60"):
+    with pytest.raises(WorkerGroupError, match=r"rank \d is in all_gather_object .*, but rank \d in all_gather_object"):
         trainer(train, tmp_path, mindnlp_config=config, strike=(1, 5, "part")).fit()
 
 
@@ -89,7 +89,7 @@ def test_a_node_that_is_drained_costs_no_failure(cluster, undisturbed, tmp_path)
     """As Ray drains spot instances, and nodes of Kubernetes that are about to go."""
     (drained,) = cluster.worker_nodes
     spot = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-    until_ms = int((time.time() + 120) * 1000)
+    until_ms = int((time.time() + 600) * 1000)
 
     def drain():
         cluster.add_node(num_cpus=1)
