@@ -54,9 +54,10 @@ def train(config, callbacks=()):
             num_train_epochs=config.get("epochs", 2),
             learning_rate=config.get("learning_rate", 1e-3),
             logging_steps=5,
-            evaluation_strategy="epoch",
+            evaluation_strategy="steps",
             save_strategy="steps",
-            save_steps=config.get("save_steps", 7),
+            eval_steps=10,  # before the checkpoint of the same step, whose metrics then hold the scores
+            save_steps=10,
             save_total_limit=2,
             disable_tqdm=True,
         ),

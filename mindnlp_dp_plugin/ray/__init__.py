@@ -6,7 +6,8 @@ Ray starts and restarts workers on the nodes of its cluster; here they become ra
 from mindnlp_dp_plugin.errors import DataParallelError
 
 try:
-    import ray.train  # noqa: F401
+    import ray.train
+    import ray.tune  # noqa: F401
 except ImportError as error:
     raise DataParallelError(
         "mindnlp_dp_plugin.ray needs Ray ({error}): pip install 'mindnlp-dp-plugin[ray]'.", error=error
