@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.ray.backend import MindNLPConfig
 from mindnlp_dp_plugin.ray.trainer import MindNLPTrainer
 
+OF_A_TRIAL = {"node:__internal_head__": 0.001}  # no core: its workers take theirs, beside what starts them
 MODES = {"minimize": "min", "maximize": "max"}
 
 
@@ -92,7 +93,7 @@ def hyperparameter_search(
 
     tune_config = {"scheduler": ASHAScheduler(), "max_concurrent_trials": _num_at_once(scaling_config), **tune_config}
     tuner = tune.Tuner(
-        tune.with_resources(trial, {"CPU": 0}),  # its workers take theirs
+        tune.with_resources(trial, OF_A_TRIAL),
         param_space=hp_space,
         tune_config=tune.TuneConfig(metric=metric, mode=MODES[direction], num_samples=n_trials, **tune_config),
         run_config=run_config,
