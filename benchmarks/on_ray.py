@@ -31,7 +31,7 @@ from tests.harness import REPOSITORY, run, run_ranks_successfully
 
 EXAMPLES = REPOSITORY / "examples" / "clusters"
 ALONE = "import json, sys; from ray_train import train; train(json.loads(sys.argv[1]))"
-STEPS_IN_EPOCH, KILLED_AT = 20, 33
+STEPS_IN_EPOCH, KILLED_AT = 25, 33
 GONE_WITHIN_S = 30
 
 
@@ -147,7 +147,7 @@ def summary(results):
     ]
     return "\n".join(
         [
-            f"Ray {results['ray']}. Two ranks, 40 steps, 20 an epoch, a checkpoint every 10.",
+            f"Ray {results['ray']}. Two ranks, 50 steps, {STEPS_IN_EPOCH} an epoch, a checkpoint every 10.",
             "",
             "| trained by | sha256 of the model | attempts began at step |",
             "| --- | --- | --- |",

@@ -47,6 +47,7 @@ def train(config):
     trainer = tiny_trainer(
         config.get("home") or output / "trainer", dataset=shuffled(9), trainer_type=Struck, callbacks=callbacks,
         max_steps=10, logging_steps=2, save_strategy="steps", save_steps=3, evaluation_strategy="steps", eval_steps=5,
+        learning_rate=config.get("learning_rate", 1e-3),
     )  # fmt: skip
     trainer.eval_dataset = tiny_dataset(num_rows=24)
     trainer.train()
