@@ -54,7 +54,7 @@ def end_as_worker_of_ray() -> bool:
     """Let an actor of Ray skip all clean-up; returns whether this process is one.
 
     Ray first kills what a worker has started, and with it MindSpore's scheduler, of which rank 0 and its peers would
-    then take 20 s to take leave. What ends an actor is for its owner to know; ``sys.exit`` is not.
+    then take 20 s to take leave. An actor ends when its owner lets go of it: its status tells nobody anything.
     """
     is_worker = Path(getattr(sys.modules["__main__"], "__file__", None) or "").name == RAY_WORKER
     if is_worker:
