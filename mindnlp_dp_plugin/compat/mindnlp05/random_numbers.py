@@ -36,17 +36,18 @@ def safe_globals(serialization):
 
 
 @patch(
-    module="mindspore.ops.operations._inner_ops",
+    module="mindspore.common.generator",  # has made MindSpore's own
     bridges="import mindtorch: MindSpore 2.8 gives Generator its seed and offset when it is made; before, with each "
     "call",
     fault_of="MindSpore",
     mindspore=">=2.8",
     obsolete_when="mindtorch makes MindSpore's Generator with seed and offset",
 )
-def generator_made_later(inner_ops):
+def generator_made_later(_):
     import mindspore
+    from mindspore.ops.operations import _inner_ops
 
-    stock = inner_ops.Generator
+    stock = _inner_ops.Generator
 
     class Generator:
         """Makes the primitive with the first call."""
@@ -71,4 +72,4 @@ def generator_made_later(inner_ops):
             tensors = (x if isinstance(x, mindspore.Tensor) else mindspore.Tensor(x, mindspore.int64) for x in inputs)
             return self._primitive(command, tuple(tensors))
 
-    inner_ops.Generator = Generator
+    _inner_ops.Generator = Generator

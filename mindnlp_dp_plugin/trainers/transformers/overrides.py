@@ -53,7 +53,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     rank = current().rank
     note_exception(rank, None)
     try:
-        require_trainable(self)
+        require_trainable(self, current().world_size)
         settings = {
             "train_dataset": len(self.train_dataset),
             "per_device_train_batch_size": self.args.per_device_train_batch_size,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sized
+from importlib.metadata import version
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -41,8 +42,12 @@ def require_served(config: DataParallelConfig) -> None:
         )
 
 
-def require_trainable(trainer) -> None:
+def require_trainable(trainer, num_ranks: int) -> None:
     """Refuse what a Trainer asks for and ranks cannot do.
+
+    Args:
+        trainer: It is about to train.
+        num_ranks: How many train together.
 
     Raises:
         DataParallelError: Naming the first such argument.
@@ -61,6 +66,15 @@ def require_trainable(trainer) -> None:
                 name=name,
                 value=getattr(arguments, name, is_set),
             )
+    if trainer.accelerator.num_processes != num_ranks:
+        raise DataParallelError(
+            "accelerate {version} takes this rank for one of {found} processes, and they are {ranks}: each would train "
+            "on other rows than meant. Take accelerate 1.11 to 1.15, and make no Accelerator before the plugin is "
+            "imported.",
+            version=version("accelerate"),
+            found=trainer.accelerator.num_processes,
+            ranks=num_ranks,
+        )
     if not isinstance(trainer.train_dataset, Sized):
         raise DataParallelError(
             "train_dataset ({type}) has no length: ranks cannot share its rows out. Give one with len().",

@@ -34,6 +34,8 @@ def tell_accelerate(group: Collective) -> None:
         "LOCAL_RANK": str(group.local_rank),
         "LOCAL_WORLD_SIZE": str(group.local_world_size or group.world_size),
     }
+    if mindspore.get_context("device_target") == "CPU":
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # accelerate 1.12 and later take ranks on a CPU for none otherwise
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")  # asked for, and never connected to
     os.environ.setdefault("MASTER_PORT", "29500")
 
