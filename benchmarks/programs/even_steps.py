@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mindnlp.engine import Trainer, TrainingArguments
 
-from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
+from mindnlp_dp_plugin.trainers.observe.stragglers import StragglerMonitor
 from tests.programs.tiny import tiny_dataset, tiny_model
 
 OUTPUT, NUM_STEPS = Path(sys.argv[1]), int(sys.argv[2])

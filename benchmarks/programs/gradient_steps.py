@@ -22,7 +22,7 @@ from benchmarks.programs import models
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
-from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import peak_memory
+from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 from tests.oracles.naive_reducer import NaiveReducer
 from tests.programs.reducers import CountingGroup
 

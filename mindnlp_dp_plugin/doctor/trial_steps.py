@@ -70,7 +70,7 @@ def end_with_trial(trainer, stage: int) -> None:
         EndOfScript: With what it took.
         DataParallelError: If training ends without a step.
     """
-    from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import peak_memory
+    from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
     args, config = trainer.args, getattr(trainer, "data_parallel_config", DataParallelConfig())
     trainer.data_parallel_config = replace(config, zero_stage=stage, **WRITES_NOTHING)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.compat import has_mindnlp05
 from mindnlp_dp_plugin.ddp import WeightedMean
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -53,8 +54,11 @@ def count_tokens(batch, predicts_next_token: bool = False) -> int:
 
 
 def predicts_next_token(model) -> bool:
-    """Whether MindNLP's model, or the one that an adapter is put on, is a causal language model."""
-    from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    """Whether a model, or the one that an adapter is put on, is a causal language model."""
+    if has_mindnlp05():
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    else:
+        from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
     return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()

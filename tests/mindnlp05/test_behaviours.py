@@ -65,6 +65,8 @@ def test_all_gradients_come_through_hooks_and_buckets_start_before_backward_ends
         ("gradient_checkpointing", "gradient_checkpointing=True"),
         ("fp16", "fp16=True"),
         ("fused", "fused=True"),
+        ("fsdp", "fsdp='full_shard'"),
+        ("deepspeed", "deepspeed={"),
         ("workers", "dataloader_num_workers=2"),
         ("backward", "loss.backward()"),
         ("prepare", "dp.prepare is for MindNLP 0.4"),

@@ -47,6 +47,9 @@ CASES = {
     "half_precision_on_cpu": "assert refused(torch.autocast, 'cpu', torch.float16)",
     "half_precision_of_the_trainer": "from transformers import TrainingArguments\n"
     "assert refused(TrainingArguments, 'folder', bf16=True)",
+    "engines_of_torch": "from transformers import TrainingArguments\n"
+    "assert refused(TrainingArguments, 'folder', fsdp='full_shard')\n"
+    "assert refused(TrainingArguments, 'folder', deepspeed={'zero_optimization': {'stage': 1}})",
     "fused_steps": "assert refused(torch.optim.AdamW, [weight], fused=True)",
     "workers_of_a_data_loader": "loader = torch.utils.data.DataLoader([1, 2], num_workers=1)\n"
     "assert refused(iter, loader)",

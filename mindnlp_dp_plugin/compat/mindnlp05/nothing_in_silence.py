@@ -1,4 +1,4 @@
-"""What does nothing in ``mindtorch``, and says nothing: it is refused by name."""
+"""What does nothing in ``mindtorch``, and says nothing, or fails far from its cause: it is refused by name."""
 
 import functools
 
@@ -94,6 +94,28 @@ def half_precision_of_the_trainer(training_args):
     def __post_init__(self):
         if (self.fp16 or self.bf16) and mindspore.get_context("device_target") == "CPU":
             raise _no_half_precision()
+        stock(self)
+
+    training_args.TrainingArguments.__post_init__ = __post_init__
+
+
+@patch(
+    module="transformers.training_args",
+    bridges="fsdp and deepspeed: accelerate asks for modules that mindtorch has not, also when the next Trainer is made",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch.distributed.fsdp shards a model",
+)
+def engines_of_torch(training_args):
+    stock = training_args.TrainingArguments.__post_init__
+
+    def __post_init__(self):
+        for name in ("fsdp", "deepspeed"):
+            if value := getattr(self, name):
+                raise DataParallelError(
+                    "{name}={value!r}: MindNLP 0.5 has no such engine. Leave it out: each rank holds the whole model.",
+                    name=name,
+                    value=value,
+                )
         stock(self)
 
     training_args.TrainingArguments.__post_init__ = __post_init__

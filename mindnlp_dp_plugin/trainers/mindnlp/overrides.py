@@ -23,7 +23,6 @@ from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
-from mindnlp_dp_plugin.trainers.mindnlp.observe import throughput
 from mindnlp_dp_plugin.trainers.mindnlp.resume.agreement import own_checkpoint
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
@@ -33,6 +32,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 from mindnlp_dp_plugin.trainers.mindnlp.resume.training import begin_training
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
+from mindnlp_dp_plugin.trainers.observe import throughput
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):

@@ -19,9 +19,8 @@ from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
+from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, StragglerMonitor
 from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
-from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
-from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of

@@ -2,10 +2,10 @@
 
 from mindtorch.nn import utils
 from transformers import Trainer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step.weights import predicts_next_token
 
 
 class TrainerClock:
@@ -81,8 +81,7 @@ class TrainerDoor:
     @property
     def predicts_next_token(self) -> bool:
         """Whether the model shifts its labels."""
-        predictor = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        return predicts_next_token(self.model)
 
     def forget_parameters(self) -> None:
         """MindNLP builds its function of gradients anew when the Trainer has none."""

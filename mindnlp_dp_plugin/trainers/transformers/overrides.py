@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.pynative import require_pynative
+from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
 from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, num_rows
@@ -85,6 +86,10 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         with rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
         session.step.check_replicas()
+        if session.meter.num_steps:
+            summary = session.meter.summary(session.global_batch)
+            if throughput.is_wanted(self.args):
+                print(summary)
         current().barrier()
         return output
     finally:
@@ -134,6 +139,7 @@ def _maybe_log_save_evaluate(stock, self, *args, **kwargs):
     if self.data_parallel_session.preemption.agreed is not None:
         self.control.should_save = True
     stock(self, *args, **kwargs)
+    self.data_parallel_session.stragglers.begin_step()
 
 
 def _save_checkpoint(stock, self, model, trial):

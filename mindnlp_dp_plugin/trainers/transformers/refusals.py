@@ -55,8 +55,6 @@ def require_trainable(trainer, num_ranks: int) -> None:
     arguments = trainer.args
     for name, is_set in (
         ("auto_find_batch_size", arguments.auto_find_batch_size),
-        ("fsdp", bool(arguments.fsdp)),
-        ("deepspeed", bool(arguments.deepspeed)),
         ("split_batches", arguments.accelerator_config.split_batches),
         ("dispatch_batches", arguments.accelerator_config.dispatch_batches),
     ):

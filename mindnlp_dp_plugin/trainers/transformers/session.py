@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
@@ -27,6 +28,8 @@ class TrainingSession:
         clock: Where the loop stands.
         rows: What counts in its batches.
         preemption: Signals that ask for the end.
+        meter: Measures time and waiting, from ``begin`` on.
+        stragglers: Compares what ranks take for their own work, from ``begin`` on.
     """
 
     def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
@@ -35,6 +38,7 @@ class TrainingSession:
         self._status = show_status(collective.rank)
         self._generator = mindtorch.get_rng_state()
         self._batch = None
+        self._callbacks = []
         self.step: Step | None = None
         self.preemption = Preemption()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
@@ -49,6 +53,10 @@ class TrainingSession:
         self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
         self._status.begin_step(door.num_steps + 1)
         self._door = door
+        self.stragglers = StragglerMonitor(self._collective, self.step)
+        self.meter = Meter(self._collective, self.step, self.stragglers)
+        self._callbacks = [self.meter, self.stragglers]
+        self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
         self._patches.stand_in(self._trainer, self._compute_loss, "compute_loss")
@@ -57,8 +65,17 @@ class TrainingSession:
         """The Trainer's own forward and backward of a batch."""
         return self.step.training_step(batch, forward_and_backward)
 
+    @property
+    def global_batch(self) -> int:
+        """Rows in an optimizer step over all ranks."""
+        arguments = self._trainer.args
+        rows = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+        return rows * self._collective.world_size
+
     def close(self) -> None:
         """Leave Trainer, model and optimizer as they were found."""
+        for callback in self._callbacks:
+            self._trainer.callback_handler.callbacks.remove(callback)
         if self.step:
             self.step.close()
         self._patches.undo()

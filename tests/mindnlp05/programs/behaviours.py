@@ -215,6 +215,8 @@ def refusals():
         "gradient_checkpointing": {"gradient_checkpointing": True},
         "fp16": {"fp16": True},
         "fused": {"optim": "adamw_torch_fused"},
+        "fsdp": {"fsdp": "full_shard"},
+        "deepspeed": {"deepspeed": {"zero_optimization": {"stage": 1}}},
         "workers": {"dataloader_num_workers": 2},
     }
 

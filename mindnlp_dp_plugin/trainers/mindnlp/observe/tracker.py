@@ -8,7 +8,7 @@ from mindnlp.core import nn
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.trainers.mindnlp.observe.throughput import Meter, Stopwatch
+from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, Stopwatch
 
 SPLITS = ("eval", "test")
 

@@ -6,8 +6,6 @@ import statistics
 import time
 from collections import Counter
 
-from mindnlp.engine.callbacks import TrainerCallback
-
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
@@ -19,7 +17,7 @@ SLOW = 1.2  # times what the median rank takes
 STEADY = 3  # windows in a row; on a busy machine ranks are slow by turns, and nobody can do anything about it
 
 
-class StragglerMonitor(TrainerCallback):
+class StragglerMonitor:
     """Compares, every ``WINDOW`` optimizer steps, what ranks take for their own work.
 
     That is data, forward, backward and the optimizer. Waiting for others, logging, evaluations and saves do not count.

@@ -5,17 +5,16 @@ import resource
 import time
 
 import mindspore
-from mindnlp.engine.callbacks import TrainerCallback
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
-from mindnlp_dp_plugin.trainers.mindnlp.observe.stragglers import StragglerMonitor
+from mindnlp_dp_plugin.trainers.observe.stragglers import StragglerMonitor
 
 MEGABYTE = 2**20
 
 
-class Stopwatch(TrainerCallback):
+class Stopwatch:
     """Counts optimizer steps and the time they take; evaluations and saves stop the watch.
 
     Attributes:

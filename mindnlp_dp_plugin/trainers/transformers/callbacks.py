@@ -1,0 +1,13 @@
+"""What watches training, as callbacks of Hugging Face's Trainer."""
+
+from transformers import TrainerCallback
+
+from mindnlp_dp_plugin.trainers.observe import stragglers, throughput
+
+
+class Meter(throughput.Meter, TrainerCallback):
+    """A stopwatch that also measures how long ranks waited for each other."""
+
+
+class StragglerMonitor(stragglers.StragglerMonitor, TrainerCallback):
+    """Names ranks whose own work takes longer than the others'."""
