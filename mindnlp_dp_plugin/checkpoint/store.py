@@ -203,9 +203,15 @@ def newest(output_dir: str | Path, is_wanted: Callable[[Record], bool]) -> tuple
 
 def records_in(output_dir: str | Path) -> Iterator[tuple[Path, Record | None]]:
     """The checkpoints of a folder, newest first, and what they say; None if that cannot be read."""
+    for folder, content in published_in(output_dir):
+        yield folder, None if content is None or _missing_in(content) else Record.from_json(content)
+
+
+def published_in(output_dir: str | Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The checkpoints of a folder, of whatever Trainer, newest first; and as ``read_published``, or None."""
     for folder in newest_first(output_dir):
         content, problem = _read_manifest(folder)
-        yield folder, None if problem or _missing_in(content) else Record.from_json(content)
+        yield folder, None if problem else content
 
 
 def newest_first(output_dir: str | Path) -> list[Path]:

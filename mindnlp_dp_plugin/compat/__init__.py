@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import SpecifierSet
@@ -24,6 +25,7 @@ __all__ = [
 
 SUPPORTED = {"mindnlp04": SpecifierSet(">=0.4.1,<0.5"), "mindnlp05": SpecifierSet(">=0.5.1,<0.6")}  # by extra
 UNRELEASED = "mindtorch_v2"
+TOO_NEW = {"transformers": "5", "peft": "0.19", "diffusers": "0.36"}  # from there on MindNLP 0.5.1 cannot import them
 
 
 def installed_mindnlp() -> str | None:
@@ -40,24 +42,26 @@ def has_mindnlp05() -> bool:
 
 
 def check_mindnlp() -> None:
-    """Reject a MindNLP version that the plugin does not support.
+    """Reject a MindNLP version that the plugin does not support, and what MindNLP 0.5 cannot import.
 
     Raises:
-        DataParallelError: If MindNLP is missing or of an unsupported version.
+        DataParallelError: If MindNLP is missing or of an unsupported version, or a package is too new for it.
     """
     installed = installed_mindnlp()
     if installed is None:
         raise DataParallelError(
-            "MindNLP is not installed. For its own Trainer, from mindnlp.engine: pip install 'mindnlp>=0.4.1,<0.5'. "
+            "MindNLP is not installed. For its own Trainer, from mindnlp.engine: pip install 'mindnlp-dp-plugin[mindnlp04]'. "
             "For Hugging Face's, from transformers: pip install 'mindnlp-dp-plugin[mindnlp05]'."
         )
     if installed not in SUPPORTED[EXTRA] or importlib.util.find_spec(UNRELEASED):
         raise DataParallelError(
             "MindNLP {installed} is not supported: before 0.4.1 nothing averages gradients, and from 0.6 on "
-            "(mindtorch_v2) it does so itself. For MindNLP's own Trainer: pip install 'mindnlp>=0.4.1,<0.5'. For "
+            "(mindtorch_v2) it does so itself. For MindNLP's own Trainer: pip install 'mindnlp-dp-plugin[mindnlp04]'. For "
             "Hugging Face's: pip install 'mindnlp-dp-plugin[mindnlp05]'.",
             installed=installed,
         )
+    if has_mindnlp05():
+        _require_importable()
 
 
 def require_mindnlp04(name: str) -> None:
@@ -84,6 +88,19 @@ def bridge() -> None:
         raise DataParallelError("MindNLP was imported first: put `import mindnlp_dp_plugin` before it in the script.")
     for gap in PATCHES:
         gap.schedule()
+
+
+def _require_importable():
+    for name, bound in TOO_NEW.items():
+        with suppress(PackageNotFoundError):
+            if Version(found := version(name)) >= Version(bound):
+                raise DataParallelError(
+                    "{name} {found} is installed, and MindNLP 0.5 cannot import {name} from {bound} on: pip install "
+                    "'{name}<{bound}'.",
+                    name=name,
+                    found=found,
+                    bound=bound,
+                )
 
 
 def _fitting_extra():

@@ -142,7 +142,7 @@ def launch(job: Job) -> int:
                 command=job.command,
             )
             if ending.exit_code and newest:
-                has_ended = store.read_record(newest).ended_with is not None
+                has_ended = store.read_published(newest).get("ended_with") is not None
                 hint = tr(
                     Message("the newest whole checkpoint is {checkpoint}, of a training that has ended")
                     if has_ended
@@ -159,9 +159,10 @@ def launch(job: Job) -> int:
 def newest_checkpoint(homes: set[Path], job: str) -> str | None:
     """The whole checkpoint that a job has written last, in any of the given folders."""
     with suppress(Exception):  # whatever has become of the user's folders, the result is written
-        written = [path for home in homes for path, record in store.records_in(home) if record and record.job == job]
+        found = [each for home in homes for each in store.published_in(home)]
+        written = [path for path, content in found if content and content.get("job") == job]
         written.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        return next((str(path) for path in written if not store.problem_of(path)), None)
+        return next((str(path) for path in written if not store.problem_of_files(path)), None)
     return None
 
 

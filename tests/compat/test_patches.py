@@ -333,7 +333,7 @@ def test_an_unsupported_mindnlp_is_refused_with_the_versions_that_are(tmp_path, 
         finished = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mindnlp_dp_plugin")
     assert finished.returncode != 0
     last = finished.stderr.splitlines()[-1]
-    assert "'mindnlp>=0.4.1,<0.5'" in last and "'mindnlp-dp-plugin[mindnlp05]'" in last
+    assert "'mindnlp-dp-plugin[mindnlp04]'" in last and "'mindnlp-dp-plugin[mindnlp05]'" in last
 
 
 def test_the_installed_mindnlp_is_supported():

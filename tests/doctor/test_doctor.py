@@ -46,6 +46,7 @@ def test_versions_that_do_not_go_together(clinic):
 @pytest.mark.parametrize("mindnlp", ["0.5.1", "0.6.0"])
 def test_versions_that_do_not_go_with_mindnlp_05(clinic, mindnlp):
     wrong = {"transformers": "5.24.0", "peft": "0.21.2", "diffusers": "0.39.0", "pyarrow": "26.0.0"}
+    wrong["mindspore"] = "2.11.0"
     for name, version in {**wrong, "accelerate": "1.11.0", "datasets": "4.8.5", "mindnlp": mindnlp}.items():
         clinic.install(name, version)
     diagnosis = clinic.diagnose()
@@ -53,6 +54,7 @@ def test_versions_that_do_not_go_with_mindnlp_05(clinic, mindnlp):
     for name, version in wrong.items():
         assert f"{name} {version} does not fit" in diagnosis.found("packages")
         assert f"'{name}<" in diagnosis.way_out("packages")
+    assert "setuptools" not in diagnosis.found("packages")
     is_newer = mindnlp == "0.6.0"
     assert ("mindtorch_v2" in diagnosis.found("packages")) == is_newer
     assert ("'mindnlp<0.6,>=0.5.1'" in diagnosis.way_out("packages")) == is_newer

@@ -8,8 +8,17 @@ from tests.mindnlp05.conftest import PROGRAMS
 
 ALL = (
     *("bert_sgd", "bert_adamw", "roberta_adamw", "distilbert_sgd", "llama_lora", "qwen2_lora", "gpt2_sgd"),
-    *("gpt2_adamw", "masked_bert", "t5", "accumulation", "accumulated_tokens", "unclipped", "momentum", "frozen"),
-    *("unused", "llama_regression", "llama_classifier", "token_classifier"),
+    *(
+        "gpt2_adamw",
+        "masked_bert",
+        "t5",
+        "bart",
+        "smoothed_bert",
+        "smoothed_gpt2",
+        "accumulation",
+        "accumulated_tokens",
+    ),
+    *("unclipped", "momentum", "frozen", "unused", "llama_regression", "llama_classifier", "token_classifier"),
 )
 OVER_MCCL = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression")
 BOUND = 2e-6

@@ -29,6 +29,10 @@ CASES = {
     "one, other = draw(), draw()\nassert (one.asnumpy() == other.asnumpy()).all()\n"
     "assert 20 < (one == 0).sum().item() < 80",
     "safe_globals": "from torch.serialization import safe_globals\nwith safe_globals([]): pass",
+    "weights_with_safetensors_08": "import tempfile\nfrom safetensors.torch import load_file, save_file\n"
+    "with tempfile.TemporaryDirectory() as folder:\n"
+    "    save_file({'a': torch.ones(3)}, folder + '/weights'); loaded = load_file(folder + '/weights')\n"
+    "assert loaded['a'].tolist() == [1.0, 1.0, 1.0]",
     "generator_made_later": "torch.manual_seed(1)",
     "hooks_on_the_tensor_itself": "seen = []; weight.register_hook(lambda gradient: seen.append(gradient))\n"
     "torch.autograd.value_and_grad(lambda: (weight * 2).sum(), [weight])()\nassert len(seen) == 1",

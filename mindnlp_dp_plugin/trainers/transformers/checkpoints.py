@@ -1,6 +1,8 @@
 """Checkpoints by the Trainer's own ``_save_checkpoint``: whole or not at all, and the same for all ranks."""
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +14,17 @@ from transformers.trainer_utils import get_last_checkpoint
 from mindnlp_dp_plugin.checkpoint import elsewhere, store
 from mindnlp_dp_plugin.collectives import Collective, current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_process import temporary_folder
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.job.rank_process import temporary_folder, told
+from mindnlp_dp_plugin.job.variables import JOB, RESTART
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.patching import Patches
+
+logger = logging.getLogger(__name__)
 
 RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
 HINT = Message("All ranks must read the same checkpoint: copy the folder to each node, or write to one that all share.")
+
+_calls = Counter()  # of train(), by output_dir: a script may train more than once with one
 
 
 def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
@@ -71,27 +78,54 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     Raises:
         DataParallelError: If ranks want different ones, or it is not whole.
     """
-    output_dir, whole = trainer.args.output_dir, None
+    output_dir, restart = trainer.args.output_dir, int(told(RESTART) or 0)
+    _calls[output_dir] += 1
     if trainer.args.should_save:
         os.makedirs(output_dir, exist_ok=True)
         store.open_workspace(output_dir)
     collective.barrier()
-    kept = elsewhere.bring_back(output_dir)
-    if wanted is True and not trainer.data_parallel_config.resume:
+    kept, is_resuming = elsewhere.bring_back(output_dir), trainer.data_parallel_config.resume
+    whole = _own_checkpoint(output_dir, restart, kept, collective) if restart or is_resuming else None
+    if whole and (restart or wanted is True or not wanted):
+        wanted = whole
+    elif wanted is True and is_resuming:  # the first run has none yet
+        wanted = None
+    elif wanted is True:
         wanted = get_last_checkpoint(output_dir)
         if wanted is None:
             raise DataParallelError(
                 "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave it out to train from the start.",
                 folder=output_dir,
             )
-    elif trainer.data_parallel_config.resume and (wanted is True or not wanted):
-        whole = wanted = kept or next(store.whole_in(output_dir, store.problem_of_files), None)
     wanted = str(wanted) if wanted else None
     require_same("resume_from_checkpoint", wanted, collective, HINT)
-    if wanted and not whole and os.path.exists(os.path.join(wanted, store.RECORD)):
+    if wanted and wanted != whole and os.path.exists(os.path.join(wanted, store.RECORD)):
         store.read_whole(wanted)
     collective.barrier()
     return wanted
+
+
+def _own_checkpoint(output_dir, restart, kept, collective):
+    """The newest whole one of this call of ``train()``; after a restart, of this job."""
+    why = tr("Restart {number}", number=restart) if restart else "--resume"
+    for folder, content in store.published_in(output_dir):
+        if kept and store.step_of(folder) > store.step_of(kept):
+            continue  # it may be on one node alone
+        is_of_job = content and content.get("job") == told(JOB)
+        if content and (content.get("train_call", _calls[output_dir]) != _calls[output_dir] or restart and not is_of_job):
+            continue
+        if problem := store.problem_of_files(folder):
+            _tell(tr("{why}: passed over {problem}", why=why, problem=f"{folder}: {problem}"), collective)
+            continue
+        _tell(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=folder), collective)
+        return str(folder)
+    _tell(tr("{why}: training continues from the start", why=why), collective)
+    return None
+
+
+def _tell(words, collective):
+    if collective.rank == 0:
+        logger.warning(words)
 
 
 def read_record(folder: str | None, trainer, collective: Collective) -> dict:
@@ -132,7 +166,8 @@ def _settings(trainer, collective):
 
 def _record(trainer, session, group):
     position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
-    return {**_settings(trainer, group), **position}
+    origin = {"job": told(JOB), "train_call": _calls[trainer.args.output_dir]}
+    return {**_settings(trainer, group), **position, **origin}
 
 
 def _rotate(trainer, output_dir):

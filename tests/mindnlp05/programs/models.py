@@ -69,6 +69,14 @@ def t5():
     return transformers.T5ForConditionalGeneration(config)
 
 
+def bart():
+    small = dict(encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2)
+    none = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+    size = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=20)
+    config = transformers.BartConfig(vocab_size=VOCABULARY, **small, **size, **none)
+    return transformers.BartForConditionalGeneration(config)
+
+
 def with_lora(model):
     from peft import LoraConfig, get_peft_model
 

@@ -1,0 +1,83 @@
+"""What goes wrong on ranks is named, and a job that was killed or stopped goes on as if it never was."""
+
+import json
+import re
+
+import pytest
+
+from tests.harness import run_ranks
+from tests.mindnlp05.conftest import PROGRAMS
+
+ENGINES = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]
+
+
+def run(output, way="", backend="mpi", env=None, options=()):
+    output.mkdir(exist_ok=True)
+    log_dir = output / "logs"
+    program = PROGRAMS / "disturbed.py"
+    return run_ranks(program, output, way, ranks=2, backend=backend, log_dir=log_dir, env=env, options=options)
+
+
+def ends_of(output):
+    return [json.loads((output / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def result_of(output):
+    return json.loads((output / "logs" / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def never(tmp_path_factory):
+    """A job that nobody disturbs."""
+    output = tmp_path_factory.mktemp("never")
+    finished = run(output)
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    return finished, output
+
+
+def test_its_throughput_is_told_and_tensorboard_written_once(never):
+    finished, output = never
+    said = re.findall(r"Trained on 2 ranks: 5 steps of 8 rows \(global batch\)", finished.stdout)
+    assert len(said) == 1 and "waiting for communication, rank by rank" in finished.stdout
+    assert len([*(output / "training").glob("runs/*/events.out.tfevents.*")]) == 1
+    assert result_of(output)["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_killed_and_restarted_it_ends_as_if_it_never_was(tmp_path, never, backend):
+    finished = run(tmp_path, "killed", backend, options=("--max-restarts", 1))
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    assert "rank 1" in finished.stderr and "killed by SIGKILL" in finished.stderr
+    assert result_of(tmp_path)["restarts"] == 1
+    log = (tmp_path / "logs" / "restart_1" / "rank_0.log").read_text()
+    assert f"Restart 1: training continues from {tmp_path / 'training' / 'checkpoint-2'}\n" in log
+    assert ends_of(tmp_path) == ends_of(never[1])
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_told_to_end_it_saves_and_goes_on_later(tmp_path, never, backend):
+    finished = run(tmp_path, "stopped", backend, options=("--resume",))
+    assert finished.returncode == 143, f"{finished.stdout}\n{finished.stderr}"
+    said = re.search(r"^mindnlp-dp: stopped by SIGTERM after step (\d+), which (.*) holds", finished.stderr, re.M)
+    assert said[2] == str(tmp_path / "training" / f"checkpoint-{said[1]}")
+    assert (result_of(tmp_path)["status"], result_of(tmp_path)["last_checkpoint"]) == ("stopped", said[2])
+    finished = run(tmp_path, "stopped", backend, options=("--resume",))
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    assert f"--resume: training continues from {said[2]}\n" in (tmp_path / "logs" / "rank_0.log").read_text()
+    assert ends_of(tmp_path) == ends_of(never[1])
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_a_rank_that_hangs_is_named_with_every_stack(tmp_path, backend):
+    finished = run(tmp_path, "hangs", backend, env={"MINDNLP_DP_TIMEOUT": "20"})
+    assert finished.returncode != 0
+    assert "longer than timeout=20 (MINDNLP_DP_TIMEOUT, seconds)" in finished.stderr
+    assert "in on_step_begin" in finished.stderr
+    assert result_of(tmp_path)["status"] == "failed"
+
+
+def test_replicas_that_differ_are_named(tmp_path):
+    finished = run(tmp_path, "apart", env={"MINDNLP_DP_CHECK_REPLICAS_EVERY": "1"})
+    assert finished.returncode != 0
+    assert re.search(r"Replicas differ after step 3: .*classifier\.bias on rank\(s\) 1", finished.stderr)
+    assert result_of(tmp_path)["status"] == "failed"
