@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 # in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 docs docs-check recipes catalogue sst2 minilm planted faults restarts ray zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 test-mindnlp05-slow docs docs-check recipes catalogue sst2 minilm planted faults restarts ray zero soak families hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -35,6 +35,10 @@ test-slow: install   ## the tests that `make test` leaves out
 test-mindnlp05: $(VENV)-mindnlp05/installed   ## MindNLP 0.5: Hugging Face's Trainer on ranks, in an environment of its own
 	PATH="$(abspath $(VENV))-mindnlp05/bin:$$PATH" $(VENV)-mindnlp05/bin/python -m pytest \
 		--numprocesses 2 --dist loadfile tests/mindnlp05
+
+test-mindnlp05-slow: $(VENV)-mindnlp05/installed   ## what `make test-mindnlp05` leaves out
+	PATH="$(abspath $(VENV))-mindnlp05/bin:$$PATH" $(VENV)-mindnlp05/bin/python -m pytest \
+		--numprocesses 2 --dist loadfile -m slow tests/mindnlp05
 
 # Without what they ask for: accelerate and peft would bring torch, which MindNLP 0.5 imitates and never imports.
 $(VENV)-mindnlp05/installed: tests/mindnlp05/pins.txt setup.cfg
@@ -91,8 +95,8 @@ $(VENV)-torch/installed:   # the peer's environment, apart: its numpy is another
 	$(VENV)-torch/bin/python -m pip install --quiet torch==2.13.0 "transformers<5" accelerate
 	touch $@
 
-slurm: install   ## a real Slurm of two nodes, from Debian's packages: srun, sbatch, failures; needs root
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/slurm.py
+slurm: install $(VENV)-mindnlp05/installed   ## a real Slurm of two nodes, from Debian's packages: srun, sbatch, failures; needs root
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/slurm.py $(abspath $(VENV))-mindnlp05/bin/python
 
 matrix: install   ## oracle, evaluation, resume, families and the tests without ranks on each Python and MindSpore; hours
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py

@@ -1,6 +1,6 @@
 """Start jobs by a real Slurm, and see that they train and end as those of ``mindnlp-dp run``: ``make slurm``.
 
-    python benchmarks/slurm.py
+    python benchmarks/slurm.py PYTHON_WITH_MINDNLP05
 
 Installs Slurm from Debian's packages if it is not there; needs root. Two nodes, which share this machine. Results are
 written to ``benchmarks/results/slurm_<cpu>_<date>.json`` and ``.md``.
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ from benchmarks.record import write_results
 
 REPOSITORY = Path(__file__).parents[1]
 PROGRAM = REPOSITORY / "benchmarks" / "programs" / "slurm_job.py"
+PROGRAM_OF_MINDNLP05 = REPOSITORY / "tests" / "mindnlp05" / "programs" / "under_others.py"
 EXAMPLES = REPOSITORY / "examples" / "clusters"
 LIMIT_S = 300
 SOON_S = 15
@@ -44,6 +46,13 @@ class Cluster:
             words, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S
         )
         return ended.returncode, ended.stdout + ended.stderr, self.digests(output)
+
+    def train_by_mindnlp05(self, command, output):
+        """Trains by Hugging Face's Trainer: the exit status, and for each process its rank and what it ended with."""
+        (self.folder / output).mkdir()
+        words = [*map(str, command), str(PROGRAM_OF_MINDNLP05), str(self.folder / output)]
+        ended = subprocess.run(words, env=self.environ, cwd=self.folder, timeout=LIMIT_S)
+        return ended.returncode, sorted(path.read_text() for path in (self.folder / output).glob("process*.txt"))
 
     def python(self, command, output, *arguments):
         """The same, with a Python that runs the script."""
@@ -112,7 +121,8 @@ def main():
         folder = Path(name)
         with slurm_cluster.slurm(folder / "slurm") as environ:
             checks = {}
-            for what, holds in check(Cluster(folder, environ)):
+            cluster = Cluster(folder, environ)
+            for what, holds in chain(check(cluster), check_mindnlp05(cluster, sys.argv[1])):
                 print("ok:" if holds else "NOT:", what, flush=True)
                 checks[what] = holds
     lines = [f"- {'yes' if holds else 'NO'}: {what}" for what, holds in checks.items()]
@@ -172,6 +182,18 @@ def check(cluster):
     slurm_cluster.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], cluster.environ)
     holds = cluster.ended_state(job)[0] == "NODE_FAIL" and cluster.all_gone()
     yield "a node is set down: the job ends with NODE_FAIL, nobody is left", holds
+
+
+def check_mindnlp05(cluster, python):
+    """Hugging Face's Trainer over MindNLP 0.5, by srun as by the launcher."""
+    for ranks, nodes in ((2, 1), (4, 2)):
+        run = [python, *RUN[1:], "--nproc", ranks, "--backend", "mccl", "--log-dir", f"hf_{ranks}_logs"]
+        status, expected = cluster.train_by_mindnlp05(run, f"hf_{ranks}")
+        holds = status == 0 and len(expected) == ranks and len({words.split()[1] for words in expected}) == 1
+        yield f"MindNLP 0.5, mindnlp-dp run --nproc {ranks}: all ranks end with the same", holds
+        srun = ["srun", f"-N{nodes}", f"-n{ranks}", "--kill-on-bad-exit=1", python]
+        holds = cluster.train_by_mindnlp05(srun, f"hf_srun_{ranks}") == (0, expected)
+        yield f"MindNLP 0.5, srun -N{nodes} -n{ranks}: the same, to the last bit", holds
 
 
 def is_python(process):

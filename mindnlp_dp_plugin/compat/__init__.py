@@ -50,14 +50,15 @@ def check_mindnlp() -> None:
     installed = installed_mindnlp()
     if installed is None:
         raise DataParallelError(
-            "MindNLP is not installed. For its own Trainer, from mindnlp.engine: pip install 'mindnlp-dp-plugin[mindnlp04]'. "
-            "For Hugging Face's, from transformers: pip install 'mindnlp-dp-plugin[mindnlp05]'."
+            "MindNLP is not installed. For its own Trainer, from mindnlp.engine: pip install "
+            "'mindnlp-dp-plugin[mindnlp04]'. For Hugging Face's, from transformers: pip install "
+            "'mindnlp-dp-plugin[mindnlp05]'."
         )
     if installed not in SUPPORTED[EXTRA] or importlib.util.find_spec(UNRELEASED):
         raise DataParallelError(
             "MindNLP {installed} is not supported: before 0.4.1 nothing averages gradients, and from 0.6 on "
-            "(mindtorch_v2) it does so itself. For MindNLP's own Trainer: pip install 'mindnlp-dp-plugin[mindnlp04]'. For "
-            "Hugging Face's: pip install 'mindnlp-dp-plugin[mindnlp05]'.",
+            "(mindtorch_v2) it does so itself. For MindNLP's own Trainer: pip install 'mindnlp-dp-plugin[mindnlp04]'. "
+            "For Hugging Face's: pip install 'mindnlp-dp-plugin[mindnlp05]'.",
             installed=installed,
         )
     if has_mindnlp05():

@@ -8,19 +8,13 @@ from tests.mindnlp05.conftest import PROGRAMS
 
 ALL = (
     *("bert_sgd", "bert_adamw", "roberta_adamw", "distilbert_sgd", "llama_lora", "qwen2_lora", "gpt2_sgd"),
-    *(
-        "gpt2_adamw",
-        "masked_bert",
-        "t5",
-        "bart",
-        "smoothed_bert",
-        "smoothed_gpt2",
-        "accumulation",
-        "accumulated_tokens",
-    ),
-    *("unclipped", "momentum", "frozen", "unused", "llama_regression", "llama_classifier", "token_classifier"),
+    *("gpt2_adamw", "masked_bert", "t5", "bart", "smoothed_bert", "smoothed_gpt2", "accumulation"),
+    *("accumulated_tokens", "unclipped", "momentum", "frozen", "unused"),
+    *("llama_regression", "llama_classifier", "token_classifier"),
 )
-OVER_MCCL = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression")
+# The engine and a third rank could change these; ``make test-mindnlp05-slow`` runs the others so, too.
+MOST = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression")
+OTHERS = [name for name in ALL if name not in MOST]
 BOUND = 2e-6
 
 
@@ -49,11 +43,23 @@ def test_two_ranks_over_mpi(ranks_of, alone, name):
     require_equal(name, ranks_of("scenarios.py", *ALL, ranks=2), alone, 2)
 
 
-@pytest.mark.parametrize("name", OVER_MCCL)
+@pytest.mark.parametrize("name", MOST)
 def test_two_ranks_over_mccl(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *OVER_MCCL, ranks=2, backend="mccl"), alone, 2)
+    require_equal(name, ranks_of("scenarios.py", *MOST, ranks=2, backend="mccl"), alone, 2)
 
 
-@pytest.mark.parametrize("name", OVER_MCCL)
+@pytest.mark.parametrize("name", MOST)
 def test_three_ranks(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *OVER_MCCL, ranks=3), alone, 3)
+    require_equal(name, ranks_of("scenarios.py", *MOST, ranks=3), alone, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_two_ranks_over_mccl_too(ranks_of, alone, name):
+    require_equal(name, ranks_of("scenarios.py", *OTHERS, ranks=2, backend="mccl"), alone, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_three_ranks_too(ranks_of, alone, name):
+    require_equal(name, ranks_of("scenarios.py", *OTHERS, ranks=3), alone, 3)

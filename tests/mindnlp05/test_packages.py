@@ -1,4 +1,4 @@
-"""What is installed beside MindNLP 0.5: the doctor's pins are those of the extra, and an import names what is too new."""
+"""What is installed beside MindNLP 0.5: the doctor checks it, and an import names what is too new."""
 
 from importlib.metadata import requires
 

@@ -101,7 +101,7 @@ def half_precision_of_the_trainer(training_args):
 
 @patch(
     module="transformers.training_args",
-    bridges="fsdp and deepspeed: accelerate asks for modules that mindtorch has not, also when the next Trainer is made",
+    bridges="fsdp and deepspeed: accelerate asks for modules that mindtorch has not, for the next Trainer, too",
     fault_of="MindNLP",
     obsolete_when="mindtorch.distributed.fsdp shards a model",
 )
