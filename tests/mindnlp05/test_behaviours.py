@@ -79,7 +79,12 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
 
 @pytest.mark.parametrize(
     ("what", "named"),
-    [("auto_find_batch_size", "auto_find_batch_size"), ("rows", "train_dataset"), ("zero_stage", "zero_stage=1")],
+    [
+        ("auto_find_batch_size", "auto_find_batch_size=True"),
+        ("even_batches", "even_batches=False"),
+        ("rows", "train_dataset"),
+        ("zero_stage", "zero_stage=1"),
+    ],
 )
 def test_refused_by_name_on_ranks(together, what, named):
     for rank in together:

@@ -57,12 +57,13 @@ def require_trainable(trainer, num_ranks: int) -> None:
         ("auto_find_batch_size", arguments.auto_find_batch_size),
         ("split_batches", arguments.accelerator_config.split_batches),
         ("dispatch_batches", arguments.accelerator_config.dispatch_batches),
+        ("even_batches", not arguments.accelerator_config.even_batches),
     ):
         if is_set:
             raise DataParallelError(
                 "{name}={value!r}: with MindNLP 0.5, ranks cannot train so. Leave it out.",
                 name=name,
-                value=getattr(arguments, name, is_set),
+                value=getattr(arguments, name, getattr(arguments.accelerator_config, name, is_set)),
             )
     if trainer.accelerator.num_processes != num_ranks:
         raise DataParallelError(

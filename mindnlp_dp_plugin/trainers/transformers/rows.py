@@ -5,6 +5,7 @@ up is cut off again before a loss is computed, and a loss weighs what is left.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from transformers import Trainer
@@ -108,9 +109,14 @@ class CountedRows:
 def counted_rows(trainer, collective: Collective, batch: Mapping) -> tuple[int, int]:
     """How many rows of the batch just read count, on this rank and on all."""
     state, own = trainer.accelerator.gradient_state, num_rows(batch)
-    if not state.end_of_dataloader or state.remainder <= 0:
+    left = 0
+    if state.end_of_dataloader and not trainer.args.dataloader_drop_last:
+        # Not accelerate's remainder, which is unknown of a loader that skips what was read before resuming.
+        with suppress(TypeError):  # evaluated data may have no length
+            left = len(state.active_dataloader.dataset) % (own * collective.world_size)
+    if not left:
         return own, own * collective.world_size
-    return min(max(state.remainder - collective.rank * own, 0), own), state.remainder
+    return min(max(left - collective.rank * own, 0), own), left
 
 
 def num_rows(batch: Mapping) -> int:

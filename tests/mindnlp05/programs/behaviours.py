@@ -228,6 +228,8 @@ def refusals():
     found["prepare"] = raised(lambda: dp.prepare)
     if RANKS > 1:
         found["auto_find_batch_size"] = raised(lambda: trainer(options={"auto_find_batch_size": True}).train())
+        uneven = {"accelerator_config": {"even_batches": False}}
+        found["even_batches"] = raised(lambda: trainer(options=uneven).train())
         found["rows"] = raised(lambda: trainer(rows=24 + dp.get_rank()).train())
         found["zero_stage"] = raised(lambda: dp.install(dp.DataParallelConfig(zero_stage=1)))
         dp.install()

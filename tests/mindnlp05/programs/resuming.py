@@ -2,7 +2,8 @@
 
     python resuming.py OUTPUT whole|first|second|torn
 
-``whole`` trains 6 steps; ``first`` ends after the checkpoint of step 4; ``second`` resumes from it; ``torn`` dies while
+``whole`` trains 6 steps; ``first`` ends after the checkpoint of step 2, before an epoch ends with a batch that is
+filled up on ranks; ``second`` resumes from it; ``torn`` dies while
 it writes that of step 4.
 """
 
@@ -24,7 +25,7 @@ HOME = Path(rest[0] if rest else folder, "training")
 
 class Leave(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
-        if state.global_step == 4:
+        if state.global_step == 2:
             control.should_training_stop = True
 
 
