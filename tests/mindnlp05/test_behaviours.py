@@ -43,6 +43,13 @@ def test_what_was_frozen_trains_when_it_is_unfrozen(alone):
     assert sum(changed[:-of_the_head]) > 20  # many gradients are below the fifth digit
 
 
+@pytest.mark.parametrize("sampler", ["by_length", "own_sampler"])
+def test_each_row_is_read_once_in_each_epoch_whatever_gives_the_order(together, sampler):
+    first, second = together[0]["orders"][sampler]
+    assert sorted(first) == sorted(second) == [*range(24)]
+    assert first != second
+
+
 def test_functions_of_torch_distributed(together):
     for rank, found in enumerate(each["distributed_functions"] for each in together):
         assert found["place"] == [rank, RANKS, True]

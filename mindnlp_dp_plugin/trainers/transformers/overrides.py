@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
+from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
 from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, num_rows
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
@@ -101,6 +102,17 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
     """The last call before the loop: make the replicas equal."""
     stock(self, checkpoint)
     self.data_parallel_session.begin()
+
+
+def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=None, is_training=False, **kwargs):
+    """The loader of training rows reads them in the same order on all ranks."""
+    if is_training and sampler_fn is not None:
+        given, seed, ranks = sampler_fn, self.args.data_seed or self.args.seed, current().world_size
+
+        def sampler_fn(dataset):
+            return same_on_ranks(given(dataset), seed, ranks)
+
+    return stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
 
 
 def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
@@ -191,6 +203,7 @@ TRAINER_METHODS = (
     train,
     _inner_training_loop,
     _load_optimizer_and_scheduler,
+    _get_dataloader,
     get_batch_samples,
     compute_loss,
     training_step,

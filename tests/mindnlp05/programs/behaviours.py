@@ -137,6 +137,40 @@ def a_subclass_with_a_loss_of_its_own():
 
 
 @case
+def orders():
+    """The rows of two epochs, by the sampler that gives their order."""
+
+    class Noting(Trainer):
+        def training_step(self, model, inputs, *args):
+            read.extend(row.asnumpy().tobytes().hex() for row in inputs["input_ids"])
+            return super().training_step(model, inputs, *args)
+
+    class Drawn(torch.utils.data.Sampler):
+        def __len__(self):
+            return 24
+
+        def __iter__(self):
+            return iter(torch.randperm(24).tolist())
+
+    class WithSampler(Noting):
+        def _get_train_sampler(self, rows=None):
+            return Drawn(rows)
+
+    found = {}
+    rows = models.Rows(24)
+    names = {rows[index]["input_ids"].asnumpy().tobytes().hex(): index for index in range(24)}
+    for name, kind, options in (("by_length", Noting, {"group_by_length": True}), ("own_sampler", WithSampler, {})):
+        read = []
+        set_seed(1)
+        model = models.bert(hidden_dropout_prob=0.1)
+        kind(model, arguments(max_steps=6, **options), train_dataset=rows).train()
+        half = len(read) // 2
+        of_ranks = dp.all_gather_object([read[:half], read[half:]])
+        found[name] = [[names[row] for rank in of_ranks for row in rank[epoch]] for epoch in (0, 1)]
+    return found
+
+
+@case
 def distributed_functions():
     """On ranks alone."""
     if RANKS == 1:
