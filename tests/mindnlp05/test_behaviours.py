@@ -43,7 +43,7 @@ def test_what_was_frozen_trains_when_it_is_unfrozen(alone):
     assert sum(changed[:-of_the_head]) > 20  # many gradients are below the fifth digit
 
 
-@pytest.mark.parametrize("sampler", ["by_length", "own_sampler"])
+@pytest.mark.parametrize("sampler", ["by_length", "weighted"])
 def test_each_row_is_read_once_in_each_epoch_whatever_gives_the_order(together, sampler):
     first, second = together[0]["orders"][sampler]
     assert sorted(first) == sorted(second) == [*range(24)]

@@ -6,20 +6,26 @@ import mindtorch
 from mindtorch.utils.data import RandomSampler, Sampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.language import Message
+
+ORDER = Message("the order of the rows")
+
 
 class SameOrder(Sampler):
-    """The order of another sampler, drawn anew from seed and epoch.
+    """The order of another sampler on rank 0, drawn anew from seed and epoch. All ranks must read from it.
 
-    Drawn from torch's own generator, it would differ from the second epoch on, as dropout draws other numbers on each
-    rank.
+    Each rank's own would differ from the second epoch on, as dropout draws other numbers on each, and what
+    ``torch.multinomial`` draws takes no seed.
 
     Args:
         sampler: Gives the order.
-        seed: The same on all ranks.
+        seed: What it is drawn from.
+        collective: The ranks that share the order.
     """
 
-    def __init__(self, sampler: Sampler, seed: int):
-        self._sampler, self._seed, self._epoch = sampler, seed, 0
+    def __init__(self, sampler: Sampler, seed: int, collective: Collective):
+        self._sampler, self._seed, self._collective, self._epoch = sampler, seed, collective, 0
 
     def set_epoch(self, epoch: int) -> None:
         """The Trainer is about to read the rows of an epoch, from 0."""
@@ -33,21 +39,21 @@ class SameOrder(Sampler):
     def __iter__(self) -> Iterator[int]:
         before = mindtorch.get_rng_state()
         mindtorch.manual_seed(self._seed + self._epoch)
-        order = list(self._sampler)
+        own = list(self._sampler)
         mindtorch.set_rng_state(before)
-        return iter(order)
+        return iter(self._collective.all_gather_object(own if self._collective.rank == 0 else None, ORDER)[0])
 
 
-def same_on_ranks(sampler: Sampler | None, seed: int, world_size: int) -> Sampler | None:
+def same_on_ranks(sampler: Sampler | None, seed: int, collective: Collective) -> Sampler | None:
     """A sampler whose order is the same on all ranks; groups of similar length are those of the global batch.
 
     Args:
         sampler: The Trainer's, for its training rows.
         seed: ``TrainingArguments.seed``.
-        world_size: How many ranks share the order.
+        collective: The ranks that share the order.
     """
     if sampler is None or type(sampler) is RandomSampler:
         return sampler
     if type(sampler) is LengthGroupedSampler:
-        sampler.batch_size *= world_size
-    return SameOrder(sampler, seed)
+        sampler.batch_size *= collective.world_size
+    return SameOrder(sampler, seed, collective)

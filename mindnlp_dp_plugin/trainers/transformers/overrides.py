@@ -107,10 +107,10 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=None, is_training=False, **kwargs):
     """The loader of training rows reads them in the same order on all ranks."""
     if is_training and sampler_fn is not None:
-        given, seed, ranks = sampler_fn, self.args.data_seed or self.args.seed, current().world_size
+        given, seed = sampler_fn, self.args.data_seed or self.args.seed
 
         def sampler_fn(dataset):
-            return same_on_ranks(given(dataset), seed, ranks)
+            return same_on_ranks(given(dataset), seed, current())
 
     return stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
 
