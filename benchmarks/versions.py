@@ -107,7 +107,7 @@ def main():
         results = [of_pair[pair] for pair in product(PYTHONS, MINDSPORES) if pair in of_pair]
         write_results("versions", {"results": results}, table(results))
         for page in PAGES:
-            page.write_text(page.read_text().partition("| Python")[0] + table(results) + "\n")
+            page.write_text(page.read_text().partition("| Python | MindSpore")[0] + table(results) + "\n")
     ran = [of_pair[pair] for pair in product(wanted.python, wanted.mindspore)]
     sys.exit(not all(AS_EXPECTED.fullmatch(row[what]) for row in ran for what in WHAT if what in row))
 
