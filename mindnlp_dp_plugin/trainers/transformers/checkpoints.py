@@ -108,11 +108,12 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
 def _own_checkpoint(output_dir, restart, kept, collective):
     """The newest whole one of this call of ``train()``; after a restart, of this job."""
     why = tr("Restart {number}", number=restart) if restart else "--resume"
+    this_call = _calls[output_dir]
     for folder, content in store.published_in(output_dir):
         if kept and store.step_of(folder) > store.step_of(kept):
             continue  # it may be on one node alone
         is_of_job = content and content.get("job") == told(JOB)
-        if content and (content.get("train_call", _calls[output_dir]) != _calls[output_dir] or restart and not is_of_job):
+        if content and (content.get("train_call", this_call) != this_call or restart and not is_of_job):
             continue
         if problem := store.problem_of_files(folder):
             _tell(tr("{why}: passed over {problem}", why=why, problem=f"{folder}: {problem}"), collective)

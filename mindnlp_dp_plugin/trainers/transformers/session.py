@@ -40,6 +40,8 @@ class TrainingSession:
         self._batch = None
         self._callbacks = []
         self.step: Step | None = None
+        self.meter: Meter | None = None
+        self.stragglers: StragglerMonitor | None = None
         self.preemption = Preemption()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
         self.rows = CountedRows(trainer, collective, self._patches)
