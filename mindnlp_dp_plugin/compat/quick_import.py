@@ -8,7 +8,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from mindnlp_dp_plugin.compat.mindnlp04 import models_when_used
 from mindnlp_dp_plugin.job.hardware import has_ascend
 
 MINDSPORE = "mindspore"
@@ -27,6 +26,8 @@ def schedule_mindspore() -> None:
 
 def schedule_mindnlp() -> None:
     """Let the import of MindNLP 0.4 be quick, if it is still to come."""
+    from mindnlp_dp_plugin.compat.mindnlp04 import models_when_used  # enters 0.4's patches
+
     if "mindnlp" not in sys.modules:
         models_when_used.schedule()
         sys.meta_path.insert(0, _WithoutCollections("mindnlp"))
