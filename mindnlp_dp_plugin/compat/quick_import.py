@@ -50,8 +50,21 @@ class _WithoutCollections(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None:
-            spec.loader.exec_module = _without_collections(self._around(spec.loader.exec_module))
+            spec.loader = _Executing(spec.loader, _without_collections(self._around(spec.loader.exec_module)))
         return spec
+
+
+class _Executing(Loader):
+    """A loader but for how it executes: set on itself, wrapt's would call the new function for the old one, too."""
+
+    def __init__(self, loader, execute):
+        self._loader, self.exec_module = loader, execute
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
 
 
 class _LeftOut(MetaPathFinder, Loader):
