@@ -18,7 +18,7 @@ class Patch:
         name: What to call it.
         bridges: What is broken without it.
         fault_of: ``MindNLP``, if its code is wrong with any MindSpore; ``MindSpore``, if that has not, or has no more,
-            what MindNLP rightly calls.
+            what MindNLP rightly calls; or another library.
         mindspore: The versions of MindSpore that have the gap; of the supported ones all, if empty.
         obsolete_when: What would have to change upstream for this patch to be deleted.
         module: The module after whose import the bridge is built.

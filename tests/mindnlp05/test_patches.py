@@ -33,6 +33,13 @@ CASES = {
     "with tempfile.TemporaryDirectory() as folder:\n"
     "    save_file({'a': torch.ones(3)}, folder + '/weights'); loaded = load_file(folder + '/weights')\n"
     "assert loaded['a'].tolist() == [1.0, 1.0, 1.0]",
+    "rows_of_the_resumed_epoch": "import mindnlp; from transformers import trainer\n"
+    "from accelerate.data_loader import prepare_data_loader\n"
+    "from torch.utils.data import DataLoader\n"
+    "rows = prepare_data_loader(DataLoader(list(range(30)), batch_size=3, shuffle=True), use_seedable_sampler=True)\n"
+    "rows.set_epoch(1); second = [batch.tolist() for batch in rows]\n"
+    "rows.set_epoch(1); rest = [batch.tolist() for batch in trainer.skip_first_batches(rows, 4)]\n"
+    "assert rest == second[4:], (rest, second)",
     "generator_made_later": "torch.manual_seed(1)",
     "hooks_on_the_tensor_itself": "seen = []; weight.register_hook(lambda gradient: seen.append(gradient))\n"
     "torch.autograd.value_and_grad(lambda: (weight * 2).sum(), [weight])()\nassert len(seen) == 1",

@@ -6,9 +6,10 @@ import pytest
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_going_on_is_exact_to_the_last_bit(notes_of, ranks_of, ranks):
+@pytest.mark.parametrize("stop", [2, 4])  # in the middle of the first and the second epoch
+def test_going_on_is_exact_to_the_last_bit(notes_of, ranks_of, ranks, stop):
     whole = notes_of("resuming.py", "whole", ranks=ranks)
-    first = ranks_of("resuming.py", "first", ranks=ranks)
+    first = ranks_of("resuming.py", "first", stop, ranks=ranks)
     second = notes_of("resuming.py", "second", str(first), ranks=ranks)
     assert second == whole and len(set(whole)) == 1
     assert json.loads((first / "rank0.json").read_text()) != whole[0]

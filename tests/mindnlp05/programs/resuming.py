@@ -1,10 +1,9 @@
 """Train with dropout, stop, and go on.
 
-    python resuming.py OUTPUT whole|first|second|torn
+    python resuming.py OUTPUT whole|first|second|torn [FOLDER_OF_FIRST] [STOP]
 
-``whole`` trains 6 steps; ``first`` ends after the checkpoint of step 2, before an epoch ends with a batch that is
-filled up on ranks; ``second`` resumes from it; ``torn`` dies while
-it writes that of step 4.
+``whole`` trains 6 steps, 3 an epoch, which ends with a batch that is filled up on ranks; ``first`` ends after the
+checkpoint of step 2 or STOP; ``second`` resumes from it; ``torn`` dies while it writes that of step 4.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -20,12 +19,13 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 from tests.mindnlp05.programs import models
 
 folder, way, *rest = sys.argv[1:]
-HOME = Path(rest[0] if rest else folder, "training")
+HOME = Path(rest[0] if way == "second" else folder, "training")
+STOP = int(rest[-1]) if way == "first" and rest else 2
 
 
 class Leave(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
-        if state.global_step == 2:
+        if state.global_step == STOP:
             control.should_training_stop = True
 
 
@@ -50,7 +50,9 @@ arguments = TrainingArguments(
     resume_from_checkpoint=None,
 )
 kind = Torn if way == "torn" else Trainer
-trainer = kind(model, arguments, train_dataset=models.Rows(27), callbacks=[Leave()] if way == "first" else [])
+trainer = kind(
+    model, arguments, train_dataset=models.Rows(11 * dp.get_world_size()), callbacks=[Leave()] if way == "first" else []
+)
 trainer.train(resume_from_checkpoint=way == "second")
 values = b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())
 Path(folder, f"rank{dp.get_rank()}.json").write_text(f'"{hashlib.sha256(values).hexdigest()}"')
