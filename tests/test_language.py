@@ -97,6 +97,7 @@ def test_help_is_chinese(command, monkeypatch):
 # What reads as translated, or is a second word for one thing; and what an engineer writes.
 SAID_OTHERWISE = {
     "文件夹": "目录",
+    "逐位": "逐比特",
     "正应如此": "符合要求",
     "失去启动器": "孤儿进程",
     "中位 rank": "各 rank 中位数",
