@@ -141,6 +141,14 @@ USES = {
         "    assert trainer.state.num_input_tokens_seen == 4 * 8 * 12",
         "accelerator",
     ),
+    "trainers_are_let_go": (
+        "import gc, tempfile\nfrom mindnlp.engine import Trainer\nfrom tests.programs.tiny import tiny_trainer\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    trainer = tiny_trainer(folder); trainer.train(); del trainer; gc.collect()\n"
+        "    alive = sum(isinstance(thing, Trainer) for thing in gc.get_objects())\n"
+        "    assert not alive, 'the Trainer is alive'",
+        "the Trainer is alive",
+    ),
     "tokens_per_second": (
         "import tempfile\nfrom tests.programs.tiny import tiny_trainer\nwith tempfile.TemporaryDirectory() as folder:\n"
         "    trainer = tiny_trainer(folder, include_tokens_per_second=True); metrics = trainer.train().metrics\n"

@@ -65,6 +65,30 @@ def counted_tokens(trainer_base):
 
 @patch(
     module=MODULE,
+    bridges="a second Trainer: the first stays in memory, with its optimizer's states, as a cache holds it",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.engine.Trainer.get_train_dataset is no lru_cache",
+)
+def trainers_are_let_go(trainer_base):
+    for name in ("get_train_dataset", "get_eval_dataset", "get_test_dataset"):
+        cached = getattr(trainer_base.Trainer, name)
+        setattr(trainer_base.Trainer, name, _cached_by_its_trainer(cached.__wrapped__))
+
+
+def _cached_by_its_trainer(method):
+    @functools.wraps(method)
+    def get_dataset(self, *args, **kwargs):
+        known = vars(self).setdefault("_data_sets", {})
+        asked = (method.__name__, args, *kwargs.items())
+        if asked not in known:
+            known[asked] = method(self, *args, **kwargs)
+        return known[asked]
+
+    return get_dataset
+
+
+@patch(
+    module=MODULE,
     bridges="include_tokens_per_second: the Trainer takes the columns of a batch for a pair, and fails",
     fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer.num_tokens reads a data set with columns",
