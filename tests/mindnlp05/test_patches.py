@@ -1,5 +1,8 @@
 """Each patch of MindNLP 0.5 is needed: removed, what it bridges breaks."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from mindnlp_dp_plugin import compat
@@ -86,9 +89,17 @@ def test_with_all_patches_everything_passes(python):
     assert finished.returncode == 0, finished.stderr
 
 
+def accelerate_keeps_the_epoch():
+    """Not by importing it, which asks for torch."""
+    package = Path(importlib.util.find_spec("accelerate").origin).parent
+    return "iteration=dataloader.iteration" in (package / "data_loader.py").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_without_one_it_breaks(python, name):
     if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():
         pytest.skip("this MindSpore has not the gap")
+    if name == "rows_of_the_resumed_epoch" and accelerate_keeps_the_epoch():
+        pytest.skip("this accelerate has not the gap")
     finished = python(START.format(name=name) + CASES[name])
     assert finished.returncode != 0
