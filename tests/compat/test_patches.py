@@ -142,11 +142,13 @@ USES = {
         "accelerator",
     ),
     "trainers_are_let_go": (
-        "import gc, tempfile\nfrom mindnlp.engine import Trainer\nfrom tests.programs.tiny import tiny_trainer\n"
+        "import gc, tempfile, weakref\nfrom tests.programs.tiny import tiny_dataset, tiny_trainer\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
-        "    trainer = tiny_trainer(folder); trainer.train(); del trainer; gc.collect()\n"
-        "    alive = sum(isinstance(thing, Trainer) for thing in gc.get_objects())\n"
-        "    assert not alive, 'the Trainer is alive'",
+        "    trainer = tiny_trainer(folder); trainer.train(); seen = weakref.ref(trainer)\n"
+        "    assert trainer.get_train_dataset() is trainer.get_train_dataset()\n"
+        "    trainer.train_dataset = other = tiny_dataset(16)\n"
+        "    assert trainer.get_train_dataset() is other, 'the Trainer is alive, and reads what it had before'\n"
+        "    del trainer; gc.collect()\n    assert seen() is None, 'the Trainer is alive'",
         "the Trainer is alive",
     ),
     "tokens_per_second": (
