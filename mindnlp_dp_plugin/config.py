@@ -225,6 +225,11 @@ class DataParallelConfig:
             if not kind.accepts(value):
                 raise DataParallelError(kind.refusal, name=option.name, value=value, **kind.known)
 
+    @property
+    def micro_batches(self) -> int | None:
+        """Micro-batches of a step, if ``elastic_determinism`` is their number."""
+        return None if isinstance(self.elastic_determinism, bool) else self.elastic_determinism
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "DataParallelConfig":
         """The configuration set in the environment; other fields keep their defaults.

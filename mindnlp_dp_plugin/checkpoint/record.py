@@ -89,8 +89,8 @@ class Record:
         began_with: A digest of the weights with which the training first began.
         before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
         ended_with: A digest of the weights with which it came to its end; None before.
-        command: The script that trained, and its arguments.
-        environment: Whose bits they are: the processor, and versions by package.
+        command: With ``elastic_determinism``: the script that trained, and its arguments.
+        environment: With ``elastic_determinism``: whose bits they are, the processor and versions by package.
         home: Of a snapshot: the folder of checkpoints to which it belongs.
         save_on_each_node: Of a snapshot: whether each node has checkpoints of its own.
     """

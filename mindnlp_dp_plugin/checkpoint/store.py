@@ -108,7 +108,7 @@ def publish(written: Path, output_dir: str | Path, record: dict[str, Any]) -> No
     names = [str(path.relative_to(written)) for path in files]
     contents = {
         "files": {name: path.stat().st_size for name, path in zip(names, files)},
-        "digests": {name: _digest(path) for name, path in zip(names, files)},
+        "digests": {name: digest(path) for name, path in zip(names, files)},
     }
     (written / RECORD).write_text(json.dumps({"format": FORMAT, **record, **contents}), encoding="utf-8")
     with suppress(OSError):  # some network file systems know no modes; the folder around it is private, too
@@ -260,7 +260,7 @@ def _problem_of_files(folder):
             return tr("{file} is missing", file=name)
         if (found := (folder / name).stat().st_size) != size:
             return tr("{file} has {found} bytes, {written} were written", file=name, found=found, written=size)
-        if name in digests and _digest(folder / name) != digests[name]:
+        if name in digests and digest(folder / name) != digests[name]:
             return tr("{file} has other contents than were written", file=name)
     return _read_json(folder / STATE)[1]
 
@@ -307,7 +307,7 @@ def _read_json(path):
     return None, tr("{file} is not a JSON object", file=path.name)
 
 
-def _digest(path):
+def digest(path: Path) -> str:
     """128 bits of a file's contents, in hexadecimal digits."""
     state = xxhash.xxh3_128()
     with path.open("rb") as file:

@@ -64,6 +64,9 @@ class MicroBatches:
     Attributes:
         num: The same.
         mine: The numbers of this rank's, in the order in which it computes them.
+        root: The node of all.
+        nodes_of_ranks: Whose sums each rank holds when it has computed its own.
+        most_nodes: How many any rank holds then.
     """
 
     def __init__(self, num: int, world_size: int, rank: int):
@@ -72,6 +75,7 @@ class MicroBatches:
         per_rank = num // world_size
         self.mine = range(rank * per_rank, (rank + 1) * per_rank)
         self.nodes_of_ranks = [self.root.within(Node(first, first + per_rank)) for first in range(0, num, per_rank)]
+        self.most_nodes = max(map(len, self.nodes_of_ranks))
         self._sums = {child: node for node in _inner_nodes(self.root) for child in node.children}
 
     def number(self, micro_step: int) -> int:
@@ -140,13 +144,12 @@ class SumOfMicroBatches:
         held, self._held, self._num_given = self._held, [], 0
         buffer, collective = held[-1][1], self._collective
         lengths = lengths_of(parts) if parts else None
-        if any(len(nodes) > 1 for nodes in self._micro_batches.nodes_of_ranks):
+        has_one_order = collective.world_size <= FEW
+        if self._micro_batches.most_nodes > 1 or not (has_one_order or collective.adds_by_tree):
             return buffer, GatheredSum(self._micro_batches, collective, held, lengths)
-        if collective.world_size <= FEW or (lengths and collective.adds_by_tree):
+        if has_one_order or lengths:
             return buffer, started(collective, buffer, lengths)
-        if collective.adds_by_tree:
-            return buffer, SumOfParts(collective, buffer)
-        return buffer, GatheredSum(self._micro_batches, collective, held, lengths)
+        return buffer, SumOfParts(collective, buffer)
 
 
 class GatheredSum(PartWork):
@@ -166,7 +169,7 @@ class GatheredSum(PartWork):
     def wait(self):
         """Gather and add up. All ranks must call it, in the same order."""
         nodes_of_ranks, buffer = self._micro_batches.nodes_of_ranks, self._held[-1]
-        most = max(map(len, nodes_of_ranks))
+        most = self._micro_batches.most_nodes
         sent = self._held + [buffer] * (most - len(self._held))  # all send as much
         gathered = self._collective.all_gather(sent[0] if most == 1 else _joined(sent))
         size, sums = buffer.size, {}

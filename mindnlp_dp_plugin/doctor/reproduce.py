@@ -57,11 +57,8 @@ def lines_of(run: Path) -> Iterator[str]:
 def _digest(checkpoint):
     """Of the model's or the adapter's weights."""
     files = sorted({file for pattern in WEIGHTS for file in checkpoint.rglob(pattern)})
-    digest = xxhash.xxh3_128()
-    for file in files:
-        if file.name.partition(".")[0] not in NOT_WEIGHTS:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+    weights = [file for file in files if file.name.partition(".")[0] not in NOT_WEIGHTS]
+    return xxhash.xxh3_128_hexdigest("".join(map(store.digest, weights)).encode())
 
 
 def _differences(record: Record) -> Iterator[str]:

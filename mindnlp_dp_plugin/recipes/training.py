@@ -189,8 +189,7 @@ def make_trainer(
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
-    elastic = dp.DataParallelConfig.from_env().elastic_determinism
-    micro_batches = None if isinstance(elastic, bool) else elastic
+    micro_batches = dp.DataParallelConfig.from_env().micro_batches
     epochs = options.chosen_epochs(num_rows, dp.get_world_size(), micro_batches)
     return RecipeTrainer(
         data,

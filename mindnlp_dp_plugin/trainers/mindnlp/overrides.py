@@ -41,8 +41,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     note_exception(rank, None)
     try:
         # Both raise if what the arguments ask for cannot be.
-        elastic = self.data_parallel_config.elastic_determinism
-        micro_batches = None if isinstance(elastic, bool) else elastic
+        micro_batches = self.data_parallel_config.micro_batches
         with float32_masters(self), same_global_batch(self.args, current().world_size, micro_batches):
             return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
     except Exception as error:

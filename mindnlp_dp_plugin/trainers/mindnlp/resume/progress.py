@@ -106,8 +106,9 @@ class Progress(TrainerCallback):
         return Record(
             **vars(position),
             **trainer.data_parallel_training.as_recorded(),
-            command=sys.argv,
-            environment=environment(),
+            # What reproduces its bits: of no other run, as arguments may be nobody else's business.
+            command=sys.argv if self.step.micro_batches else None,
+            environment=environment() if self.step.micro_batches else None,
             callbacks=self._callbacks,
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             epoch_end_is_done=bool(num_pending),
