@@ -47,7 +47,7 @@ def main():
     steps, checks = [], []
     for _ in range(ROUNDS + 1):
         steps.append(seconds(averaged_step))
-        checks.append(seconds(lambda: check_parameters(model, collective, 1)))
+        checks.append(seconds(lambda: check_parameters(model.named_parameters(), collective, 1)))
     if dp.get_rank() == 0:
         of_step, of_check = statistics.median(steps[1:]), statistics.median(checks[1:])
         of_epoch = CHECKS_PER_EPOCH * of_check

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 BACKENDS = ("auto", *ENGINES)
 COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
-ZERO_STAGES = (0, 1, 2)
+ZERO_STAGES = (0, 1, 2, 3)
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
@@ -130,7 +130,8 @@ class DataParallelConfig:
             number of rows, or of labels that are not -100; equals the same process also if batches are uneven.
         zero_stage: What is sharded over the ranks, in the stages of ZeRO. 0: nothing. 1: the optimizer's states; each
             rank steps an equal part of all elements, then all gather the parameters. 2: also the averaged gradients,
-            which are then gone from ``.grad``. The result is that of 0 to the last bit.
+            which are then gone from ``.grad``. 3: also the parameters, which are whole only in the module
+            that computes. The result is that of 0 to the last bit.
         elastic_determinism: Whether a step's sums follow one order over its micro-batches, whatever ranks compute them:
             any number of ranks that divides these then trains the same model, to the last bit. True: a step is ranks
             times ``gradient_accumulation_steps`` micro-batches. A number: a step is so many, and
@@ -200,7 +201,7 @@ class DataParallelConfig:
     zero_stage: int = _option(
         0,
         _whole_number(
-            lambda stage: stage in ZERO_STAGES, Message("{name}={value!r} is not a stage: choose 0, 1 or 2.")
+            lambda stage: stage in ZERO_STAGES, Message("{name}={value!r} is not a stage: choose 0, 1, 2 or 3.")
         ),
     )
     elastic_determinism: bool | int = _option(False, _switch_or_number())

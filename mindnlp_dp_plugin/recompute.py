@@ -7,7 +7,7 @@ Cost", 2016; torch calls it activation checkpointing.
 import importlib
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import mindspore
@@ -40,7 +40,7 @@ def enable_recompute(model) -> None:
     Raises:
         DataParallelError: If the model has no list of layers, or a layer's ``forward`` is not that of its class.
     """
-    layers = list(_layers(model))
+    layers = list(layers_of(model))
     if not layers:
         raise DataParallelError(
             "recompute=True: {model} has no nn.ModuleList, so no layers whose activations could be computed again. Put "
@@ -48,45 +48,58 @@ def enable_recompute(model) -> None:
             model=type(model).__name__,
         )
     for layer in layers:
-        if "forward" in vars(layer) and not _is_recomputed(layer):
+        if "forward" in vars(layer) and not is_recomputed(layer):
             raise DataParallelError(
                 "recompute=True: a {layer} of {model} has a forward of its own, set on the object, which recompute "
                 "would replace. Define it in a class, or leave recompute out.",
                 layer=type(layer).__name__,
                 model=type(model).__name__,
             )
-    _leave_caches_out(model)
+    leave_caches_out(model, "recompute=True")
     for layer in layers:
         layer.forward = types.MethodType(_forward, layer)
 
 
 def disable_recompute(model) -> None:
     """Let the layers of a model keep their activations again."""
-    for layer in filter(_is_recomputed, _layers(model)):
+    for layer in filter(is_recomputed, layers_of(model)):
         del layer.forward
 
 
-def _layers(module):
+def layers_of(module) -> Iterator:
+    """The members of a module's ``ModuleList``s; of lists within a member, the member."""
     from mindnlp.core import nn  # MindNLP is given these functions while it is imported
 
     for child in module.children():
         if isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList):
             yield child
         else:
-            yield from _layers(child)
+            yield from layers_of(child)
 
 
-def _is_recomputed(layer):
+def is_recomputed(layer) -> bool:
+    """Whether ``enable_recompute`` has replaced a layer's ``forward``."""
     return getattr(vars(layer).get("forward"), "__func__", None) is _forward
 
 
-def _leave_caches_out(model):
+def leave_caches_out(model, setting: str) -> None:
+    """Let a model keep no keys and values of the past: a cache would grow in both passes.
+
+    Args:
+        model: The model; ``use_cache`` of its configs is set to False.
+        setting: What asks for it, for the log.
+    """
     configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
     caching = [config for config in configs.values() if getattr(config, "use_cache", False)]
     for config in caching:
         config.use_cache = False
     if caching:
-        logger.info(tr("recompute=True sets use_cache=False in the model's config. Set it again before you generate."))
+        logger.info(
+            tr(
+                "{setting} sets use_cache=False in the model's config. Set it again before you generate.",
+                setting=setting,
+            )
+        )
 
 
 def _forward(layer, *args, **kwargs):
@@ -95,11 +108,28 @@ def _forward(layer, *args, **kwargs):
     return _Pass(layer, args, kwargs).result()
 
 
+Lend = Callable[[list], list]
+"""Given a layer's weights, returns what it computes with instead: a tensor, or None for the weight itself."""
+
+
+def computed_with(layer, lend: Lend, args: tuple, kwargs: dict):
+    """What a layer returns, computed with weights that are lent to it, and lent again in backward.
+
+    Args:
+        layer: A ``mindnlp.core.nn.Module``.
+        lend: Is called before each pass; nothing keeps what it returns behind the pass.
+        args: What the layer is called with.
+        kwargs: The same, by name.
+    """
+    one_pass = _Pass(layer, args, kwargs, lend)
+    return one_pass.result() if _pynative_executor.requires_grad() else one_pass.result_alone()
+
+
 class _Pass:
     """A pass through a layer that can be made a second time."""
 
-    def __init__(self, layer, args, kwargs):
-        self._layer = layer
+    def __init__(self, layer, args, kwargs, lend: Lend | None = None):
+        self._layer, self._lend = layer, lend
         self._weights = [
             (owned, name)
             for module in layer.modules()
@@ -116,6 +146,20 @@ class _Pass:
         weights = [owned[name] for owned, name in self._weights]
         outputs = _Recomputed.apply(self, *self._inputs, *weights)
         return _with_tensors(self._form, outputs if isinstance(outputs, tuple) else (outputs,))
+
+    def result_alone(self):
+        """The same, without backward."""
+        weights = [owned[name] for owned, name in self._weights]
+        outputs = self.run(*self.lent([*self._inputs, *weights]))
+        return _with_tensors(self._form, outputs)
+
+    def lent(self, tensors):
+        """Inputs and weights, with what is lent in the place of weights."""
+        if self._lend is None:
+            return tensors
+        num_inputs, weights = len(self._inputs), [owned[name] for owned, name in self._weights]
+        lent = zip(tensors[num_inputs:], self._lend(weights))
+        return [*tensors[:num_inputs], *(weight if given is None else given for weight, given in lent)]
 
     def run(self, *tensors):
         """The tensors that the layer returns, given those it takes and its weights."""
@@ -148,12 +192,12 @@ class _Recomputed(_Function):
         ctx.layer_pass = layer_pass
         ctx.save_for_backward(*tensors)
         with mindspore._no_grad():
-            return layer_pass.run(*map(mindspore.ops.stop_gradient, tensors))
+            return layer_pass.run(*layer_pass.lent([*map(mindspore.ops.stop_gradient, tensors)]))
 
     @staticmethod
     def backward(ctx, *gradients):
         # The weights are inputs of the second pass, so their hooks see the gradient of the whole step alone.
-        tensors = [mindspore.ops.stop_gradient(tensor) for tensor in ctx.saved_tensors]
+        tensors = ctx.layer_pass.lent([mindspore.ops.stop_gradient(tensor) for tensor in ctx.saved_tensors])
         needed = [i for i, tensor in enumerate(tensors) if ctx.needs_input_grad[1 + i] and _is_float(tensor)]
 
         def forward(*differentiated):

@@ -74,7 +74,7 @@ class GradientReducer:
         self._norm = None  # of them, once unscale() has computed it
         self._handed_out = {}  # the same by parameter, until release()
         self._seen = []
-        self._live, self._averages = False, True
+        self._live, self._averages, self._counts = False, True, True
         self.waited_seconds = 0.0
         self._ask_factor = None
         self.follow(parameters)
@@ -126,7 +126,11 @@ class GradientReducer:
             bucket.release()
 
     def prepare(
-        self, factor: Callable[[], float] | None = None, averages: bool = True, of_sum: float | None = None
+        self,
+        factor: Callable[[], float] | None = None,
+        averages: bool = True,
+        of_sum: float | None = None,
+        counts: bool = True,
     ) -> None:
         """From now until ``finish()``, the hooks copy gradients into their buckets during backward.
 
@@ -135,10 +139,11 @@ class GradientReducer:
                 None for 1/world_size, which makes the sum a mean.
             averages: Whether ``finish()`` is to average; if not, with ``micro_batches``, further micro-steps follow.
             of_sum: A further factor, for the sum; None for 1.
+            counts: Whether gradients of this backward count; if not, 0 takes the place of each.
         """
         self.release()
         self._begin()
-        self._live, self._averages = True, averages
+        self._live, self._averages, self._counts = True, averages, counts
         self._ask_factor, self._of_sum = factor, of_sum
 
     def finish(self) -> None:
@@ -251,8 +256,8 @@ class GradientReducer:
         slices = self._ask_slices([self._parameters[index] for index in order])
         if {id(p) for bucket in slices for p in bucket.parameters} != set(places):
             raise DataParallelError(
-                "zero_stage=2: within a step the optimizer was given other parameters than are averaged. Give it new "
-                "parameters in on_step_end, on_step_begin or on_epoch_begin."
+                "zero_stage=2 and 3: within a step the optimizer was given other parameters than are averaged. Give it "
+                "new parameters in on_step_end, on_step_begin or on_epoch_begin."
             )
         if slices is not self._slices:
             self._slices = slices
@@ -279,6 +284,8 @@ class GradientReducer:
         if not self._live:
             return
         parameter = self._parameters[index]
+        if not self._counts:
+            gradient = mindspore.ops.zeros_like(gradient)
         in_bucket = self._fill(index, gradient, parameter.grad)
         parameter.grad = None  # it is in the bucket now, so the gradient attached after backward adds to nothing
         self._start_full_buckets()

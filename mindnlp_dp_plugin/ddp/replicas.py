@@ -155,21 +155,20 @@ def check_replicas(model: Any, collective: Collective | None = None) -> None:
     _compare(_state(model), collective or current(), Message("Replicas differ"))
 
 
-def check_parameters(model, collective: Collective, step: int, others: Named = ()) -> None:
+def check_parameters(parameters: Named, collective: Collective, step: int) -> None:
     """``check_replicas`` during training, without the buffers, in which each rank keeps statistics of its own rows.
 
     All ranks must call it. Ranks compare one digest of all parameters and, only if it differs, one for each.
 
     Args:
-        model: A ``mindnlp.core.nn.Module``.
+        parameters: Names and tensors.
         collective: The ranks to compare.
         step: The last optimizer step, for the message.
-        others: Names and tensors that are trained in addition to the model.
 
     Raises:
         DataParallelError: If they differ; the message names the first parameter that does, and the ranks.
     """
-    _compare([*model.named_parameters(), *others], collective, tr("Replicas differ after step {step}", step=step))
+    _compare(list(parameters), collective, tr("Replicas differ after step {step}", step=step))
 
 
 def require_same_structure(tensors: Named, collective: Collective, verdict: str, hint: str) -> None:

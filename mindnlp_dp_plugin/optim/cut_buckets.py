@@ -1,5 +1,8 @@
 """Parameters joined into buckets of which each rank steps a part, slice by slice."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import mindspore
 import numpy as np
 
@@ -65,16 +68,29 @@ class SlicedBucket:
     def gather(self) -> None:
         """Give the parameters what all ranks have stepped their slices to. All ranks must call it."""
         if self._collective.uses_numpy:
-            self._gather_on_host()
+            self._gather_on_host([parameter.asnumpy().reshape(-1) for parameter in self.parameters])
             return
+        for parameter, values in zip(self.parameters, self._gathered_on_device()):
+            parameter.assign_value(values.copy())
+
+    def attach(self, gradients: Mapping[int, Any]) -> None:
+        """Let this rank's slices have the values of the whole parameters, and their gradients.
+
+        Args:
+            gradients: Where none is attached to a parameter, by its identity.
+        """
+        for own in self.slices:
+            own.attach(gradients.get(id(own.parameter)))
+
+    def _gathered_on_device(self):
+        """What all ranks have stepped, in the parameters' shapes."""
         padding = mindspore.ops.zeros(self._longest - sum(own.tensor.size for own in self.slices), self._dtype)
         padded = self._collective.all_gather(mindspore.ops.cat([*(own.tensor for own in self.slices), padding]))
         flat = mindspore.ops.cat(self._without_padding(padded))
-        for parameter, place in zip(self.parameters, self._places):
-            parameter.assign_value(flat[place].reshape(parameter.shape).copy())
+        return [flat[place].reshape(parameter.shape) for parameter, place in zip(self.parameters, self._places)]
 
-    def _gather_on_host(self):
-        memories = [parameter.asnumpy().reshape(-1) for parameter in self.parameters]
+    def _gather_on_host(self, memories):
+        """Write what all ranks have stepped into flat arrays, one for each parameter."""
         for first, values in self._blocks([own.tensor.asnumpy() for own in self.slices], memories[0].dtype):
             for memory, place in zip(memories, self._places):
                 low, high = max(first, place.start), min(first + values.size, place.stop)

@@ -28,9 +28,20 @@ from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
 _sharded = WeakKeyDictionary()
 
+Layout = Callable[[list], list[SlicedBucket]]
+"""Joins parameters into buckets, given them in the order in which backward meets them."""
 
-def share_states(optimizer, collective: Collective, bucket_cap_mb: float | None = None) -> "ShardedStates":
+
+def share_states(
+    optimizer, collective: Collective, bucket_cap_mb: float | None = None, layout: "Layout | None" = None
+) -> "ShardedStates":
     """Share out the states of an optimizer from now on, or go on doing so. All ranks must call it.
+
+    Args:
+        optimizer: The optimizer.
+        collective: The ranks that share its states.
+        bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default.
+        layout: Joins parameters into buckets in place of that size.
 
     Raises:
         DataParallelError: If the optimizer does not step each element by itself, or MindSpore cannot cut tensors.
@@ -39,6 +50,7 @@ def share_states(optimizer, collective: Collective, bucket_cap_mb: float | None 
         _require_views()
         require_elementwise(optimizer)
         _sharded[optimizer] = ShardedStates(optimizer, collective, bucket_cap_mb)
+    _sharded[optimizer].lay_out_by(layout)
     _sharded[optimizer].take_in()
     return _sharded[optimizer]
 
@@ -99,6 +111,7 @@ class ShardedStates:
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._states = defaultdict(dict)  # by the slices' tensors
         self._parameters, self._order, self._buckets, self._slice_of = [], [], [], {}
+        self._layout = None
         self._hook = optimizer.register_state_dict_post_hook(self._with_whole_states)
 
     @property
@@ -106,6 +119,11 @@ class ShardedStates:
         """Bytes of the states that this rank keeps."""
         values = (value for state in self._states.values() for value in state.values())
         return sum(value.nbytes for value in values if isinstance(value, mindspore.Tensor))
+
+    def lay_out_by(self, layout: Layout | None) -> None:
+        """Join parameters by ``layout`` from the next ``take_in`` on; None for buckets of a size."""
+        if layout != self._layout:
+            self._layout, self._parameters = layout, []
 
     def take_in(self) -> None:
         """Follow the optimizer's parameters, and cut whole states that it holds. All ranks must call it."""
@@ -141,8 +159,8 @@ class ShardedStates:
         self.take_in()
         groups = self._optimizer.param_groups
         whole = [group["params"] for group in groups]
-        for own in self._slices():
-            own.attach(gradients.get(id(own.parameter)))
+        for bucket in self._buckets:
+            bucket.attach(gradients)
         for group in groups:
             places = map(id, group["params"])
             group["params"] = [self._slice_of[place].tensor for place in places if place in self._slice_of]
@@ -249,8 +267,7 @@ class ShardedStates:
 
     def _lay_out(self, order):
         """Join and cut the parameters in this order, and take what states there are along, bucket by bucket."""
-        plan = plan_buckets(order, range(len(order)), self._cap_mb)
-        buckets = [SlicedBucket([order[index] for index in ids], self._collective) for ids in plan]
+        buckets = self._layout(order) if self._layout else self._by_size(order)
         slice_of = {id(own.parameter): own for bucket in buckets for own in bucket.slices}
         states = defaultdict(dict)
         for bucket, (own_states, described) in zip(self._buckets, self._described()):
@@ -268,6 +285,10 @@ class ShardedStates:
         others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
         self._order, self._buckets, self._slice_of = order, buckets, slice_of
         self._states = defaultdict(dict, {**states, **others})
+
+    def _by_size(self, order):
+        plan = plan_buckets(order, range(len(order)), self._cap_mb)
+        return [SlicedBucket([order[index] for index in ids], self._collective) for ids in plan]
 
     def _slices(self) -> Iterator[Slice]:
         return (own for bucket in self._buckets for own in bucket.slices)

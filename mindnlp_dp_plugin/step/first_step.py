@@ -1,6 +1,7 @@
 """Says so if the first optimizer step changes nothing."""
 
 import logging
+from collections.abc import Callable
 
 from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.language import tr
@@ -16,11 +17,13 @@ class FirstStep:
     Args:
         door: Has the ``optimizer``.
         steps: What happens around the optimizer's steps.
+        digests: Returns those of all that is stepped; None to take the parameters'.
     """
 
-    def __init__(self, door, steps: WatchedSteps):
+    def __init__(self, door, steps: WatchedSteps, digests: Callable[[], list] | None = None):
         self._door = door
         self._steps = steps
+        self._digests = digests or self._of_parameters
         self._is_over = False
         self._before = None
         steps.before.append(self._begin)
@@ -40,10 +43,10 @@ class FirstStep:
                     "The first optimizer step changed none of the {count} parameters that are trained: their gradients "
                     "are 0. Look for a loss that does not depend on them, for weights that are all zero, or for "
                     "gradients that are cut off.",
-                    count=len(self._before),
+                    count=len(stepped_parameters(self._door.optimizer)),
                 )
             )
         self._before, self._is_over = None, True
 
-    def _digests(self):
+    def _of_parameters(self):
         return [digest(parameter) for parameter in stepped_parameters(self._door.optimizer)]

@@ -1,6 +1,7 @@
 """Compares what the ranks have stepped to, while they train."""
 
 from collections.abc import Callable
+from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import check_parameters
@@ -17,12 +18,21 @@ class ReplicaCheck:
         collective: The ranks that train together.
         every: After how many steps, as ``DataParallelConfig.check_replicas_every``; 0 for never.
         steps: What happens around the optimizer's steps.
+        is_shared_out: Whether of a parameter each rank keeps another part, so that there is nothing to compare.
 
     Attributes:
         also: What else is compared whenever parameters are.
     """
 
-    def __init__(self, door: Door, collective: Collective, every: int | None, steps: WatchedSteps):
+    def __init__(
+        self,
+        door: Door,
+        collective: Collective,
+        every: int | None,
+        steps: WatchedSteps,
+        is_shared_out: Callable[[Any], bool],
+    ):
+        self._is_shared_out = is_shared_out
         self._door = door
         self._collective = collective
         self._every = every
@@ -54,7 +64,8 @@ class ReplicaCheck:
     def _check(self, step):
         if self._every != 0 and step != self._checked_step:
             outside = parameters_outside(self._door.model, self._door.optimizer)
-            check_parameters(self._door.model, self._collective, step, outside.items())
+            named = [*self._door.model.named_parameters(), *outside.items()]
+            check_parameters([each for each in named if not self._is_shared_out(each[1])], self._collective, step)
             self._checked_step = step
             for compare in self.also:
                 compare()

@@ -5,9 +5,13 @@ from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.fully_sharded import SharedParameters
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.optim.sharded import ShardedStates, join_states, share_states
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.port import Door
 
 logger = logging.getLogger(__name__)
@@ -21,14 +25,49 @@ SCATTERED = Message(
     "zero_stage=2: gradients are reduce-scattered, parameters gathered after each step; a rank keeps "
     "1/{ranks} of the optimizer's states and of the averaged gradients"
 )
+WITH_PARAMETERS = Message(
+    "zero_stage=3: parameters are gathered for each module in forward and in backward, where it computes again, "
+    "gradients are reduce-scattered; a rank keeps 1/{ranks} of {megabytes:.0f} MB of parameters, of the averaged "
+    "gradients and of the optimizer's states"
+)
 REDUCED = Message(
     "zero_stage=2: gradients are all-reduced, as this engine has no reduce-scatter, parameters gathered "
     "after each step; a rank keeps 1/{ranks} of the optimizer's states and of the averaged gradients"
 )
 
 
+def share_parameters(
+    door: Door, collective: Collective, config: DataParallelConfig, patches: Patches
+) -> SharedParameters | None:
+    """Share out the parameters of the model, the same on all ranks, if the stage says so. All ranks must call it.
+
+    Args:
+        door: The loop.
+        collective: The ranks that train together.
+        config: Holds the stage.
+        patches: Takes the lending of parameters out of the model.
+
+    Raises:
+        DataParallelError: If ranks have other stages, or the model's parameters cannot be shared out.
+    """
+    require_same("zero_stage", config.zero_stage, collective, HINT)
+    if config.zero_stage < 3:
+        return None
+    if config.elastic_determinism:
+        raise DataParallelError(
+            "zero_stage=3 with elastic_determinism: parameters are gathered by all ranks at once, but micro-batches are "
+            "computed in turn by as many ranks as there are. Take zero_stage=2, or leave elastic_determinism out."
+        )
+    return SharedParameters(door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb, patches)
+
+
 def shard_states(
-    door: Door, collective: Collective, config: DataParallelConfig, steps: WatchedSteps, kept: Callable[[], dict]
+    door: Door,
+    collective: Collective,
+    config: DataParallelConfig,
+    steps: WatchedSteps,
+    kept: Callable[[], dict],
+    shared: SharedParameters | None = None,
 ) -> Callable | None:
     """Cut the optimizer's states, or join what an earlier call has cut. All ranks must call it.
 
@@ -38,6 +77,7 @@ def shard_states(
         config: Holds the stage.
         steps: Makes the optimizer's steps.
         kept: Returns ``GradientReducer.kept``.
+        shared: The parameters, if they are shared out.
 
     Returns:
         The ``slices`` of a ``GradientReducer``; None if all ranks keep all gradients.
@@ -45,16 +85,20 @@ def shard_states(
     Raises:
         DataParallelError: If ranks have other stages, or the optimizer's states cannot be cut.
     """
-    require_same("zero_stage", config.zero_stage, collective, HINT)
     if config.zero_stage == 0:
         join_states(door.optimizer)
         return None
 
+    layout = shared.buckets if shared else None
+
     def states_of(optimizer) -> ShardedStates:
-        return share_states(optimizer, collective, config.bucket_cap_mb)
+        return share_states(optimizer, collective, config.bucket_cap_mb, layout)
 
     states_of(door.optimizer)
     steps.way = lambda optimizer, step: states_of(optimizer).step(step, kept())
-    what = STATES if config.zero_stage == 1 else SCATTERED if collective.can_reduce_scatter else REDUCED
-    logger.info(tr(what, ranks=collective.world_size))
-    return (lambda order: states_of(door.optimizer).buckets(order)) if config.zero_stage == 2 else None
+    if shared:
+        logger.info(tr(WITH_PARAMETERS, ranks=collective.world_size, megabytes=shared.num_bytes / 2**20))
+    else:
+        what = STATES if config.zero_stage == 1 else SCATTERED if collective.can_reduce_scatter else REDUCED
+        logger.info(tr(what, ranks=collective.world_size))
+    return (lambda order: states_of(door.optimizer).buckets(order)) if config.zero_stage >= 2 else None

@@ -1,7 +1,7 @@
 """One step, as the data flows: count, weigh, scale, forward, arm, backward, finish, clip."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -24,7 +24,7 @@ from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
-from mindnlp_dp_plugin.step.sharded_states import shard_states
+from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
 from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
 from mindnlp_dp_plugin.trainers.port import Door
@@ -54,6 +54,7 @@ class Step:
     Attributes:
         stepped: The parameters that the optimizer steps and the reducer averages.
         reducer: Averages gradients.
+        shared: The parameters, if they are shared out; otherwise None.
         precision: What forward computes in, and the scale of the loss.
         optimizer_steps: What is done around each ``optimizer.step``.
         micro_batches: Those of a step, if its sums follow their tree; otherwise None.
@@ -76,14 +77,16 @@ class Step:
         self.micro_batches = micro_batches_of(door.accumulation, collective, config)
         self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
         self.optimizer_steps = WatchedSteps(patches)
-        slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept)
-        if slices and self._may_call_backward_again:
+        if config.zero_stage >= 2 and self._may_call_backward_again:
             raise DataParallelError(
-                "zero_stage=2 with an overridden training_step ({trainer}): it may read gradients, of which a rank "
-                "keeps only its part. Take zero_stage=1, or override compute_loss instead.",
+                "zero_stage={stage} with an overridden training_step ({trainer}): it may read gradients, of which a "
+                "rank keeps only its part. Take zero_stage=1, or override compute_loss instead.",
+                stage=config.zero_stage,
                 trainer=door.name,
             )
-        self.stepped = SteppedParameters(door, collective)
+        self.shared = share_parameters(door, collective, config, patches)
+        slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept, self.shared)
+        self.stepped = SteppedParameters(door, collective, self._is_shared_out)
         parameters = list(self.stepped.named.values())
         self.reducer = GradientReducer(
             parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices, self.micro_batches
@@ -93,6 +96,7 @@ class Step:
         self._weights = self._weigh(parameters, config.average_over)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
+        self._counts = True
         self._factor_of_rank = None
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
@@ -109,7 +113,11 @@ class Step:
         self._weights.begin_micro_step()
         self._is_weighed = False
         self._on_phase("forward")
+        if self.shared:
+            self.shared.begin()
         yield
+        if self.shared:
+            self.shared.end_step()
         self._weights.require(self._is_weighed)
         self.precision.require(self._is_weighed)
         if clock.optimizer_steps_next:
@@ -135,15 +143,10 @@ class Step:
         self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
         if not weight:  # the mean over a batch whose count is 0 is 0 / 0
             self._is_weighed = True
-            self._arm()
-            self._door.leave_out()
+            self._leave_out(forward_and_backward)
             return self._weights.recorded(None)
         self._factor = weight * self.precision.scale
-        self.is_forward_due = True
-        try:
-            loss = forward_and_backward()
-        finally:
-            self.is_forward_due = False
+        loss = self._computed(forward_and_backward)
         return self._weights.recorded(loss if self._factor == 1 else loss / self._factor)
 
     def forward(self, compute_loss: Callable[[], Any]):
@@ -156,6 +159,8 @@ class Step:
         self.is_forward_due = False
         with self.precision.running():
             loss = compute_loss()
+        if self.shared:
+            self.shared.end_forward(loss if self._counts else None)
         self._weights.saw(loss)
         self._arm()
         self._is_weighed = True
@@ -171,6 +176,28 @@ class Step:
             self.stepped.agree()
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
+
+    @contextmanager
+    def whole_parameters(self, keeps: bool = True) -> Iterator[None]:
+        """A context within which parameters are whole, even if they are shared out. All ranks must enter it.
+
+        Args:
+            keeps: Whether they are on this rank.
+        """
+        with self.shared.whole(keeps) if self.shared else nullcontext():
+            yield
+
+    def join_parameters(self) -> None:
+        """Make parameters whole that are shared out, and train no more. All ranks must call it."""
+        if self.shared:
+            self.shared.join()
+
+    def in_step(self, batches: Iterable) -> Iterator:
+        """This rank's batches; behind them it gives other ranks what they need to compute theirs.
+
+        All ranks must use it up.
+        """
+        return self.shared.in_step(batches) if self.shared else iter(batches)
 
     def compare_rows(self, dataset: ShardedDataset) -> None:
         """From now on, compare what the ranks have read of ``dataset``. All ranks must call it."""
@@ -208,10 +235,34 @@ class Step:
     def _fills_buckets(self):
         return bool(self.micro_batches) or self._averages_now
 
+    def _computed(self, forward_and_backward):
+        self.is_forward_due = True
+        try:
+            return forward_and_backward()
+        finally:
+            self.is_forward_due = False
+
+    def _leave_out(self, forward_and_backward):
+        """End the micro-step of a batch that counts nothing. What other ranks gather meanwhile, this one gathers, too."""
+        if self.shared and self._fills_buckets:
+            self._factor, self._counts = 1, False
+            try:
+                self._computed(forward_and_backward)
+            finally:
+                self._counts = True
+            return
+        if self.shared:
+            self.shared.take_part_in_step()
+        self._arm()
+        self._door.leave_out()
+
+    def _is_shared_out(self, parameter):
+        return bool(self.shared) and self.shared.holds(parameter)
+
     def _arm(self):
         self.stepped.agree()
         if self._fills_buckets:
-            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum)
+            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._counts)
 
     def _weigh(self, parameters, average_over):
         if self.micro_batches:
@@ -249,8 +300,10 @@ class Step:
         steps.before.append(lambda: self.stepped.require_averaged(self.reducer))
         steps.before.append(lambda: self._on_phase("optimizer"))
         steps.after += [self._weights.reset, self.precision.end_step]
-        FirstStep(door, steps)
+        FirstStep(door, steps, self.shared and self.shared.digests)
         CutOff(door, steps, patches)
-        self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
+        self.check_replicas = ReplicaCheck(
+            door, self._collective, config.check_replicas_every, steps, self._is_shared_out
+        )
         steps.after.append(lambda: self._on_phase("data"))
         steps.watch(door.optimizer)

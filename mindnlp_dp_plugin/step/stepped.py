@@ -25,6 +25,7 @@ class SteppedParameters:
     Args:
         door: The loop.
         collective: The ranks that train together.
+        is_shared_out: Whether of a parameter each rank keeps another part, which need not be made equal.
 
     Attributes:
         named: The parameters that are stepped and averaged, by name.
@@ -32,7 +33,8 @@ class SteppedParameters:
         waited_seconds: Seconds this rank has waited for answers so far.
     """
 
-    def __init__(self, door: Door, collective: Collective):
+    def __init__(self, door: Door, collective: Collective, is_shared_out: Callable[[Any], bool]):
+        self._is_shared_out = is_shared_out
         self._door = door
         self._collective = collective
         self._vote = None
@@ -93,7 +95,7 @@ class SteppedParameters:
         known = self._known()
         self.named = self._common()
         new = [(name, parameter) for name, parameter in self.named.items() if id(parameter) not in known]
-        make_equal(new, self._collective)
+        make_equal([each for each in new if not self._is_shared_out(each[1])], self._collective)
         self.follow(list(self.named.values()))
 
     def _common(self):

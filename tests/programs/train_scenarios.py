@@ -78,8 +78,9 @@ class Recorder(TrainerCallback):
     def on_step_end(self, args, state, control, model=None, **kwargs):
         self.gradients.append(self.latest)
         digest = hashlib.sha256()
-        for parameter in model.parameters():
-            digest.update(in_float32(parameter).tobytes())
+        with mindnlp_dp_plugin.gathered_parameters(model):
+            for parameter in model.parameters():
+                digest.update(in_float32(parameter).tobytes())
         self.digests.append(digest.hexdigest())
 
 

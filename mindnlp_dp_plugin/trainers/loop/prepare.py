@@ -258,7 +258,7 @@ def _require_settings(config):
         ("async_save", config.async_save),
         ("trace", config.trace),
         ("elastic_determinism", config.elastic_determinism),
-        ("zero_stage", config.zero_stage == 2),
+        ("zero_stage", config.zero_stage >= 2),
     ):
         if is_set:
             raise DataParallelError(

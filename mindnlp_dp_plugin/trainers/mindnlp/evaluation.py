@@ -1,5 +1,6 @@
 """Evaluation and prediction: each rank scores its share of the batches, then every rank gets all rows."""
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -29,7 +30,13 @@ class ScoredBatch(NamedTuple):
 
 
 def evaluate_together(
-    trainer, dataset, prediction_loss_only: bool, ignore_keys, metric_key_prefix: str, collective: Collective
+    trainer,
+    dataset,
+    prediction_loss_only: bool,
+    ignore_keys,
+    metric_key_prefix: str,
+    collective: Collective,
+    in_step: Callable[[Iterable], Iterator] = iter,
 ) -> EvalLoopOutput:
     """Stock's ``evaluation_loop`` over all ranks, with the same result on each. All ranks must call it.
 
@@ -40,6 +47,7 @@ def evaluate_together(
         ignore_keys: Outputs of the model that are not predictions.
         metric_key_prefix: Prefix of the metrics' names.
         collective: The ranks that evaluate together.
+        in_step: Yields this rank's batches, while others score theirs.
 
     Raises:
         DataParallelError: If the ranks hold different data sets.
@@ -54,7 +62,7 @@ def evaluate_together(
         weights_in(rounds_to, trainer.model),
         computing_as_in_training(trainer.args) as in_float32,
     ):
-        mine = _score(trainer, share, prediction_loss_only, ignore_keys, in_float32)
+        mine = _score(trainer, share, in_step, prediction_loss_only, ignore_keys, in_float32)
     batches = share.in_order(collective.all_gather_object(mine, Message("batches of an evaluation")))
     predictions, labels, inputs = (_join(batches, name) for name in ("predictions", "labels", "inputs"))
 
@@ -73,14 +81,16 @@ def evaluate_together(
     return EvalLoopOutput(predictions, labels, metrics, num_samples=sum(batch.num_rows for batch in batches))
 
 
-def _score(trainer, share: EvaluationShard, prediction_loss_only, ignore_keys, in_float32) -> list[ScoredBatch]:
+def _score(
+    trainer, share: EvaluationShard, in_step, prediction_loss_only, ignore_keys, in_float32
+) -> list[ScoredBatch]:
     """Score this rank's batches; the results are on the host."""
     args, model = trainer.args, trainer.model
     model.set_train(False)
     trainer.callback_handler.eval_dataset = share
 
     on_host, on_device = [], []
-    for step, inputs in enumerate(share.create_dict_iterator(), start=1):
+    for step, inputs in enumerate(in_step(share.create_dict_iterator()), start=1):
         num_rows = find_batch_size(inputs)
         loss, logits, labels = trainer.prediction_step(model, inputs, prediction_loss_only, ignore_keys=ignore_keys)
         logits = in_float32(logits)

@@ -83,6 +83,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         with temporary_folder() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.step.check_replicas()
+        session.step.join_parameters()
         session.checkpoints.wait()
         session.snapshots.discard()
         self.data_parallel_training.end(self, self.args.should_save)
@@ -167,7 +168,8 @@ def _save_checkpoint(stock, self, model, metrics=None):
     which a run that goes on from here has them no more.
     """
     self.store_flos()
-    self.data_parallel_session.saves_to.write(partial(stock, self, model, metrics=metrics))
+    with self.data_parallel_session.step.whole_parameters(keeps=self.args.should_save):
+        self.data_parallel_session.saves_to.write(partial(stock, self, model, metrics=metrics))
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):
@@ -191,6 +193,7 @@ def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
     self.data_parallel_session.checkpoints.wait()
+    self.data_parallel_session.step.join_parameters()
     if current().rank == 0:
         stock(self)
     make_replicas(self.model, current())
@@ -202,12 +205,14 @@ def evaluation_loop(
     """Each rank scores its share; every rank gets all rows and their metrics."""
     if self.args.past_index >= 0:  # a batch needs what the model made of the one before
         return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+    in_step = iter
     if self.is_in_train:
         self.data_parallel_session.step.check_replicas(anew=True)
+        in_step = self.data_parallel_session.step.in_step
     else:
         make_replicas(self.model, current())
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
-    return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current())
+    return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current(), in_step)
 
 
 TRAINER_METHODS = (

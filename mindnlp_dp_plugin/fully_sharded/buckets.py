@@ -1,0 +1,135 @@
+"""A bucket of parameters of which each rank keeps its part alone."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import mindspore
+import numpy as np
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
+
+READERS = ("asnumpy", "numpy", "item", "tolist", "copy", "clone", "__deepcopy__")
+
+
+class StandIns:
+    """What parameters hold while they are let go: the right shape, in one memory for all, of NaN.
+
+    Whatever computes with it gives NaN, so that no part is ever taken for the whole.
+
+    Args:
+        parameters: All that may be let go.
+    """
+
+    def __init__(self, parameters: list):
+        self._memories = {}
+        for dtype in {parameter.dtype for parameter in parameters}:
+            largest = max(parameter.size for parameter in parameters if parameter.dtype == dtype)
+            self._memories[dtype] = (
+                np.full(largest, math.nan, mindspore.dtype_to_nptype(dtype))
+                if is_on_cpu()
+                else mindspore.ops.full((largest,), math.nan, dtype=dtype)
+            )
+
+    def of(self, parameter) -> mindspore.Tensor:
+        """A tensor of a parameter's shape and dtype."""
+        values = self._memories[parameter.dtype][: parameter.size].reshape(parameter.shape)
+        return mindspore.Tensor.from_numpy(values) if is_on_cpu() else values
+
+
+class SharedBucket(SlicedBucket):
+    """Parameters of which this rank keeps the slices that it steps; these hold the values.
+
+    Args:
+        parameters: The parameters, of one dtype, whole and the same on all ranks. They are let go.
+        names: Theirs, for messages.
+        collective: The ranks that share them out.
+        stand_ins: What they hold meanwhile.
+    """
+
+    def __init__(self, parameters: list, names: list[str], collective: Collective, stand_ins: StandIns):
+        super().__init__(parameters, collective)
+        self._names, self._stand_ins = names, stand_ins
+        self.take_values()
+        self.let_go()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole."""
+        return sum(parameter.nbytes for parameter in self.parameters)
+
+    def attach(self, gradients: Mapping[int, Any]) -> None:
+        """Give this rank's slices their gradients, by the identity of the parameter; the values they have."""
+        for own in self.slices:
+            own.tensor.grad = gradients.get(id(own.parameter))
+
+    def gather(self) -> None:
+        """Nothing: what was stepped stays where it is."""
+
+    def whole(self) -> list[mindspore.Tensor]:
+        """The parameters' values, in memory of their own. All ranks must call it.
+
+        Raises:
+            DataParallelError: If something has assigned values to a parameter meanwhile.
+        """
+        self._require_let_go()
+        if not self._collective.uses_numpy:
+            return [part.copy() for part in self._gathered_on_device()]
+        tensors = [_uninitialized(parameter) for parameter in self.parameters]
+        self._gather_on_host([tensor.asnumpy().reshape(-1) for tensor in tensors])
+        return tensors
+
+    def give_back(self) -> None:
+        """Make the parameters whole. All ranks must call it."""
+        for parameter, tensor in zip(self.parameters, self.whole()):
+            for reader in READERS:
+                vars(parameter).pop(reader, None)
+            parameter.assign_value(tensor)
+
+    def take_values(self) -> None:
+        """Let this rank's slices have what the whole parameters have."""
+        for own in self.slices:
+            values = own.of(own.parameter)
+            own.tensor.assign_value(
+                mindspore.Tensor.from_numpy(values.asnumpy().copy()) if is_on_cpu() else values.copy()
+            )
+
+    def let_go(self) -> None:
+        """Keep the slices alone."""
+        self._memory = []
+        for name, parameter in zip(self._names, self.parameters):
+            stand_in = self._stand_ins.of(parameter)
+            parameter.assign_value(stand_in)
+            self._memory.append(stand_in._data_ptr())
+            for reader in READERS:
+                vars(parameter)[reader] = _refusal(name)
+
+    def _require_let_go(self):
+        if not is_on_cpu():
+            return
+        for name, parameter, address in zip(self._names, self.parameters, self._memory):
+            if parameter._data_ptr() != address:
+                raise DataParallelError(
+                    "zero_stage=3: something has assigned other values to {name} while it was shared out. Change "
+                    "parameters within mindnlp_dp_plugin.gathered_parameters(model), on all ranks.",
+                    name=name,
+                )
+
+
+def _refusal(name):
+    def refuse(*args, **kwargs):
+        raise DataParallelError(
+            "zero_stage=3: {name} is shared out over the ranks, and is not whole here. Read it within "
+            "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
+            name=name,
+        )
+
+    return refuse
+
+
+def _uninitialized(parameter):
+    """A tensor like the parameter, in the host's memory."""
+    return mindspore.Tensor.from_numpy(np.empty(parameter.shape, mindspore.dtype_to_nptype(parameter.dtype)))

@@ -1,0 +1,252 @@
+"""The parameters of a model while they are shared out: lent to each module that computes, whole on request."""
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import mindspore
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.plan import plan_buckets
+from mindnlp_dp_plugin.ddp.replicas import digest
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket, StandIns
+from mindnlp_dp_plugin.fully_sharded.units import units_of, units_of_parameters
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
+from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.recompute import computed_with, is_recomputed, leave_caches_out
+
+_shared = WeakKeyDictionary()  # by model
+
+
+@contextmanager
+def gathered_parameters(model) -> Iterator[None]:
+    """Within the block all parameters of a model are whole; what it changes in them, on all ranks alike, stays.
+
+    All ranks must enter it, and each then holds the whole model. Without ``zero_stage=3`` nothing is done. DeepSpeed
+    calls it ``zero.GatheredParameters``, torch ``summon_full_params``.
+
+    Args:
+        model: The model that is being trained.
+    """
+    shared = _shared.get(model)
+    if shared is None:
+        yield
+        return
+    with shared.whole(takes_values=True):
+        yield
+
+
+class SharedParameters:
+    """Shares out what a model's units hold, and lends it to each unit while that computes.
+
+    Parameters that are used by the same units, and are stepped or are not, make a bucket. All ranks must run the units
+    in the same order, and equally often.
+
+    Args:
+        model: The model, the same on all ranks.
+        stepped: The parameters that an optimizer steps.
+        collective: The ranks that share them out.
+        bucket_cap_mb: Size in MB of a bucket of parameters that stay whole; None for the engine's default.
+        patches: Gives the units their own ``forward`` back.
+
+    """
+
+    def __init__(self, model, stepped: Iterable, collective: Collective, bucket_cap_mb: float | None, patches: Patches):
+        self._model, self._collective = model, collective
+        self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
+        units = units_of(model)
+        for unit in units:
+            _require_own_forward(unit)
+        self._units_of = units_of_parameters(model, units)
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._parameters = [p for p in model.parameters() if id(p) in self._units_of]
+        self._stand_ins = StandIns(self._parameters)
+        self._buckets, self._bucket_of, self._stepped = [], {}, None
+        self._num_whole = 0  # contexts within which parameters are whole
+        self._lent, self._of_forward, self._of_step = [], [], []  # buckets, in the order in which they were gathered
+        self._is_first = True
+        leave_caches_out(model, "zero_stage=3")
+        for unit in units:
+            patches.replace(unit, "forward", functools.partial(self._forward, unit, unit.forward))
+        for name in ("state_dict", "save_pretrained"):
+            if hasattr(model, name):
+                patches.stand_in(model, functools.partial(self._whole_alone, name), name)
+        self._share_out({id(parameter) for parameter in stepped})
+        _shared[model] = self
+        patches.on_undo(lambda: _shared.pop(model, None))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole parameters that are shared out."""
+        return sum(bucket.num_bytes for bucket in self._buckets)
+
+    def holds(self, parameter) -> bool:
+        """Whether a parameter is shared out."""
+        return id(parameter) in self._bucket_of
+
+    def buckets(self, order: list) -> list[SlicedBucket]:
+        """The buckets of these parameters, which an optimizer steps. All ranks must call it.
+
+        Args:
+            order: The parameters in the order in which backward meets them, or is expected to.
+        """
+        stepped = {id(parameter) for parameter in order}
+        if stepped != self._stepped:
+            for bucket in self._buckets:
+                bucket.give_back()
+            self._share_out(stepped)
+        last = {id(parameter): place for place, parameter in enumerate(order)}
+        shared = [bucket for bucket in self._buckets if id(bucket.parameters[0]) in stepped]
+        shared.sort(key=lambda bucket: max(last[id(parameter)] for parameter in bucket.parameters))
+        others = [parameter for parameter in order if not self.holds(parameter)]
+        plan = plan_buckets(others, range(len(others)), self._cap_mb)
+        return shared + [SlicedBucket([others[index] for index in ids], self._collective) for ids in plan]
+
+    @contextmanager
+    def whole(self, keeps: bool = True, takes_values: bool = False) -> Iterator[None]:
+        """A context within which parameters are whole. All ranks must enter it.
+
+        Args:
+            keeps: Whether they are on this rank; otherwise it only sends others its part.
+            takes_values: Whether what is changed within stays.
+        """
+        if self._num_whole == 0:
+            self._gather(keeps)
+        self._num_whole += 1
+        try:
+            yield
+        finally:
+            self._num_whole -= 1
+            if self._num_whole == 0 and keeps:
+                for bucket in self._buckets:
+                    if takes_values:
+                        bucket.take_values()
+                    bucket.let_go()
+
+    def join(self) -> None:
+        """Make all parameters whole, and let them be. All ranks must call it."""
+        if not self._num_whole:
+            self._gather(keeps=True)
+        self._num_whole = 1  # for good
+        self._buckets, self._bucket_of = [], {}
+
+    def digests(self) -> list:
+        """Digests of what is stepped, of all ranks. All ranks must call it."""
+        mine = [digest(own.tensor) for bucket in self._buckets for own in bucket.slices]
+        mine += [digest(each) for each in self._model.parameters() if not self.holds(each)]
+        return self._collective.all_gather_object(mine, Message("digests of parameters"))
+
+    def begin(self) -> None:
+        """A batch begins: note from now on what it gathers."""
+        self._lent = []
+
+    def end_forward(self, loss: Any = None) -> None:
+        """Its forward has ended.
+
+        Args:
+            loss: Its loss, where there is one.
+
+        Raises:
+            DataParallelError: If the very first is no number: code outside of a module has read its parameters.
+        """
+        self._of_forward = list(self._lent)
+        if loss is not None and self._is_first:
+            self._is_first = False
+            if not math.isfinite(loss.astype(mindspore.float32).item()):
+                raise DataParallelError(
+                    "zero_stage=3: the first loss is no finite number. If it is one with zero_stage=2, the model reads "
+                    "parameters of a module outside of that module's forward, where they are not whole: take "
+                    "zero_stage=2."
+                )
+
+    def end_step(self) -> None:
+        """Its backward has ended."""
+        self._of_step = self._lent
+
+    def in_step(self, batches: Iterable) -> Iterator[Any]:
+        """This rank's batches; behind them it takes part in the forwards of others. All ranks must use it up.
+
+        Args:
+            batches: The batches; each is to be given to the model once before the next is asked for.
+        """
+        batches = iter(batches)
+        while True:
+            batch = next(batches, None)
+            if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
+                return
+            if batch is None:
+                self._take_part(self._of_forward)
+                continue
+            self.begin()
+            yield batch
+            self.end_forward()
+
+    def take_part_in_step(self) -> None:
+        """Take part in others' forward and backward. All ranks that compute nothing must call it."""
+        self._take_part(self._of_step)
+
+    def _take_part(self, buckets):
+        if self._num_whole:
+            return
+        if not buckets:
+            raise DataParallelError(
+                "zero_stage=3: this rank's first batch has nothing to train on, so it does not know yet what the other "
+                "ranks gather. Give each rank a first batch with labels."
+            )
+        for bucket in buckets:
+            bucket.whole()
+
+    def _share_out(self, stepped):
+        """Make buckets of whole parameters, and let these go."""
+        groups = {}
+        for parameter in self._parameters:
+            is_stepped = id(parameter) in stepped
+            groups.setdefault((self._units_of[id(parameter)], parameter.dtype, is_stepped), []).append(parameter)
+        self._buckets = [
+            SharedBucket(group, [self._names[id(each)] for each in group], self._collective, self._stand_ins)
+            for group in groups.values()
+        ]
+        self._bucket_of = {id(parameter): bucket for bucket in self._buckets for parameter in bucket.parameters}
+        self._stepped = stepped
+
+    def _gather(self, keeps):
+        for bucket in self._buckets:
+            if keeps:
+                bucket.give_back()
+            else:
+                bucket.whole()
+
+    def _forward(self, unit, stock, *args, **kwargs):
+        if self._num_whole:
+            return stock(*args, **kwargs)
+        return computed_with(unit, self._lend, args, kwargs)
+
+    def _lend(self, weights):
+        whole = {}
+        for bucket in dict.fromkeys(self._bucket_of[id(weight)] for weight in weights if self.holds(weight)):
+            self._lent.append(bucket)
+            whole |= {id(parameter): tensor for parameter, tensor in zip(bucket.parameters, bucket.whole())}
+        return [whole.get(id(weight)) for weight in weights]
+
+    def _whole_alone(self, name, stock, *args, **kwargs):
+        if not self._num_whole:
+            raise DataParallelError(
+                "zero_stage=3: {name}() of a model whose parameters are shared out over the ranks. Call it within "
+                "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
+                name=name,
+            )
+        return stock(*args, **kwargs)
+
+
+def _require_own_forward(unit):
+    if "forward" in vars(unit) and not is_recomputed(unit):
+        raise DataParallelError(
+            "zero_stage=3: a {unit} has a forward of its own, set on the object, which lending its parameters would "
+            "replace. Define it in a class, or take zero_stage=2.",
+            unit=type(unit).__name__,
+        )
