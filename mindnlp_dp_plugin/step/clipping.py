@@ -28,7 +28,7 @@ def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, patches: Patche
             return reducer.clip_grad_norm(max_norm)
         if reducer.keeps_part:
             raise DataParallelError(
-                "zero_stage=2 and 3 with clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
+                "zero_stage=2 or 3, clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
                 "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. Take "
                 "zero_stage=1.",
                 norm_type=norm_type,

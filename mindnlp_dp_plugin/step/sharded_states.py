@@ -55,8 +55,8 @@ def share_parameters(
         return None
     if config.elastic_determinism:
         raise DataParallelError(
-            "zero_stage=3 with elastic_determinism: parameters are gathered by all ranks at once, but micro-batches are "
-            "computed in turn by as many ranks as there are. Take zero_stage=2, or leave elastic_determinism out."
+            "zero_stage=3 with elastic_determinism: parameters are gathered by all ranks at once, but micro-batches "
+            "are computed in turn by as many ranks as there are. Take zero_stage=2, or leave elastic_determinism out."
         )
     return SharedParameters(door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb, patches)
 

@@ -243,7 +243,7 @@ class Step:
             self.is_forward_due = False
 
     def _leave_out(self, forward_and_backward):
-        """End the micro-step of a batch that counts nothing. What other ranks gather meanwhile, this one gathers, too."""
+        """End the micro-step of a batch that counts nothing; what other ranks gather meanwhile, gather with them."""
         if self.shared and self._fills_buckets:
             self._factor, self._counts = 1, False
             try:

@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.programs.scenarios import RUN, SCENARIOS
 
 NUM_POLLED = 4  # numbers that ranks exchange before each optimizer step
-STAGES = (1, 2)
+STAGES = (1, 2, 3)
 # Of the scenarios, those that `make test` also trains with states shared out.
 SHARDED = [
     *("bert_adamw", "adam", "momentum", "groups_and_schedule", "accumulation_with_tail", "frozen_embeddings"),

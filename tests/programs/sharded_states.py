@@ -22,7 +22,7 @@ from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 OUTPUT = Path(sys.argv[1])
 cut_buckets.BLOCK_BYTES = 1000  # so that parameters are gathered in many blocks
 host_memory.RUN = RUN
-STAGES = (0, 1, 2)
+STAGES = (0, 1, 2, 3)
 OUTCOMES = {}
 
 
@@ -65,7 +65,8 @@ if len(sys.argv) > 2:  # saved by another number of ranks, at the end of an epoc
     ]
 else:
     OUTCOMES["resumed"] = [
-        resumed(stage, of_stage, step=4) for stage, of_stage in ((0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
+        resumed(stage, of_stage, step=4)
+        for stage, of_stage in ((0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 2), (3, 3))
     ]
 
 
