@@ -1,7 +1,7 @@
 """Make the ranks' copies of a model equal before training, and check them on request."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import mindspore
@@ -20,18 +20,21 @@ NUM_NAMED = 4
 Named = Iterable[tuple[str, Any]]
 
 
-def make_replicas(model, collective: Collective, others: Named = ()) -> None:
+def make_replicas(
+    model, collective: Collective, others: Named = (), are_left_out: Callable[[Any], bool] = lambda tensor: False
+) -> None:
     """Broadcast the parameters and persistent buffers of rank 0. All ranks must call it.
 
     Args:
         model: A ``mindnlp.core.nn.Module``, of the same structure on all ranks.
         collective: The ranks that hold copies.
         others: Names and tensors that are trained in addition to the model.
+        are_left_out: Which tensors are the same already.
 
     Raises:
         DataParallelError: If names, shapes or dtypes differ between ranks; the message names the first difference.
     """
-    make_equal([*_state(model), *others], collective)
+    make_equal([each for each in (*_state(model), *others) if not are_left_out(each[1])], collective)
 
 
 def make_equal(tensors: Named, collective: Collective) -> None:
@@ -265,7 +268,7 @@ def _state(model):
 
 
 def _persistent_buffers(model):
-    persistent = model.state_dict().keys()
+    persistent = type(model).state_dict(model).keys()  # names alone: parameters may be shared out
     return {name: buffer for name, buffer in model.named_buffers() if name in persistent}
 
 

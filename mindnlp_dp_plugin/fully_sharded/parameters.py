@@ -11,7 +11,7 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
-from mindnlp_dp_plugin.ddp.replicas import digest
+from mindnlp_dp_plugin.ddp.replicas import digest, make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket, StandIns
 from mindnlp_dp_plugin.fully_sharded.units import units_of, units_of_parameters
@@ -48,7 +48,7 @@ class SharedParameters:
     in the same order, and equally often.
 
     Args:
-        model: The model, the same on all ranks.
+        model: The model, of the same structure on all ranks; what rank 0 holds is shared out, a bucket at a time.
         stepped: The parameters that an optimizer steps.
         collective: The ranks that share them out.
         bucket_cap_mb: Size in MB of a bucket of parameters that stay whole; None for the engine's default.
@@ -76,7 +76,7 @@ class SharedParameters:
         for name in ("state_dict", "save_pretrained"):
             if hasattr(model, name):
                 patches.stand_in(model, functools.partial(self._whole_alone, name), name)
-        self._share_out({id(parameter) for parameter in stepped})
+        self._share_out({id(parameter) for parameter in stepped}, makes_equal=True)
         _shared[model] = self
         patches.on_undo(lambda: _shared.pop(model, None))
 
@@ -201,16 +201,18 @@ class SharedParameters:
         for bucket in buckets:
             bucket.whole()
 
-    def _share_out(self, stepped):
+    def _share_out(self, stepped, makes_equal=False):
         """Make buckets of whole parameters, and let these go."""
         groups = {}
         for parameter in self._parameters:
             is_stepped = id(parameter) in stepped
             groups.setdefault((self._units_of[id(parameter)], parameter.dtype, is_stepped), []).append(parameter)
-        self._buckets = [
-            SharedBucket(group, [self._names[id(each)] for each in group], self._collective, self._stand_ins)
-            for group in groups.values()
-        ]
+        self._buckets = []
+        for group in groups.values():
+            names = [self._names[id(each)] for each in group]
+            if makes_equal:
+                make_equal(zip(names, group), self._collective)
+            self._buckets.append(SharedBucket(group, names, self._collective, self._stand_ins))
         self._bucket_of = {id(parameter): bucket for bucket in self._buckets for parameter in bucket.parameters}
         self._stepped = stepped
 

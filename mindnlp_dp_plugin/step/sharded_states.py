@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp.replicas import DIFFERENT_MODELS, SAME_MODEL, require_same_structure
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded import SharedParameters
 from mindnlp_dp_plugin.language import Message, tr
@@ -39,7 +40,7 @@ REDUCED = Message(
 def share_parameters(
     door: Door, collective: Collective, config: DataParallelConfig, patches: Patches
 ) -> SharedParameters | None:
-    """Share out the parameters of the model, the same on all ranks, if the stage says so. All ranks must call it.
+    """Share out the parameters of the model, as rank 0 has them, if the stage says so. All ranks must call it.
 
     Args:
         door: The loop.
@@ -58,6 +59,7 @@ def share_parameters(
             "zero_stage=3 with elastic_determinism: parameters are gathered by all ranks at once, but micro-batches "
             "are computed in turn by as many ranks as there are. Take zero_stage=2, or leave elastic_determinism out."
         )
+    require_same_structure(door.model.named_parameters(), collective, DIFFERENT_MODELS, SAME_MODEL)
     return SharedParameters(door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb, patches)
 
 

@@ -73,10 +73,7 @@ class Step:
     ):
         self._door, self._collective, self._on_phase = door, collective, on_phase
         check_buffers(door.model, collective)
-        make_replicas(door.model, collective, parameters_outside(door.model, door.optimizer).items())
         self.micro_batches = micro_batches_of(door.accumulation, collective, config)
-        self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
-        self.optimizer_steps = WatchedSteps(patches)
         if config.zero_stage >= 2 and self._may_call_backward_again:
             raise DataParallelError(
                 "zero_stage={stage} with an overridden training_step ({trainer}): it may read gradients, of which a "
@@ -85,6 +82,10 @@ class Step:
                 trainer=door.name,
             )
         self.shared = share_parameters(door, collective, config, patches)
+        others = parameters_outside(door.model, door.optimizer).items()
+        make_replicas(door.model, collective, others, self._is_shared_out)
+        self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
+        self.optimizer_steps = WatchedSteps(patches)
         slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept, self.shared)
         self.stepped = SteppedParameters(door, collective, self._is_shared_out)
         parameters = list(self.stepped.named.values())

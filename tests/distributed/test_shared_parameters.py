@@ -1,0 +1,53 @@
+"""``zero_stage=3``: parameters are whole only in the module that computes, and nothing else is another."""
+
+import json
+
+import pytest
+
+from mindnlp_dp_plugin.ddp.host_memory import are_views
+from tests.distributed.jobs import jobs
+
+pytestmark = pytest.mark.skipif(not are_views(), reason="this MindSpore's tensors cannot be cut")
+ALIKE = (
+    "dropout",
+    "mixed_precision",
+    "recomputed",
+    "clipped",
+    "evaluated_with_another_number_of_batches_on_each_rank",
+    "evaluated_by_one_rank_alone",
+    "the_best_is_loaded",
+    "a_rank_whose_batch_has_nothing_to_train_on",
+    "nothing_to_train_on_before_the_step",
+    "parameters_are_changed_between_steps",
+)
+OTHERWISE = "mindnlp_dp_plugin.gathered_parameters(model)"
+
+
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+def outcomes(request, output_of):
+    """Of rank 0; every rank has the same."""
+    ranks, backend = request.param
+    output = output_of("shared_parameters.py", ranks=ranks, backend=backend)
+    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
+    assert others and all(other == first for other in others)
+    return first
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_both_stages_end_alike(outcomes, case):
+    whole, shared = outcomes[case]
+    assert len(set(whole)) > 10
+    assert shared == whole
+
+
+@pytest.mark.parametrize("name", ["asnumpy", "deepcopy", "state_dict", "save_pretrained", "assigned"])
+def test_whatever_reads_a_part_is_told_how_to_read_the_whole(outcomes, name):
+    words = outcomes["readings"][name]
+    assert words.startswith("zero_stage=3: ") and OTHERWISE in words and "\n" not in words
+
+
+def test_what_cannot_be_shared_out_is_refused_by_name(outcomes):
+    refusals = outcomes["refusals"]
+    assert refusals["elsewhere"].startswith("zero_stage=3: the first loss is no finite number.")
+    assert refusals["forward"].startswith("zero_stage=3: a BertLayer has a forward of its own")
+    assert refusals["elastic"].startswith("zero_stage=3 with elastic_determinism: ")
