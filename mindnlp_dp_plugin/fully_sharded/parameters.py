@@ -174,12 +174,13 @@ class SharedParameters:
         Args:
             batches: The batches; each is to be given to the model once before the next is asked for.
         """
-        batches = iter(batches)
+        batches, has_ended = iter(batches), False
         while True:
-            batch = next(batches, None)
+            batch = None if has_ended else next(batches, None)
+            has_ended = batch is None
             if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
                 return
-            if batch is None:
+            if has_ended:
                 self._take_part(self._of_forward)
                 continue
             self.begin()
