@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 
-MAX_HELD = 4  # buckets that hold memory while a rank keeps its part alone
+MAX_HELD = 4  # buckets of a few MB
 
 
 class GradientReducer:
@@ -45,6 +45,7 @@ class GradientReducer:
             before each backward, on all ranks; the same list means that nothing has changed. None to keep everything in
             ``.grad``.
         micro_batches: Those of a step, if gradients are summed in the order of their tree; None for the engine's.
+        max_held: How many full buckets may hold memory at a time while a rank keeps its part alone.
 
     Attributes:
         kept: The runs of gradients that were kept, by the identity of their parameter.
@@ -61,8 +62,9 @@ class GradientReducer:
         comm_dtype: str = "float32",
         slices: Callable[[list], Sequence[SlicedParameters]] | None = None,
         micro_batches: MicroBatches | None = None,
+        max_held: int = MAX_HELD,
     ):
-        self._micro_batches = micro_batches
+        self._micro_batches, self._max_held = micro_batches, max_held
         self._ask_slices, self._slices = slices, None
         self.kept = {}
         self._hooks = {}
@@ -326,7 +328,7 @@ class GradientReducer:
                 bucket.hold()
                 continue
             self._running = bucket.start()
-            while self.keeps_part and self._num_taken < self._next - MAX_HELD:
+            while self.keeps_part and self._num_taken < self._next - self._max_held:
                 self._take_next()
 
     def _expected_order(self):

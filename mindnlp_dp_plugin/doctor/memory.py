@@ -53,7 +53,7 @@ class Trial(NamedTuple):
         gradient_bytes: Bytes of the gradients of what is trained.
         state_bytes: Bytes of the optimizer's states, on all ranks together.
         process_bytes: What the process held beside the model when training began; nothing of it lies on a card.
-        step_bytes: By how much its peak then was above that and the parameters.
+        step_bytes: By how much its peak then was above that and the parameters that a rank keeps.
     """
 
     model: str
@@ -115,14 +115,21 @@ def needs(trial: Trial, nproc: int, stage: int) -> dict[str, int]:
     buckets = SUMMED_IN * trial.trained if nproc > 1 else 0  # copies of the gradients, in which they travel
     if stage == 2:
         buckets = min(buckets, BUCKETS_UNDER_WAY * bucket)
-    gradients = trial.gradient_bytes // (nproc if stage == 2 else 1)
+    elif stage == 3:
+        buckets = 0  # among the activations: they are as large as a layer
+    gradients = trial.gradient_bytes // (nproc if stage >= 2 else 1)
     return {
-        Message("parameters"): trial.parameter_bytes,
+        Message("parameters"): parameters(trial, nproc, stage),
         Message("gradients"): gradients,
         Message("optimizer states"): states(trial, nproc, stage),
         Message("buckets"): buckets,
         Message("activations"): max(0, trial.step_bytes - gradients),
     }
+
+
+def parameters(trial: Trial, nproc: int, stage: int) -> int:
+    """Bytes of the parameters and buffers that each rank keeps."""
+    return trial.parameter_bytes // (nproc if stage == 3 else 1)
 
 
 def states(trial: Trial, nproc: int, stage: int) -> int:
@@ -132,7 +139,8 @@ def states(trial: Trial, nproc: int, stage: int) -> int:
 
 def peak_on_cpu(trial: Trial, nproc: int, stage: int) -> int:
     """The peak of a rank's process on CPU over MPI, where gradients lie in their buckets."""
-    return trial.process_bytes + trial.parameter_bytes + trial.step_bytes + states(trial, nproc, stage)
+    training = parameters(trial, nproc, stage) + trial.step_bytes + states(trial, nproc, stage)
+    return trial.process_bytes + max(training, trial.parameter_bytes)  # whole while they are loaded
 
 
 def show(what: str, nproc: int, example: Example | None, stage: int | None) -> None:
@@ -200,9 +208,12 @@ def _try_stages(what, nproc, example, stage):
             return [(0, plain)], None
         try:
             # With stage 1 the steps are those of stage 0, but for the optimizer.
-            return [(0, plain), (1, plain), (2, try_steps(what, nproc, 2, example))], None
+            trials = [(0, plain), (1, plain)]
+            for stage in (2, 3):
+                trials.append((stage, try_steps(what, nproc, stage, example)))
         except DataParallelError as error:
-            return [(0, plain)], str(error)
+            return trials if len(trials) > 2 else trials[:1], str(error)
+        return trials, None
 
 
 def _title(what, nproc, example, trial):

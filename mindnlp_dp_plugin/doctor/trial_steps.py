@@ -85,8 +85,8 @@ def end_with_trial(trainer, stage: int) -> None:
         type(trainer).train(trainer)
         if trainer.state.global_step == 0:
             raise DataParallelError("train() ended before the optimizer's first step.")
-    step = peak_memory() - process - found["parameter_bytes"]
-    raise EndOfScript({**found, "process_bytes": process, "step_bytes": step})
+    kept = found["parameter_bytes"] // (collectives.current().world_size if stage == 3 else 1)
+    raise EndOfScript({**found, "process_bytes": process, "step_bytes": peak_memory() - process - kept})
 
 
 def leave_steps_out(trainer, found: dict) -> None:
@@ -110,8 +110,10 @@ def leave_steps_out(trainer, found: dict) -> None:
     steps = iter(range(1, NUM_STEPS))
 
     def count(*args, **kwargs):
-        if next(steps, None) is None:
+        if (step := next(steps, None)) is None:
             raise EnoughSteps
+        if step == 1 and trainer.data_parallel_config.zero_stage == 3:
+            resting_memory()  # counts the peak anew: before, parameters were whole
 
     Patches().stand_in(trainer, create_optimizer_and_scheduler)
 

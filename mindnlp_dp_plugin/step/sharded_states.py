@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.ddp.plan import MEGABYTE
 from mindnlp_dp_plugin.ddp.replicas import DIFFERENT_MODELS, SAME_MODEL, require_same_structure
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded import SharedParameters
@@ -98,9 +99,24 @@ def shard_states(
 
     states_of(door.optimizer)
     steps.way = lambda optimizer, step: states_of(optimizer).step(step, kept())
-    if shared:
-        logger.info(tr(WITH_PARAMETERS, ranks=collective.world_size, megabytes=shared.num_bytes / 2**20))
-    else:
-        what = STATES if config.zero_stage == 1 else SCATTERED if collective.can_reduce_scatter else REDUCED
-        logger.info(tr(what, ranks=collective.world_size))
+    logger.info(what_is_shared_out(collective, config, shared))
     return (lambda order: states_of(door.optimizer).buckets(order)) if config.zero_stage >= 2 else None
+
+
+def what_is_shared_out(
+    collective: Collective, config: DataParallelConfig, shared: SharedParameters | None = None
+) -> str | None:
+    """What a rank keeps, and by which collectives; None if it keeps everything.
+
+    Args:
+        collective: The ranks that train together.
+        config: Holds the stage.
+        shared: The parameters, if they are shared out.
+    """
+    ranks = collective.world_size
+    if config.zero_stage == 0:
+        return None
+    if shared:
+        return tr(WITH_PARAMETERS, ranks=ranks, megabytes=shared.num_bytes / MEGABYTE)
+    what = STATES if config.zero_stage == 1 else SCATTERED if collective.can_reduce_scatter else REDUCED
+    return tr(what, ranks=ranks)

@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
+from mindnlp_dp_plugin.ddp.reducer import MAX_HELD
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -24,7 +25,7 @@ from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
-from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters
+from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
 from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
 from mindnlp_dp_plugin.trainers.port import Door
@@ -55,6 +56,7 @@ class Step:
         stepped: The parameters that the optimizer steps and the reducer averages.
         reducer: Averages gradients.
         shared: The parameters, if they are shared out; otherwise None.
+        shared_out: What of the training a rank keeps a part of, in a sentence; None if it keeps everything.
         precision: What forward computes in, and the scale of the loss.
         optimizer_steps: What is done around each ``optimizer.step``.
         micro_batches: Those of a step, if its sums follow their tree; otherwise None.
@@ -86,11 +88,18 @@ class Step:
         make_replicas(door.model, collective, others, self._is_shared_out)
         self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
         self.optimizer_steps = WatchedSteps(patches)
+        self.shared_out = what_is_shared_out(collective, config, self.shared)
         slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept, self.shared)
         self.stepped = SteppedParameters(door, collective, self._is_shared_out)
         parameters = list(self.stepped.named.values())
         self.reducer = GradientReducer(
-            parameters, carrier or collective, config.bucket_cap_mb, config.comm_dtype, slices, self.micro_batches
+            parameters,
+            carrier or collective,
+            config.bucket_cap_mb,
+            config.comm_dtype,
+            slices,
+            self.micro_batches,
+            max_held=1 if self.shared else MAX_HELD,
         )
         self.stepped.follow = self._follow
         self.precision = Precision(door.dtype, config, patches)

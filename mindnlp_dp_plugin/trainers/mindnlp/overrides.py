@@ -91,6 +91,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
                 print(summary)
+                if session.step.shared_out:
+                    print(f"  {session.step.shared_out}")
         current().barrier()
         return output
     finally:
