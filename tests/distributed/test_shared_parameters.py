@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.distributed.jobs import jobs
+from tests.distributed.test_families import CASES
 
 pytestmark = pytest.mark.skipif(not are_views(), reason="this MindSpore's tensors cannot be cut")
 ALIKE = (
@@ -51,3 +53,21 @@ def test_what_cannot_be_shared_out_is_refused_by_name(outcomes):
     assert refusals["elsewhere"].startswith("zero_stage=3: the first loss is no finite number.")
     assert refusals["forward"].startswith("zero_stage=3: a BertLayer has a forward of its own")
     assert refusals["elastic"].startswith("zero_stage=3 with elastic_determinism: ")
+
+
+FAMILIES = [
+    *("albert/masked_lm", "gpt2/causal_lm", "t5/seq2seq_lm", "llama/sequence_classification"),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in CASES["mpi"]),
+]
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_models_of_many_families_train_alike(output_of, case):
+    # Where layers compute again, gradients of an encoder's output are added up in another order than without.
+    name = f"{case.replace('/', '.')}.rank0.npz"
+    again, shared = (
+        np.load(output_of("train_families.py", 2, how, case, ranks=2, backend="mpi") / name)
+        for how in ("recompute", "zero3")
+    )
+    assert np.array_equal(shared["losses"], again["losses"])
+    assert np.array_equal(shared["after"], again["after"])

@@ -3,8 +3,8 @@
     python train_families.py OUTPUT EMULATED_RANKS CHECKS CASE...
 
 A CASE is ``bert/masked_lm``. Started as ranks, EMULATED_RANKS is their number; started alone, how many ranks' batches
-the one process takes at once. CHECKS is ``all`` (initial weights, and that a saved model is loaded as it was) or
-``none``. Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one
+the one process takes at once. CHECKS is ``all`` (initial weights, and that a saved model is loaded as it was), ``none``,
+``recompute`` (none; layers compute again in backward), or ``zero3`` (none; parameters are shared out). Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one
 after it; the first that fails is the last.
 """
 
@@ -39,7 +39,7 @@ class Recorder(TrainerCallback):
             self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
 
 
-def train(model, columns, num_ranks, output):
+def train(model, columns, num_ranks, output, recompute):
     """Mean loss of each step."""
     dataset = GeneratorDataset([tuple(row.values()) for row in columns], list(columns[0]), shuffle=False)
     recorder = Recorder()
@@ -53,6 +53,7 @@ def train(model, columns, num_ranks, output):
             adam_epsilon=1e-3,
             max_steps=NUM_STEPS,
             logging_steps=1,
+            recompute=recompute,
             save_strategy="no",
             disable_tqdm=True,
         ),
@@ -102,21 +103,21 @@ def run(case, output, emulated_ranks, checks):
     try:
         model_class = catalogue.cases(folder)[head]
         config = tiny_config(folder, model_class.config_class, head)
-        if checks:
+        if checks == "all":
             weights.check_all_are_set(lambda: model_class(config))
         seed_everything(5)
         model = model_class(config)
-        if checks:
+        if checks == "all":
             weights.check_are_drawn(folder, model)
         before = parameters_of(model)
         stage = "trained"
         num_batches = NUM_STEPS * emulated_ranks
         columns = rows(folder, model, head, BATCH_SIZE * num_batches)
         num_ranks = emulated_ranks // mindnlp_dp_plugin.get_world_size()
-        losses = train(model, columns, num_ranks, output / "trainer")
+        losses = train(model, columns, num_ranks, output / "trainer", recompute=checks == "recompute")
         after = parameters_of(model)
         assert np.isfinite(losses).all(), f"the losses are {losses}"
-        if checks:
+        if checks == "all":
             still = [name for name in before if np.array_equal(before[name], after[name])]
             moved = [name for name in before if name not in still]
             assert moved, "no parameter changed"
@@ -127,7 +128,7 @@ def run(case, output, emulated_ranks, checks):
             after=np.concatenate([value.ravel() for value in after.values()]),
         )
         stage = "saved"
-        if checks:
+        if checks == "all":
             check_saving(model, columns[:2], output / "saved")
     except Exception as error:
         return {"stage": stage, "error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
@@ -136,11 +137,13 @@ def run(case, output, emulated_ranks, checks):
 
 if __name__ == "__main__":
     output, emulated_ranks, checks, *cases = sys.argv[1:]
+    if checks == "zero3":
+        mindnlp_dp_plugin.install(mindnlp_dp_plugin.DataParallelConfig(zero_stage=3))
     with Path(output, f"journal.rank{mindnlp_dp_plugin.get_rank()}.jsonl").open("w", buffering=1) as journal:
         for case in cases:
             print(json.dumps({"case": case, "stage": "begun"}), file=journal)
             begin = time.monotonic()
-            outcome = run(case, Path(output), int(emulated_ranks), checks == "all")
+            outcome = run(case, Path(output), int(emulated_ranks), checks)
             seconds = round(time.monotonic() - begin, 2)
             print(json.dumps({"case": case, "seconds": seconds, **outcome}), file=journal)
             if "error" in outcome:  # what fails within a gradient leaves MindSpore unfit for the next
