@@ -1,5 +1,6 @@
 """``dp.prepare``: a loop of one's own trains as the Trainer does."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
@@ -26,6 +28,8 @@ from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
 
 DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
 DEFAULT_SEED = 42
+
+logger = logging.getLogger(__name__)
 
 
 class Loop:
@@ -213,6 +217,9 @@ def _ids(parameters):
 
 
 def _training_rows(dataset, loop, collective):
+    packing = require_packed_rows_read(loop.door.model, dataset)
+    if packing and collective.rank == 0:
+        logger.warning(packing)
     seed = loop.door.seed
     share = shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed)
     loop.step.compare_rows(share)

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
@@ -185,6 +186,9 @@ class TrainingSession:
                 "batches. Leave it out; take a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
+        packing = require_packed_rows_read(self._trainer.model, whole)
+        if packing and self._collective.rank == 0:
+            logger.warning(packing)
         micro_batches = micro_batches_of(args.gradient_accumulation_steps, self._collective, self._config)
         grouped = None
         if args.group_by_length:

@@ -1,0 +1,222 @@
+"""Packed rows: what shares a row, and that a model reads each sequence as if it stood alone."""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import datasets
+import mindspore
+import numpy as np
+import pytest
+from mindnlp.transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+from mindspore.dataset import GeneratorDataset
+
+from mindnlp_dp_plugin import DataParallelError
+from mindnlp_dp_plugin.data.packing import PackedRows, best_fit_decreasing, block_masks, pack_dataset, packed_rows_of
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
+from tests.programs.tiny import SIZES, seed_everything, tiny_dataset
+
+VOCABULARY, LENGTH = SIZES["vocab_size"], 24
+ROTARY = dict(**SIZES, num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=False)
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**ROTARY)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**ROTARY)),
+    "gpt2": lambda: GPT2LMHeadModel(
+        GPT2Config(VOCABULARY, 64, 32, 2, 2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    ),
+}
+
+
+def chats(num, shortest=2, longest=LENGTH):
+    """Tokens of which the first third is no answer."""
+    chance = np.random.default_rng(7)
+    for length in chance.integers(shortest, longest + 1, num):
+        tokens = chance.integers(4, VOCABULARY, length).tolist()
+        yield {"input_ids": tokens, "labels": [-100] * (length // 3) + tokens[length // 3 :]}
+
+
+def slowly_packed(lengths, capacity):
+    """Best-fit decreasing, as its definition reads: of all rows that have room, the one with the least."""
+    rows = []
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        fitting = [row for row in rows if sum(lengths[each] for each in row) + lengths[number] <= capacity]
+        if not fitting:
+            rows.append([number])
+        else:
+            max(fitting, key=lambda row: sum(lengths[each] for each in row)).append(number)
+    return rows
+
+
+@pytest.mark.parametrize("num, capacity", [(1, 9), (40, 9), (300, 64), (300, 1000)])
+def test_rows_are_those_of_best_fit_decreasing(num, capacity):
+    lengths = np.random.default_rng(num).integers(1, min(capacity, 80) + 1, num).tolist()
+    rows = best_fit_decreasing(lengths, capacity)
+    assert sorted(number for row in rows for number in row) == list(range(num))
+    filled = [sum(lengths[number] for number in row) for row in rows]
+    assert max(filled) <= capacity
+    expected = [sum(lengths[number] for number in row) for row in slowly_packed(lengths, capacity)]
+    assert sorted(filled) == sorted(expected)
+
+
+def test_a_row_holds_whole_sequences_from_their_first_position():
+    rows = list(chats(30))
+    packed = PackedRows(rows, LENGTH, pad_token_id=1)
+    for number, (tokens, labels, positions, segments) in enumerate(map(packed.__getitem__, range(len(packed)))):
+        begin = 0
+        for segment, chat in enumerate(packed.rows[number], 1):
+            (places,) = np.nonzero(segments == segment)
+            assert places.tolist() == list(range(begin, begin + len(rows[chat]["input_ids"])))
+            assert tokens[places].tolist() == rows[chat]["input_ids"]
+            assert labels[places].tolist() == [-100, *rows[chat]["labels"][1:]]
+            assert positions[places].tolist() == list(range(len(places)))
+            begin += len(places)
+        assert set(tokens[begin:]) <= {1} and set(labels[begin:]) <= {-100} and not segments[begin:].any()
+
+
+def test_what_a_token_sees():
+    masks = block_masks(np.array([[1, 1, 2, 2, 0]]))
+    assert masks.shape == (1, 1, 5, 5) and masks.dtype == np.float32
+    assert (masks[0, 0] == 0).astype(int).tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 1],
+    ]
+
+
+def as_pipeline(rows):
+    columns = [tuple(np.array(values, np.int32) for values in row.values()) for row in rows]
+    return GeneratorDataset(columns, list(rows[0]), shuffle=False)
+
+
+def test_any_source_of_sequences_packs_alike():
+    rows = list(chats(20))
+    padded = [
+        {name: values + [fill] * (LENGTH - len(values)) for (name, values), fill in zip(row.items(), (0, -100))}
+        | {"attention_mask": [1] * len(row["input_ids"]) + [0] * (LENGTH - len(row["input_ids"]))}
+        for row in rows
+    ]
+    expected = PackedRows(rows, LENGTH)
+    for source in (as_pipeline(rows), datasets.Dataset.from_list(rows), padded, as_pipeline(padded)):
+        found = PackedRows(source, LENGTH)
+        assert found.rows == expected.rows
+        for row in range(len(expected)):
+            for ours, theirs in zip(found[row], expected[row]):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+def test_without_labels_tokens_are_learnt_and_long_ones_lose_their_end():
+    packed = PackedRows([{"input_ids": [5, 6, 7, 8, 9]}, {"input_ids": [4, 5]}, {"input_ids": []}], 4)
+    assert packed.rows == [[0], [1]]
+    assert (packed.num_sequences, packed.num_cut, packed.fullness) == (3, 1, 6 / 8)
+    assert packed[0][0].tolist() == [5, 6, 7, 8] and packed[0][1].tolist() == [-100, 6, 7, 8]
+
+
+def mean_over_tokens(model, batches):
+    """The mean loss of all tokens of batches, its gradients, and how many tokens there are."""
+    parameters = tuple(parameter for parameter in model.parameters() if parameter.requires_grad)
+    losses, gradients, counts = [], [], []
+    for batch in batches:
+        loss, found = mindspore.value_and_grad(lambda batch=batch: model(**batch).loss, None, parameters)()
+        losses.append(loss.asnumpy())
+        gradients.append([each.asnumpy() for each in found])
+        counts.append((batch["labels"].asnumpy()[:, 1:] != -100).sum())
+    means = [np.average(each, axis=0, weights=counts) for each in zip(*gradients)]
+    return np.average(losses, weights=counts), means, sum(counts)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradients_are_those_of_padded_rows(name):
+    seed_everything(3)
+    model, rows = MODELS[name](), list(chats(40))
+    padding = dp.DynamicPadding({"input_ids": 0, "labels": -100, "attention_mask": 0})
+    whole = [row | {"attention_mask": [1] * len(row["input_ids"])} for row in rows]
+    padded = as_pipeline(whole).batch(8, per_batch_map=padding, input_columns=padding.columns)
+    packed = pack_dataset(rows, seq_length=2 * LENGTH, batch_size=8)
+    assert set(packed.get_col_names()) == {"input_ids", "labels", "position_ids", "attention_mask"}
+    require_packed_rows_read(model, packed)
+    model.set_train()
+    expected = mean_over_tokens(model, padded.create_dict_iterator(num_epochs=1))
+    found = mean_over_tokens(model, packed.create_dict_iterator(num_epochs=1))
+    assert found[2] == expected[2] and packed.get_dataset_size() < padded.get_dataset_size()
+    assert found[0] == pytest.approx(expected[0], rel=1e-6)
+    largest = max(np.abs(each).max() for each in expected[1])
+    for ours, theirs in zip(found[1], expected[1]):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6 * largest)
+
+
+class ReadsNoMasks(LlamaForCausalLM):
+    """Reads rows as if they were one text."""
+
+    def forward(self, *args, attention_mask=None, **kwargs):
+        return super().forward(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "model, reason",
+    [
+        (lambda: ReadsNoMasks(LlamaConfig(**ROTARY)), "ReadsNoMasks does not read packed rows .*: logits differ by"),
+        (lambda: BertLMHeadModel(BertConfig(**SIZES, is_decoder=True)), "BertLMHeadModel does not .* Wrong shape"),
+        (
+            lambda: OPTForCausalLM(OPTConfig(VOCABULARY, 32, 2, 64, 64, num_attention_heads=2, word_embed_proj_dim=32)),
+            "OPTForCausalLM does not .* unexpected keyword argument 'position_ids'",
+        ),
+        (
+            lambda: GPT2LMHeadModel(GPT2Config(VOCABULARY, LENGTH // 2, 32, 2, 2)),
+            "GPT2LMHeadModel does not",  # a row is longer than its table of what is before what
+        ),
+    ],
+    ids=["no_masks", "bert", "opt", "too_short"],
+)
+def test_models_that_read_them_otherwise_are_refused_by_name(model, reason):
+    seed_everything(3)
+    model = model()
+    model.set_train()
+    with pytest.raises(DataParallelError, match=reason):
+        require_packed_rows_read(model, pack_dataset(list(chats(30)), LENGTH, 4))
+    assert model.training
+
+
+def test_other_data_sets_are_not_asked():
+    assert packed_rows_of(tiny_dataset()) is None and require_packed_rows_read(None, tiny_dataset()) is None
+
+
+def test_it_says_what_was_packed():
+    seed_everything(3)
+    rows = [{"input_ids": list(range(4, 20))}, {"input_ids": [4, 5, 6, 7]}, {"input_ids": [4, 5]}]
+    said = require_packed_rows_read(MODELS["llama"](), pack_dataset(rows, 8, 1))
+    assert said == (
+        "packing: 3 sequences in 2 rows of 8 tokens, 87.5% full; 1 longer ones lost their end. "
+        "Masks take 0.0 MB a row."
+    )
+
+
+ROW = {"input_ids": [4, 5, 6]}
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (([ROW], 1, 1), "seq_length=1 holds no token to predict"),
+        (([ROW], 8, 0), "batch_size=0 holds no row"),
+        (([], 8, 1), "got no tokens"),
+        (([{"text": "a"}], 8, 1), "row 0 has no 'input_ids'"),
+        (([ROW | {"token_type_ids": [0, 0, 0]}], 8, 1), "rows also have token_type_ids: leave them out"),
+        (([ROW, ROW | {"labels": [1, 2]}], 8, 1), r"row 1 has columns of the shapes input_ids \(3,\), labels \(2,\)"),
+        (([{"input_ids": [[4, 5], [6, 7]]}], 8, 1), r"input_ids \(2, 2\): give single rows, before .batch"),
+        ((iter([ROW]), 8, 1), "pack_dataset got a list_iterator: give a mindspore.dataset pipeline"),
+    ],
+)
+def test_what_cannot_be_packed(arguments, reason):
+    with pytest.raises(DataParallelError, match=reason):
+        pack_dataset(*arguments)
