@@ -43,8 +43,8 @@ def require_packed_rows_read(model, dataset) -> str | None:
             fault=fault,
         )
     return tr(
-        "packing: {sequences} sequences in {rows} rows of {length} tokens, {share:.1%} full; {cut} longer ones lost their "
-        "end. Masks take {megabytes:.1f} MB a row.",
+        "packing: {sequences} sequences in {rows} rows of {length} tokens, {share:.1%} full; {cut} longer ones lost "
+        "their end. Masks take {megabytes:.1f} MB a row.",
         sequences=rows.num_sequences,
         rows=len(rows),
         length=rows.seq_length,

@@ -196,8 +196,7 @@ def test_it_says_what_was_packed():
     rows = [{"input_ids": list(range(4, 20))}, {"input_ids": [4, 5, 6, 7]}, {"input_ids": [4, 5]}]
     said = require_packed_rows_read(MODELS["llama"](), pack_dataset(rows, 8, 1))
     assert said == (
-        "packing: 3 sequences in 2 rows of 8 tokens, 87.5% full; 1 longer ones lost their end. "
-        "Masks take 0.0 MB a row."
+        "packing: 3 sequences in 2 rows of 8 tokens, 87.5% full; 1 longer ones lost their end. Masks take 0.0 MB a row."
     )
 
 
