@@ -119,7 +119,7 @@ def _is_known_by_reading(pipeline):
     return any(
         isinstance(node, datasets.FilterDataset)
         or getattr(node, "batch_size_func", None) is not None
-        or (isinstance(node, ds.GeneratorDataset) and not hasattr(node.source, "__len__"))
+        or (isinstance(node, ds.GeneratorDataset) and node.source_len < 0)
         for node in nodes(pipeline)
     )
 

@@ -38,7 +38,7 @@ def require_packed_rows_read(model, dataset) -> str | None:
     if fault:
         raise DataParallelError(
             "packing: {model} does not read packed rows as it reads each sequence alone: {fault}. Train it on padded "
-            "rows; docs/guide/packing.md names the models that read packed ones.",
+            "rows; the page on packing names the models that read packed ones.",
             model=type(model).__name__,
             fault=fault,
         )

