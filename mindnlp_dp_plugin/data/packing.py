@@ -138,7 +138,10 @@ class PackedRows:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> tuple[np.ndarray, ...]:
-        """Tokens, labels, positions, and the number of each token's sequence in the row, from 1; 0 is padding."""
+        """Tokens, labels, positions, and the number of each token's sequence in the row, from 1; 0 is padding.
+
+        All positions of padding are 0, so the tokens of a batch that are none can be counted from them.
+        """
         tokens = np.full(self.seq_length, self._filling, np.int32)
         labels = np.full(self.seq_length, IGNORED, np.int32)
         positions, segments = np.zeros((2, self.seq_length), np.int32)
@@ -150,7 +153,6 @@ class PackedRows:
             labels[begin] = IGNORED  # no token is before it
             positions[begin:end], segments[begin:end] = np.arange(end - begin), segment
             begin = end
-        positions[begin:] = np.arange(self.seq_length - begin)
         return tokens, labels, positions, segments
 
     def _read(self, number):

@@ -2,10 +2,14 @@
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
+import re
+from contextlib import suppress
+
 import datasets
 import mindspore
 import numpy as np
 import pytest
+from mindnlp.core.optim import AdamW
 from mindnlp.transformers import (
     BertConfig,
     BertLMHeadModel,
@@ -23,7 +27,10 @@ from mindspore.dataset import GeneratorDataset
 from mindnlp_dp_plugin import DataParallelError
 from mindnlp_dp_plugin.data.packing import PackedRows, best_fit_decreasing, block_masks, pack_dataset, packed_rows_of
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
-from tests.programs.tiny import SIZES, seed_everything, tiny_dataset
+from tests.families.catalogue import cases, folders
+from tests.families.configs import tiny_config
+from tests.harness import REPOSITORY
+from tests.programs.tiny import SIZES, seed_everything, tiny_dataset, tiny_trainer
 
 VOCABULARY, LENGTH = SIZES["vocab_size"], 24
 ROTARY = dict(**SIZES, num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=False)
@@ -79,7 +86,8 @@ def test_a_row_holds_whole_sequences_from_their_first_position():
             assert labels[places].tolist() == [-100, *rows[chat]["labels"][1:]]
             assert positions[places].tolist() == list(range(len(places)))
             begin += len(places)
-        assert set(tokens[begin:]) <= {1} and set(labels[begin:]) <= {-100} and not segments[begin:].any()
+        assert set(tokens[begin:]) <= {1} and set(labels[begin:]) <= {-100}
+        assert not segments[begin:].any() and not positions[begin:].any()
 
 
 def test_what_a_token_sees():
@@ -185,6 +193,31 @@ def test_models_that_read_them_otherwise_are_refused_by_name(model, reason):
     with pytest.raises(DataParallelError, match=reason):
         require_packed_rows_read(model, pack_dataset(list(chats(30)), LENGTH, 4))
     assert model.training
+
+
+def test_each_loop_tries_the_model_first(tmp_path):
+    seed_everything(3)
+    model, packed = ReadsNoMasks(LlamaConfig(**ROTARY)), pack_dataset(list(chats(30)), LENGTH, 4)
+    with pytest.raises(DataParallelError, match="ReadsNoMasks does not read packed rows"):
+        tiny_trainer(tmp_path, model, packed).train()
+    with pytest.raises(DataParallelError, match="ReadsNoMasks does not read packed rows"):
+        dp.prepare(model, AdamW(list(model.parameters())), packed)
+
+
+@pytest.mark.slow
+def test_the_page_names_the_models_that_read_packed_rows():
+    """And no others, of all that MindNLP has and that can be made tiny."""
+    packed = pack_dataset([{"input_ids": row["input_ids"]} for row in chats(12, longest=9)], 16, 2)
+    found = set()
+    for folder in folders():
+        with suppress(Exception):  # some cannot be made, and some cannot be imported
+            model = cases(folder)["causal_lm"]
+            require_packed_rows_read(model(tiny_config(folder, model.config_class, "causal_lm")), packed)
+            found.add(folder.replace("_", ""))
+    for page in ("packing.md", "packing.zh.md"):
+        text = (REPOSITORY / "docs/guide" / page).read_text(encoding="utf-8")
+        (named,) = re.findall(r"(?:These models|MindNLP 0.4.1 中能读)[^:：]*[:：](.*?)[.。]", text, re.DOTALL)
+        assert {re.sub(r"[-\s]", "", name).lower() for name in re.split("[,、]", named)} == found, page
 
 
 def test_other_data_sets_are_not_asked():

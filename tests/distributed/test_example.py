@@ -276,6 +276,21 @@ def test_conversations_from_data_to_answers(tmp_path):
 
 
 @pytest.mark.slow
+def test_packed_conversations_are_learnt_on_ranks_and_gone_on_with(tmp_path):
+    write(tmp_path / "chats.jsonl", list(chats(400)))
+    options = ["--dataset", "chats.jsonl", "--max-length", 64, "--packing", "--batch-size", 6, "--output-dir", "out"]
+    words = run_command(tmp_path, "recipe", "causal-lm", "--nproc", 2, *options, "--epochs", 6)
+    assert re.search(r"packing: 360 sequences in \d+ rows of 64 tokens, 9\d\.\d% full", words)
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert results["splits"]["dev"]["perplexity"] < 3 and results["settings"]["packing"]
+    losses = [entry["loss"] for entry in results["history"] if "loss" in entry]
+    dev = [entry["eval_loss"] for entry in results["history"] if "eval_loss" in entry]
+    assert losses[-1] == pytest.approx(dev[-1], rel=0.5), "the mean row of train, packed or not, is the unit of both"
+    words = run_command(tmp_path, "predict", "out", "guest 3 asks what the lamp costs", "--max-new-tokens", 12)
+    assert "costs" in words
+
+
+@pytest.mark.slow
 def test_lora_on_a_qwen2_and_answers_of_the_merged_model(tmp_path):
     rows = list(chats(200))
     write(tmp_path / "chats.jsonl", rows)
