@@ -40,7 +40,8 @@ def pack_dataset(
 
     A token sees the tokens before it of its own sequence only, and positions begin anew in each, so the loss of a
     sequence is the one it has in a row of its own. That the model reads rows so is tried before training. A sequence
-    that is longer than a row loses its end, as it does when rows are padded. Memory: a batch's masks take
+    that is longer than a row loses its end, as it does when rows are padded; one of which no label is left is left out,
+    as a row without any has a loss that is no number. Memory: a batch's masks take
     ``batch_size * seq_length * seq_length * 4`` bytes, on the host and on the device.
 
     Args:
@@ -113,7 +114,10 @@ class PackedRows:
         seq_length: Tokens in a row.
         num_sequences: How many there are.
         num_cut: How many were longer than a row.
+        num_unlearnt: How many have no label that a token predicts, and are in no row.
         fullness: The share of places that hold tokens of sequences.
+        with_most: The row that has the most sequences.
+        with_longest: A row that has the longest.
     """
 
     def __init__(self, dataset: Any, seq_length: int, pad_token_id: int = 0):
@@ -123,16 +127,22 @@ class PackedRows:
             )
         self._sequences = _by_number(dataset)
         self.seq_length, self._filling = seq_length, pad_token_id
-        lengths = np.array([len(self._read(number).tokens) for number in range(len(self._sequences))], np.int64)
-        if not lengths.any():
-            raise DataParallelError("pack_dataset got no tokens: give rows with input_ids.")
-        kept = np.minimum(lengths, seq_length)
-        filled = np.flatnonzero(kept)
-        packed = best_fit_decreasing(kept[filled].tolist(), seq_length)
-        self.rows = [filled[row].tolist() for row in packed]
+        lengths, learns = np.array([self._measure(number) for number in range(len(self._sequences))]).reshape(-1, 2).T
+        if not learns.any():
+            raise DataParallelError(
+                "pack_dataset got no token to learn in {num} rows: each needs a label other than -100 after its first "
+                "token and within the first seq_length={seq_length}.",
+                num=len(lengths),
+                seq_length=seq_length,
+            )
+        kept, packed = np.minimum(lengths, seq_length), np.flatnonzero(learns)
+        self.rows = [packed[row].tolist() for row in best_fit_decreasing(kept[packed].tolist(), seq_length)]
         self.num_sequences = len(lengths)
         self.num_cut = int((lengths > seq_length).sum())
-        self.fullness = float(kept.sum() / (len(self.rows) * seq_length))
+        self.num_unlearnt = len(lengths) - len(packed)
+        self.fullness = float(kept[packed].sum() / (len(self.rows) * seq_length))
+        self.with_most = max(range(len(self.rows)), key=lambda row: len(self.rows[row]))
+        self.with_longest = max(range(len(self.rows)), key=lambda row: kept[self.rows[row]].max())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,6 +164,11 @@ class PackedRows:
             positions[begin:end], segments[begin:end] = np.arange(end - begin), segment
             begin = end
         return tokens, labels, positions, segments
+
+    def _measure(self, number):
+        """A sequence's length, and whether a label is left of it: the first token is predicted from nothing."""
+        tokens, labels = self._read(number)
+        return len(tokens), bool((labels[1 : self.seq_length] != IGNORED).any())
 
     def _read(self, number):
         row = self._sequences[number]

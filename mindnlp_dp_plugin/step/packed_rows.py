@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.data.packing import PackedRows, block_masks, packed_rows_
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 
-MOST_COMPARED = 3
 CLOSE = 1e-4  # of the largest logit: what float32 differs by when the same is computed in another shape, a hundredfold
 
 
@@ -44,31 +43,33 @@ def require_packed_rows_read(model, dataset) -> str | None:
         )
     return tr(
         "packing: {sequences} sequences in {rows} rows of {length} tokens, {share:.1%} full; {cut} longer ones lost "
-        "their end. Masks take {megabytes:.1f} MB a row.",
+        "their end, {unlearnt} have no label and are left out. Masks take {megabytes:.1f} MB a row.",
         sequences=rows.num_sequences,
         rows=len(rows),
         length=rows.seq_length,
         share=rows.fullness,
         cut=rows.num_cut,
+        unlearnt=rows.num_unlearnt,
         megabytes=rows.seq_length**2 * 4 / 2**20,
     )
 
 
 def _fault(model, rows: PackedRows):
-    fullest = max(range(len(rows)), key=lambda row: len(rows.rows[row]))
-    tokens, _, positions, segments = rows[fullest]
     logits = partial(_logits, model)
-    try:
-        packed = logits(tokens, attention_mask=block_masks(segments[None]), position_ids=positions[None])
-    except Exception as error:  # whatever it is that it cannot read
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else type(error).__name__
-    last = segments.max()
-    for segment in {1, 2, last} & set(range(1, last + 1)):
-        places = np.flatnonzero(segments == segment)
-        alone = logits(tokens[places])
-        difference = float(np.abs(packed[places] - alone).max() / np.abs(alone).max())
-        if not difference < _close(model):
-            return tr("logits differ by {difference:.1e} of the largest", difference=difference)
+    for row in {rows.with_most, rows.with_longest}:
+        tokens, _, positions, segments = rows[row]
+        try:
+            packed = logits(tokens, attention_mask=block_masks(segments[None]), position_ids=positions[None])
+        except Exception as error:  # whatever it is that it cannot read
+            said = str(error).strip().splitlines()
+            return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+        longest = np.bincount(segments)[1:].argmax() + 1
+        for segment in {1, longest, segments.max()}:
+            places = np.flatnonzero(segments == segment)
+            alone = logits(tokens[places])
+            difference = float(np.abs(packed[places] - alone).max() / np.abs(alone).max())
+            if not difference < _close(model):
+                return tr("logits differ by {difference:.1e} of the largest", difference=difference)
     return None
 
 
