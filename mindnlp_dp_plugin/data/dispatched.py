@@ -24,20 +24,24 @@ class Dispatched(ShardedByBatch):
     """A rank's batches of a pipeline that rank 0 reads. All ranks must take the same number of them, in turn.
 
     What ends an epoch with too few batches for all ranks is as in ``ShardedByBatch``. An epoch that is begun in its
-    middle is read from its start, by rank 0. A source that has ``set_epoch`` is told each epoch.
+    middle is read from its start, by rank 0. The pipeline's shuffles draw each epoch anew; a source that
+    has ``set_epoch`` is told it.
 
     Args:
         pipeline: Batched. Only rank 0 reads it, and nothing before training.
         num: Batches in a turn.
         mine: The numbers of this rank's in it.
+        seed: What shuffles of the pipeline draw from, with the epoch.
         reads: Whether this rank is the reader.
         tell: Passes on what the reader has read. All ranks must call it.
         counts: Whether a length is wanted that is only known once all rows are read; then they are read once for it, as
             MindSpore does.
     """
 
-    def __init__(self, pipeline: ds.Dataset, num: int, mine: Sequence[int], reads: bool, tell: Tell, counts: bool):
-        super().__init__(pipeline, num, mine[0], seed=0)
+    def __init__(
+        self, pipeline: ds.Dataset, num: int, mine: Sequence[int], seed: int, reads: bool, tell: Tell, counts: bool
+    ):
+        super().__init__(pipeline, num, mine[0], seed)
         self._mine, self._reads, self._tell = mine, reads, tell
         (size,) = tell([_size(pipeline, counts)] if reads else None)
         self._num_turns = None
@@ -76,7 +80,7 @@ class Dispatched(ShardedByBatch):
         for source in _sources(self._pipeline):
             if hasattr(source, "set_epoch"):
                 source.set_epoch(self._epoch)
-        return iter(self._open(options))
+        return self._start(options, self._seed_of_epoch(self._epoch))
 
 
 class DispatchedForEvaluation(InTurn, Dispatched):
@@ -85,8 +89,8 @@ class DispatchedForEvaluation(InTurn, Dispatched):
     All ranks must read it to its end: each asks for as many turns.
     """
 
-    def __init__(self, pipeline: ds.Dataset, num_replicas: int, rank: int, tell: Tell):
-        super().__init__(pipeline, num_replicas, [rank], rank == 0, tell, counts=False)
+    def __init__(self, pipeline: ds.Dataset, num_replicas: int, rank: int, seed: int, tell: Tell):
+        super().__init__(pipeline, num_replicas, [rank], seed, rank == 0, tell, counts=False)
         self._num_turns = None
 
     def _dealt(self, options, turns_before):

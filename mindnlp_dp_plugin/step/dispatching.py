@@ -22,6 +22,7 @@ def dispatch_training_rows(
     whole,
     collective: Collective,
     settings: dict[str, int],
+    seed: int,
     micro_batches: MicroBatches | None = None,
     counts: bool = False,
 ) -> ShardedDataset:
@@ -31,6 +32,7 @@ def dispatch_training_rows(
         whole: What one process trains on.
         collective: The ranks that train together.
         settings: What decides which rows make a step, by the names that users know.
+        seed: What shuffles of the pipeline draw from, with the epoch.
         micro_batches: Those of a step, if their rows must not depend on the number of ranks.
         counts: Whether its length is wanted even if rank 0 has to read all rows once to know it.
 
@@ -42,21 +44,26 @@ def dispatch_training_rows(
     num = micro_batches.num if micro_batches else collective.world_size
     mine = micro_batches.mine if micro_batches else [collective.rank]
     tell = functools.partial(broadcast, collective)
-    dataset = Dispatched(whole, num, mine, collective.rank == 0, tell, counts)
+    dataset = Dispatched(whole, num, mine, seed, collective.rank == 0, tell, counts)
     dataset.is_elastic = micro_batches is not None
     require_a_step(dataset, collective)
     return dataset
 
 
-def dispatch_for_evaluation(dataset, collective: Collective) -> DispatchedForEvaluation:
+def dispatch_for_evaluation(dataset, collective: Collective, seed: int) -> DispatchedForEvaluation:
     """This rank's batches of what rank 0 alone reads. All ranks must call it, and read it to its end.
+
+    Args:
+        dataset: What one process scores.
+        collective: The ranks that score together.
+        seed: What shuffles of the pipeline draw from.
 
     Raises:
         DataParallelError: If the data are sharded already.
     """
     _require_whole(Message("The data set to evaluate"), dataset)
     tell = functools.partial(broadcast, collective)
-    return DispatchedForEvaluation(dataset, collective.world_size, collective.rank, tell)
+    return DispatchedForEvaluation(dataset, collective.world_size, collective.rank, seed, tell)
 
 
 def broadcast(collective: Collective, value=None):

@@ -58,7 +58,7 @@ def read(dataset):
 def test_ranks_take_turns_as_where_each_reads_all(num_ranks, num_rows, drops):
     pipeline = batched(Rows(num_rows), drop_remainder=drops)
     ranks = on_ranks(
-        pipeline, num_ranks, lambda data, rank, tell: Dispatched(data, num_ranks, [rank], rank == 0, tell, True)
+        pipeline, num_ranks, lambda data, rank, tell: Dispatched(data, num_ranks, [rank], 1, rank == 0, tell, True)
     )
     batches = [list(range(first, min(first + 2, num_rows))) for first in range(0, num_rows, 2)]
     batches = [batch for batch in batches if len(batch) == 2 or not drops]
@@ -74,7 +74,7 @@ def test_an_epoch_that_goes_on_is_read_from_its_start_and_told(skipped):
     source = Rows(16)
     of_ranks = [[0, 1], [2, 3]]
     whole = on_ranks(
-        batched(source), 2, lambda data, rank, tell: Dispatched(data, 4, of_ranks[rank], rank == 0, tell, True)
+        batched(source), 2, lambda data, rank, tell: Dispatched(data, 4, of_ranks[rank], 1, rank == 0, tell, True)
     )
     for dataset in whole:
         dataset.set_epoch(3)
@@ -92,7 +92,7 @@ def test_each_batch_is_scored_on_one_rank(num_ranks, num_rows):
     ranks = on_ranks(
         batched(Rows(num_rows)),
         num_ranks,
-        lambda data, rank, tell: DispatchedForEvaluation(data, num_ranks, rank, tell),
+        lambda data, rank, tell: DispatchedForEvaluation(data, num_ranks, rank, 1, tell),
     )
     found = ranks[0].in_order([read(dataset) for dataset in ranks])
     assert [row for batch in found for row in batch] == list(range(num_rows))
@@ -100,8 +100,22 @@ def test_each_batch_is_scored_on_one_rank(num_ranks, num_rows):
         len(ranks[0])
 
 
-def alone(pipeline, counts):
-    return Dispatched(pipeline, 1, [0], True, lambda value: value, counts)
+def alone(pipeline, counts, seed=1):
+    return Dispatched(pipeline, 1, [0], seed, True, lambda value: value, counts)
+
+
+def test_shuffles_draw_each_epoch_anew_and_alike_when_it_goes_on():
+    pipeline = GeneratorDataset(np.arange(64), ["row"], shuffle=True).batch(4)
+    whole, again, other = (alone(pipeline, counts=True, seed=seed) for seed in (1, 1, 2))
+    epochs = []
+    for epoch in range(3):
+        for dataset in (whole, again, other):
+            dataset.set_epoch(epoch)
+        epochs.append(read(whole))
+        again.start_at(epoch, 5)
+        assert read(again) == epochs[-1][5:] and read(other) != epochs[-1]
+        assert sorted(sum(epochs[-1], [])) == list(range(64))
+    assert epochs[0] != epochs[1] != epochs[2]
 
 
 def test_rows_are_read_for_a_length_only_if_it_is_wanted():
@@ -131,14 +145,14 @@ def test_what_is_sharded_already_is_refused():
     for dataset in (sharded, dp.shard(tiny_dataset(), 2, 0)):
         assert isinstance(dataset, ShardedDataset) or dataset is sharded
         with pytest.raises(DataParallelError, match="dispatch_batches: train_dataset is sharded already"):
-            dispatch_training_rows(dataset, SingleProcess(), {})
+            dispatch_training_rows(dataset, SingleProcess(), {}, 1)
         with pytest.raises(DataParallelError, match="dispatch_batches: The data set to evaluate is sharded already"):
-            dispatch_for_evaluation(dataset, SingleProcess())
+            dispatch_for_evaluation(dataset, SingleProcess(), 1)
 
 
 def test_too_few_rows_are_refused():
     with pytest.raises(DataParallelError, match="too few rows for one batch of 8"):
-        dispatch_training_rows(tiny_dataset(3, 8, drop_remainder=True), SingleProcess(), {})
+        dispatch_training_rows(tiny_dataset(3, 8, drop_remainder=True), SingleProcess(), {}, 1)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ CASES = (
     "once",
     "runs_out",
     "own_order",
+    "shuffled",
     "accumulated",
     "uneven",
     "dropped",
@@ -22,7 +23,7 @@ CASES = (
     "own_loop",
 )
 ROUNDING = 2e-6
-EQUAL = ("once", "runs_out", "own_order", "accumulated", "endless", "whole", "resumed", "own_loop")
+EQUAL = ("once", "runs_out", "own_order", "shuffled", "accumulated", "endless", "whole", "resumed", "own_loop")
 JOBS = [(2, "mpi"), (2, "mccl"), pytest.param((3, "mpi"), marks=pytest.mark.slow)]
 JOBS.append(pytest.param((3, "mccl"), marks=pytest.mark.slow))
 
@@ -74,9 +75,10 @@ def test_ranks_train_as_one_process(both, name):
 
 def test_each_row_is_read_once_an_epoch(both):
     folder, _, ranks = both
-    steps = left(folder, "own_order")["steps"]
-    first, second = (list(chain(*half)) for half in (steps[: len(steps) // 2], steps[len(steps) // 2 :]))
-    assert sorted(first) == sorted(second) == list(range(12 * ranks)) and first != second
+    for name in ("own_order", "shuffled"):
+        steps = left(folder, name)["steps"]
+        first, second = (list(chain(*half)) for half in (steps[: len(steps) // 2], steps[len(steps) // 2 :]))
+        assert sorted(first) == sorted(second) == list(range(12 * ranks)) and first != second
     assert list(chain(*left(folder, "once")["steps"])) == list(range(6 * 2 * ranks))
 
 

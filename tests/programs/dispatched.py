@@ -165,6 +165,13 @@ def own_order():
     train("own_order", OwnOrder(12 * NUM_RANKS), max_steps=-1, num_train_epochs=2)
 
 
+def shuffled():
+    """The pipeline draws the order, each epoch anew."""
+    source = Source(num_rows := 12 * NUM_RANKS)
+    in_order = GeneratorDataset(lambda: source.give(range(num_rows)), COLUMNS, shuffle=False)
+    train("shuffled", source, in_order.shuffle(num_rows).batch(BATCH_SIZE), max_steps=-1, num_train_epochs=2)
+
+
 def accumulated():
     train(
         "accumulated",

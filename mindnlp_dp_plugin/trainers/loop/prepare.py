@@ -225,7 +225,7 @@ def _training_rows(dataset, loop, collective):
     seed = loop.door.seed
     compared = {"mindspore.set_seed": seed}
     if loop.config.dispatch_batches:
-        share = dispatch_training_rows(dataset, collective, compared)
+        share = dispatch_training_rows(dataset, collective, compared, seed)
     else:
         share = shard_training_rows(dataset, collective, compared, seed)
     loop.step.compare_rows(share)

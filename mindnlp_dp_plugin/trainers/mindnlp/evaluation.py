@@ -47,7 +47,7 @@ def evaluate_together(
         DataParallelError: If the ranks hold different data sets.
     """
     if trainer.data_parallel_config.dispatch_batches:
-        share = dispatch_for_evaluation(dataset, collective)
+        share = dispatch_for_evaluation(dataset, collective, trainer.args.seed)
     else:
         share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
     if not isinstance(share, DispatchedForEvaluation) and dataset not in _compared:

@@ -203,8 +203,9 @@ class TrainingSession:
             f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
         }
         if self._config.dispatch_batches:
-            counts = args.max_steps <= 0
-            self._dataset = dispatch_training_rows(whole, self._collective, settings, micro_batches, counts)
+            self._dataset = dispatch_training_rows(
+                whole, self._collective, settings, args.seed, micro_batches, counts=args.max_steps <= 0
+            )
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         self._trainer.data_parallel_training.trained["train_dataset"] = digest_of_rows(self._dataset.reading)
