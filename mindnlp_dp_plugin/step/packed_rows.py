@@ -28,12 +28,13 @@ def require_packed_rows_read(model, dataset) -> str | None:
     rows = packed_rows_of(dataset)
     if rows is None:
         return None
-    was_training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.set_train(False)
     try:
         fault = _fault(model, rows)
     finally:
-        model.set_train(was_training)
+        for module, is_training in modes:
+            module.training = is_training
     if fault:
         raise DataParallelError(
             "packing: {model} does not read packed rows as it reads each sequence alone: {fault}. Train it on padded "

@@ -201,9 +201,11 @@ def test_models_that_read_them_otherwise_are_refused_by_name(model, reason):
     seed_everything(3)
     model = model()
     model.set_train()
+    frozen = next(iter(model.children()))
+    frozen.set_train(False)
     with pytest.raises(DataParallelError, match=reason):
         require_packed_rows_read(model, pack_dataset(list(chats(30)), LENGTH, 4))
-    assert model.training
+    assert model.training and not frozen.training
 
 
 def test_the_longest_sequence_is_tried_too():
