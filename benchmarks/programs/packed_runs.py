@@ -2,8 +2,9 @@
 
     python packed_runs.py OUTPUT CHATS MAX_LENGTH ROWS_PER_RANK
 
-Leaves ``OUTPUT/runs.json``: the tokens of chats, padding not counted, and the seconds of each epoch. The first run only
-warms up. A packed step holds about as many tokens as a padded one.
+Leaves ``OUTPUT/runs.json``: of each epoch the tokens that were read, padding not counted, and the seconds. Packing
+leaves out chats whose answers were cut off. The first run only warms up. A packed step holds about as many tokens as a
+padded one.
 """
 
 import json
@@ -47,12 +48,15 @@ def main(output, chats, max_length, rows_per_rank):
     rows = datasets.load_from_disk(str(output / "data/train"))
     padded, num_tokens = int(rows_per_rank), sum(map(len, rows["input_ids"]))
     packed = packed_rows_of(data.pipeline("train", padded, packing=True))
+    num_packed = round(packed.fullness * len(packed) * packed.seq_length)
     fewer = max(1, round(padded * len(packed) / len(rows)))
     runs = {}
     for way in (WAYS[0], *WAYS):
-        runs[way] = run(output, data, options, way, fewer if way == "packed" else padded)
+        is_packed = way == "packed"
+        runs[way] = run(output, data, options, way, fewer if is_packed else padded)
+        runs[way]["tokens"] = num_packed if is_packed else num_tokens
     if dp.is_main_process():
-        found = {"tokens": num_tokens, "chats": len(rows), "packed_rows": len(packed), "fullness": packed.fullness}
+        found = {"chats": len(rows), "packed_rows": len(packed), "fullness": packed.fullness}
         (output / "runs.json").write_text(json.dumps({**found, "runs": runs}), encoding="utf-8")
 
 
