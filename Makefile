@@ -81,6 +81,7 @@ families: install   ## every model family and its heads, in one process and on 2
 bench: install $(VENV)-torch/installed minilm   ## speed, beside stock MindNLP and torch; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/speed.py --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/length_grouping.py --data $(DATA)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/packing.py --data $(DATA)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/cost_model.py
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mindnlp-dp run --nproc 2 benchmarks/elastic_cost.py
 	taskset --cpu-list 0 $(BIN)/python benchmarks/operators.py

@@ -150,6 +150,7 @@ def data_sets(data, home):
         "complaints": {"recipe": "multi-label", "dataset": home / "complaints", **from_nothing},
         "entities in news": {"recipe": "token-classification", "dataset": data / "ner_zh"},
         "prices": {"recipe": "causal-lm", "dataset": home / "prices"},
+        "prices, packed": {"recipe": "causal-lm", "dataset": home / "prices", "packing": True, "batch_size": 4},
         "sst2, minilm": sst2,
         "imdb sample, minilm": {"dataset": data / "imdb_sample"},
     }

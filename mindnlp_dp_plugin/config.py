@@ -136,6 +136,8 @@ class DataParallelConfig:
             any number of ranks that divides these then trains the same model, to the last bit. True: a step is ranks
             times ``gradient_accumulation_steps`` micro-batches. A number: a step is so many, and
             ``gradient_accumulation_steps`` is set to each rank's share. Gradients are means over the micro-batches.
+        dispatch_batches: Whether rank 0 alone reads the data and deals out the batches: for a source that can be read
+            once, or whose order is its own. As accelerate's.
         train_apart: Whether ranks may train models of their own, in a loop of their own: a search that uses ranks as
             workers. Otherwise the first step on gradients that nobody averaged ends the job.
         fp16_initial_scale: What ``TrainingArguments(fp16=True)`` multiplies the loss by at first.
@@ -205,6 +207,7 @@ class DataParallelConfig:
         ),
     )
     elastic_determinism: bool | int = _option(False, _switch_or_number())
+    dispatch_batches: bool = _option(False, _switch())
     train_apart: bool = _option(False, _switch())
     fp16_initial_scale: float = _option(
         2.0**16,

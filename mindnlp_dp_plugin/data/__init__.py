@@ -2,6 +2,7 @@
 
 from mindnlp_dp_plugin.data.lengths import measure_lengths
 from mindnlp_dp_plugin.data.micro_batches import shard_micro_batches
+from mindnlp_dp_plugin.data.packing import pack_dataset, packed_rows_of
 from mindnlp_dp_plugin.data.padding import DynamicPadding
 from mindnlp_dp_plugin.data.sampler import DistributedLengthGroupedSampler, DistributedSampler
 from mindnlp_dp_plugin.data.shard import shard
@@ -13,6 +14,8 @@ __all__ = [
     "DynamicPadding",
     "ShardedDataset",
     "measure_lengths",
+    "pack_dataset",
+    "packed_rows_of",
     "shard",
     "shard_micro_batches",
 ]

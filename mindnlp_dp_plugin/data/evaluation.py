@@ -63,18 +63,21 @@ class EvaluationShard(ShardedDataset):
         """
 
 
-class _InTurn(EvaluationShard):
+class InTurn(EvaluationShard):
+    """Ranks take the batches of the data set in turn."""
+
     def in_order(self, batches_of_ranks):
+        """All ranks' batches in the order of the data set."""
         nothing = object()
         turns = zip_longest(*batches_of_ranks, fillvalue=nothing)
         return [batch for batch in chain.from_iterable(turns) if batch is not nothing]
 
 
-class _RowsOfEachNthBatch(_InTurn, ShardedByRow):
+class _RowsOfEachNthBatch(InTurn, ShardedByRow):
     """The source reads the rows of this rank's batches only."""
 
 
-class _EachNthBatch(_InTurn, ShardedByBatch):
+class _EachNthBatch(InTurn, ShardedByBatch):
     """The whole pipeline runs, in the same order on every rank."""
 
     def get_dataset_size(self):

@@ -80,7 +80,7 @@ def is_read_once(pipeline: ds.Dataset) -> bool:
     if pipeline.children:
         return any(map(is_read_once, pipeline.children))
     source = getattr(pipeline, "source", None)
-    if hasattr(source, "__getitem__") or not _iterates_over_itself(source):
+    if hasattr(source, "__getitem__") or not iterates_over_itself(source):
         return False
     first, second = (_first_rows(source) for _ in range(2))
     telling = [column for column in zip(*first) if len(set(column)) > 1]
@@ -152,7 +152,8 @@ def _changed(passes):
     return {column for each in passes for column in each if each[column] != passes[0].get(column)}
 
 
-def _iterates_over_itself(source):
+def iterates_over_itself(source) -> bool:
+    """Whether each pass over a Python source goes on where the last one stopped; nothing is read for it."""
     if callable(source):
         return source() is source()
     return hasattr(source, "__iter__") and iter(source) is source

@@ -191,7 +191,7 @@ class ShardedByRow(ShardedDataset):
     def watch(self, sample):
         """Read the rows of ``sample`` again after each epoch, while no iterator is open; files do not change."""
         super().watch(sample)
-        if isinstance(list(_nodes(self._pipeline))[-1], ds.GeneratorDataset):
+        if isinstance(list(nodes(self._pipeline))[-1], ds.GeneratorDataset):
             self._sample = sample
 
     def reads_on(self, num_replicas, batch_size):
@@ -284,14 +284,15 @@ class ShardedByUser(ShardedDataset):
 
 
 def _samplers(pipeline):
-    for node in _nodes(pipeline):
+    for node in nodes(pipeline):
         yield from _chain_of_samplers(node)
 
 
-def _nodes(pipeline):
+def nodes(pipeline: ds.Dataset) -> Iterator[ds.Dataset]:
+    """The operators of a pipeline, from the last down to its sources."""
     yield pipeline
     for child in pipeline.children:
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 def _chain_of_samplers(source):

@@ -27,6 +27,7 @@ def fingerprint(task: Any, data: Any, options: RecipeOptions, model: str) -> dic
         "model": in_full(model),
         "max_length": options.max_length,
         "lora": options.lora,
+        "packing": task.packs(options),
         ROWS: {split: digest([rows.to_dict(), data.label_names]) for split, rows in data.splits.items()},
     }
 

@@ -8,7 +8,7 @@ import datasets
 from mindnlp.transformers import AutoTokenizer
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.data import DynamicPadding
+from mindnlp_dp_plugin.data import DynamicPadding, pack_dataset
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
 from mindnlp_dp_plugin.recipes.fingerprint import TOKENS, digest, fingerprint
 from mindnlp_dp_plugin.recipes.languages import language_of
@@ -44,7 +44,7 @@ class PreparedData:
         self.task.fit_tokenizer(self.tokenizer)
 
     def pipeline(
-        self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None
+        self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None, packing: bool = False
     ) -> GeneratorDataset:
         """A whole split in batches; the plugin shards it.
 
@@ -53,7 +53,13 @@ class PreparedData:
             batch_size: Rows per batch.
             shuffle: Whether in a new order each epoch.
             rows: The numbers of those that are wanted; None: all.
+            packing: Whether several share a row of the greatest length; then all are taken.
         """
+        if packing:
+            rows = datasets.load_from_disk(str(self._folder / split))
+            return pack_dataset(
+                rows, self.facts["max_length"], batch_size, shuffle, pad_token_id=self.tokenizer.pad_token_id
+            )
         fillings = {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
         return batches(Rows(self._folder / split, rows), fillings, batch_size, self.facts["max_length"], shuffle)
 

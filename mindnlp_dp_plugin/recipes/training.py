@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.data import packed_rows_of
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.fingerprint import keep, require_same
@@ -47,6 +48,8 @@ class RecipeTrainer(Trainer):
         self.throughput = Throughput()
         super().__init__(tokenizer=data.tokenizer, callbacks=[self.throughput, *callbacks], **how)
         self._loss, self._outputs = data.task.loss(data.facts, options), data.task.outputs
+        packed = packed_rows_of(how["train_dataset"])
+        self._in_a_row = packed.num_sequences / len(packed) if packed else 1
         self.remove_callback(ProgressCallback)
 
     def compute_loss(self, model, inputs, return_outputs=False):
@@ -56,6 +59,8 @@ class RecipeTrainer(Trainer):
         labels = inputs["labels"]
         outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
         loss = self._loss(outputs.logits, labels)
+        if "position_ids" in inputs:  # the loss is by the mean row, which holds more when packed
+            loss = loss / self._in_a_row
         if not return_outputs:
             return loss
         return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}
@@ -188,7 +193,11 @@ def make_trainer(
         callbacks += make_trackers(options.trackers, folder)
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
+    packing = data.task.packs(options)
+    train_dataset = data.pipeline("train", options.batch_size, shuffle=True, rows=rows, packing=packing)
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
+    if packed := packed_rows_of(train_dataset):
+        num_rows = len(packed)
     micro_batches = dp.DataParallelConfig.from_env().micro_batches
     epochs = options.chosen_epochs(num_rows, dp.get_world_size(), micro_batches)
     return RecipeTrainer(
@@ -197,7 +206,7 @@ def make_trainer(
         callbacks,
         model=model,
         args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
-        train_dataset=data.pipeline("train", options.batch_size, shuffle=True, rows=rows),
+        train_dataset=train_dataset,
         eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
         compute_metrics=data.task.compute_metrics(data.facts),
     )

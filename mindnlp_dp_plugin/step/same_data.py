@@ -29,7 +29,8 @@ HINT = Message(
 NO_COMMON_ORDER = Message(
     "{what} gives its rows in a new order in each pass, another on each rank: ranks would read some rows twice and "
     "others never. Seed its order alike on all ranks, or give the source __getitem__ and __len__ and let the "
-    "pipeline's .shuffle() draw it. (Augmentation may be random, if a column that tells rows apart stays as it is.)"
+    "pipeline's .shuffle() draw it; or let rank 0 alone read it: dispatch_batches=True "
+    "(MINDNLP_DP_DISPATCH_BATCHES=1). (Augmentation may be random, if a column that tells rows apart stays as it is.)"
 )
 MOVES = Message(
     "{what} gives other rows under the same numbers when it is read again: its source shuffles itself, so ranks would "
@@ -38,12 +39,14 @@ MOVES = Message(
 )
 READ_ONCE = Message(
     "{what} can be read only once: a second pass has other rows, or none, so ranks would lose some. Give a source that "
-    "begins anew each time, such as a generator function or a class whose __iter__ opens it again."
+    "begins anew each time, such as a generator function or a class whose __iter__ opens it again; or let rank 0 alone "
+    "read it: dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
 )
 PARTED = Message(
     "{what} has given other rows to one rank than to another since training began: its order, or what is in its rows, "
     "changes while it is read, so ranks have read some rows twice and others never. Let each rank change it alike, by "
-    "the same seed and at the same epoch, or let the pipeline's .shuffle() draw the order."
+    "the same seed and at the same epoch, or let the pipeline's .shuffle() draw the order, or rank 0 alone read it: "
+    "dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
 )
 READ_SO_FAR = Message("the rows read so far")
 HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin deals it out.")

@@ -39,26 +39,36 @@ def shard_training_rows(
             wait for ever), too short a one for a single step, or one that cannot be grouped by length though it is to
             be.
     """
-    for name, value in settings.items():
-        require_same(name, value, collective, SAME_SETTINGS)
+    require_same_settings(settings, collective)
     dataset = deal(whole, collective, seed, micro_batches)
     length = _describe_length(dataset)
     require_same("train_dataset", (dataset.num_rows, dataset.num_steps), collective, HINT, length)
     sample = require_same_rows("train_dataset", whole, collective)
     if grouped:
         dataset = grouped()
-    if dataset.num_steps == 0:
-        raise DataParallelError(
-            "train_dataset has {length}: too few rows for one batch of {batch_size} on each of {world_size} ranks. "
-            "Take a smaller batch, fewer ranks, or drop_remainder=False.",
-            length=length,
-            batch_size=dataset.get_batch_size(),
-            world_size=collective.world_size,
-        )
+    require_a_step(dataset, collective)
     dataset.reading = sample.reading
     if collective.world_size > 1:
         dataset.watch(sample)
     return dataset
+
+
+def require_same_settings(settings: dict[str, int], collective: Collective) -> None:
+    """Raise unless ranks have the same. All ranks must call it."""
+    for name, value in settings.items():
+        require_same(name, value, collective, SAME_SETTINGS)
+
+
+def require_a_step(dataset: ShardedDataset, collective: Collective) -> None:
+    """Raise if this rank's part is known to make no step."""
+    if dataset.num_steps == 0:
+        raise DataParallelError(
+            "train_dataset has {length}: too few rows for one batch of {batch_size} on each of {world_size} ranks. "
+            "Take a smaller batch, fewer ranks, or drop_remainder=False.",
+            length=_describe_length(dataset),
+            batch_size=dataset.get_batch_size(),
+            world_size=collective.world_size,
+        )
 
 
 def deal(

@@ -178,6 +178,13 @@ USES = {
         "np.testing.assert_array_equal(mask[:, 0, 1].asnumpy(), [[0, -9], [-9, 0]], 'the mask of another row')",
         "the mask of another row",
     ),
+    "masks_of_gpt2": (
+        "import numpy as np\nfrom mindnlp.transformers import GPT2Config, GPT2Model\n"
+        "model = GPT2Model(GPT2Config(32, 8, 8, 1, 1)).set_train(False)\n"
+        "mask = mindspore.Tensor(np.zeros((1, 1, 4, 4), np.float32))\n"
+        "model(mindspore.Tensor([[4, 5, 6, 7]]), attention_mask=mask)",
+        "broadcast",
+    ),
     "weights_of_batch_norms": (
         "from mindnlp.core import nn, ops\nrows = mindspore.Tensor([[1.0, 2.0], [3.0, 6.0]])\n"
         "for norm in nn.BatchNorm1d(2), nn.BatchNorm1d(2, affine=False):\n"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness import PROGRAMS, run, run_ranks_successfully
 
-QUICK = ("adamw", "zero2", "tokens", "fp16", "unused")
+QUICK = ("adamw", "zero2", "tokens", "fp16", "unused", "packed", "dispatched")
 STOPPED_AFTER = 3  # optimizer steps
 EVERY = (
     *QUICK,

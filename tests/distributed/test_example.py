@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import shutil
 import sys
@@ -273,6 +274,21 @@ def test_conversations_from_data_to_answers(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "out_2.jsonl").read_text().splitlines()]
     assert all(list(row) == ["messages", "answer"] and row["messages"][-1]["role"] == "user" for row in rows)
     assert any("costs" in row["answer"] for row in rows)
+
+
+@pytest.mark.slow
+def test_packed_conversations_are_learnt_on_ranks_and_gone_on_with(tmp_path):
+    write(tmp_path / "chats.jsonl", list(chats(400)))
+    options = ["--dataset", "chats.jsonl", "--max-length", 128, "--packing", "--batch-size", 6, "--output-dir", "out"]
+    run_command(tmp_path, "recipe", "causal-lm", "--nproc", 2, *options, "--epochs", 12)
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert results["splits"]["dev"]["perplexity"] < 3 and results["settings"]["packing"]
+    assert 6 < results["history"][-1]["step"] < 12 * 360 / 12 / 1.5, "rows hold more than one and a half conversations"
+    losses = [entry["loss"] for entry in results["history"] if "loss" in entry]
+    before = math.log(results["baselines"]["before_training"]["perplexity"])
+    assert losses[0] == pytest.approx(before, rel=0.02), "packed or not, the unit is the mean row: it begins alike"
+    words = run_command(tmp_path, "predict", "out", "guest 3 asks what the lamp costs", "--max-new-tokens", 12)
+    assert "costs" in words
 
 
 @pytest.mark.slow

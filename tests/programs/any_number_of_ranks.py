@@ -22,7 +22,14 @@ import numpy as np
 from mindnlp.core.optim import SGD
 from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
-from mindnlp.transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
+from mindnlp.transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin import collectives
@@ -75,6 +82,28 @@ def masked_words():
     return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=True).batch(BATCH_SIZE)
 
 
+def packed():
+    """Each row holds two chats."""
+    chance = np.random.default_rng(7)
+    chats = [{"input_ids": chance.integers(4, 96, length).tolist()} for length in (5, 11) * NUM_ROWS]
+    return dp.pack_dataset(chats, seq_length=16, batch_size=BATCH_SIZE, shuffle=True)
+
+
+class OwnOrder:
+    """Another order in each pass, and on each rank."""
+
+    def __init__(self):
+        self._rows = list(tiny_rows(NUM_ROWS).create_tuple_iterator(num_epochs=1, output_numpy=True))
+        self._chance = np.random.default_rng(3 + dp.get_rank())
+
+    def __iter__(self):
+        return iter([tuple(self._rows[row]) for row in self._chance.permutation(NUM_ROWS)])
+
+
+def dispatched():
+    return GeneratorDataset(OwnOrder(), ["input_ids", "labels"], shuffle=False).batch(BATCH_SIZE)
+
+
 def lora():
     adapted = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.1)
     return get_peft_model(tiny_model(), adapted)
@@ -124,6 +153,11 @@ def gpt2():
     return GPT2ForSequenceClassification(GPT2Config(**sizes))
 
 
+def llama():
+    seed_everything(3)
+    return LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=1, max_position_embeddings=32))
+
+
 def guesses_words():
     seed_everything(3)
     return BertForMaskedLM(BertConfig(**SIZES))
@@ -147,6 +181,8 @@ CASES = {
     "by_length": Case(dataset=by_length, arguments={"group_by_length": True}),
     "tokens": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens"}),
     "tokens_zero2": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}),
+    "packed": Case(model=llama, dataset=packed, config={"average_over": "tokens"}),
+    "dispatched": Case(dataset=dispatched, config={"dispatch_batches": True}),
     "samples": Case(config={"average_over": "samples"}),
     "noise": Case(arguments={"neftune_noise_alpha": 5.0}),
     "many_buckets": Case(config={"bucket_cap_mb": 0.01}),

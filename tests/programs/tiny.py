@@ -38,6 +38,6 @@ def tiny_trainer(output_dir, model=None, dataset=None, trainer_type=Trainer, cal
     return trainer_type(
         model=model or tiny_model(),
         args=TrainingArguments(output_dir=str(output_dir), **{**defaults, **arguments}),
-        train_dataset=dataset or tiny_dataset(),
+        train_dataset=tiny_dataset() if dataset is None else dataset,
         callbacks=callbacks,
     )

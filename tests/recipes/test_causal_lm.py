@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
 from mindnlp_dp_plugin.recipes.checks import check
+from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, keep, require_same
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
@@ -21,7 +22,8 @@ from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.training import training_arguments
+from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
+from mindnlp_dp_plugin.trainers.mindnlp.public import TrainingArguments
 from tests.programs.tiny import seed_everything
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import write as write_table
@@ -170,6 +172,43 @@ def test_prepared_conversations_their_loss_and_their_scores(tmp_path):
     assert 1 < baseline["perplexity"] < 10 and 0.3 < baseline["token_accuracy"] < 1
     with pytest.raises(DataParallelError, match="--max-length 8: no answer begins within so many tokens"):
         prepare(RecipeOptions(options.dataset, model="small-gpt2", max_length=8), tmp_path / "short", "causal-lm")
+
+
+def test_packed_conversations_have_the_loss_of_padded_ones(tmp_path):
+    write_table(tmp_path / "data.jsonl", list(chats(60)))
+    options = TASK.options(str(tmp_path / "data.jsonl"), model="small-qwen2", max_length=96, packing=True)
+    data = prepare(options, tmp_path / "out", "causal-lm")
+    model = TASK.load_model(data.model.path, data.facts)
+    totals, rows = {}, {}
+    for packing in (False, True):
+        train = data.pipeline("train", 4, packing=packing)
+        trainer = RecipeTrainer(
+            data, options, model=model, train_dataset=train, args=TrainingArguments(str(tmp_path / "trainer"))
+        )
+        model.set_train(False)
+        batches = list(train.create_dict_iterator(num_epochs=1))
+        rows[packing] = sum(len(batch["labels"]) for batch in batches)
+        totals[packing] = sum(trainer.compute_loss(model, batch).item() * len(batch["labels"]) for batch in batches)
+    assert rows[True] < rows[False] == 54
+    assert totals[True] / rows[True] == pytest.approx(totals[False] / rows[False], rel=1e-5)
+
+
+def test_packing_does_not_go_with_grouping(tmp_path):
+    path = write_table(tmp_path / "data.jsonl", list(chats(40)))
+    options = TASK.options(str(path), output_dir=tmp_path / "out", packing=True, group_by_length=True)
+    with pytest.raises(DataParallelError, match="--packing with --group-by-length: packed rows are all as long"):
+        check(options, 1, "causal-lm")
+
+
+def test_a_run_goes_on_packed_as_it_began(tmp_path):
+    path = write_table(tmp_path / "data.jsonl", list(chats(40)))
+    begun, now = (TASK.options(str(path), packing=packing) for packing in (False, True))
+    data = TASK.read(begun)
+    folder = RunFolder(tmp_path / "out").workplace(resume=False)
+    folder.begin(begun)
+    keep(folder, fingerprint(TASK, data, begun, "small-gpt2"))
+    with pytest.raises(DataParallelError, match="began with packing=False, and this one has True"):
+        require_same(folder, fingerprint(TASK, data, now, "small-gpt2"))
 
 
 def test_bigrams_are_a_distribution():

@@ -111,3 +111,38 @@ def shapes_in_mobilebert(modeling_mobilebert):
         model = getattr(modeling_mobilebert, f"MobileBertFor{head}")
         model.forward = getattr(modeling_bert, f"BertFor{head}").forward
         model.bert = property(lambda self: self.mobilebert)
+
+
+@patch(
+    module="mindnlp.transformers.models.gpt2.modeling_gpt2",
+    bridges="GPT-2 with a mask for each token, as packed rows have: it takes any mask for one of columns",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's GPT2Model takes a mask of four dimensions, as its Llama does",
+)
+def masks_of_gpt2(modeling_gpt2):
+    stock = modeling_gpt2.GPT2Model.forward
+
+    class MaskOfEachToken:
+        """What GPT-2 asks of a mask of columns before it takes 1 minus it, answered by one that has its final shape."""
+
+        def __init__(self, added):
+            self._added = added
+
+        def view(self, *shape):
+            return self
+
+        def __getitem__(self, axes):
+            return self
+
+        def to(self, dtype):
+            return (self._added == 0).to(dtype)
+
+    @functools.wraps(stock)
+    def forward(self, *args, attention_mask=None, **kwargs):
+        if attention_mask is not None and attention_mask.ndim == 4:
+            attention_mask = MaskOfEachToken(attention_mask)
+        # Without a mask stock may have got it by position.
+        named = {} if attention_mask is None else {"attention_mask": attention_mask}
+        return stock(self, *args, **named, **kwargs)
+
+    modeling_gpt2.GPT2Model.forward = forward

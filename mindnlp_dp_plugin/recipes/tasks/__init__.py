@@ -133,6 +133,10 @@ class Task(ABC):
             if (given := getattr(options, option)) != default:
                 raise DataParallelError(self.refusal, option=option.replace("_", "-"), given=given)
 
+    def packs(self, options: RecipeOptions) -> bool:
+        """Whether several rows are trained as one."""
+        return False
+
     def strata(self, rows: Any) -> list[int]:
         """A number for each row; dev and folds are to have equally much of each."""
         return [0] * len(rows)

@@ -1,6 +1,7 @@
 """The assistant's answers in conversations: fine-tuning of a causal language model."""
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from mindnlp_dp_plugin.recipes.chats import (
     read_chats,
     write,
 )
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
 from mindnlp_dp_plugin.recipes.reading.formats import read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.scores import listed, shortened
@@ -31,10 +33,22 @@ MOST_HARD = 20
 NEW_TOKENS = 64
 
 
+@dataclass(frozen=True)
+class Options(RecipeOptions):
+    """Those of all recipes, and how conversations share rows."""
+
+    packing: bool = option(
+        False,
+        "Train several conversations in one row of --max-length tokens, each by itself: no padding, faster.",
+        is_flag=True,
+    )
+
+
 class CausalLM(Task):
     """Prompts are read, and only the answers are learnt and scored."""
 
     name = "causal-lm"
+    options = Options
     distribution = Message("Messages of each role in train")
     words = {
         "perplexity": Message("perplexity"),
@@ -68,7 +82,15 @@ class CausalLM(Task):
             raise DataParallelError(
                 "--folds {folds} is not built for conversations: leave it out.", folds=options.folds
             )
+        if self.packs(options) and options.group_by_length:
+            raise DataParallelError(
+                "--packing with --group-by-length: packed rows are all as long as each other. Leave one of the two out."
+            )
         return read_chats(options).with_dev(self.strata, options)
+
+    def packs(self, options):
+        """If it is asked for."""
+        return getattr(options, "packing", False)  # the options of a run from before there was packing have none
 
     def choose_model(self, texts):
         """The small GPT-2: no pretrained language model is installed with the plugin."""

@@ -1,5 +1,6 @@
 """``dp.prepare``: a loop of one's own trains as the Trainer does."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,6 +16,8 @@ from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
@@ -26,6 +29,8 @@ from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
 
 DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
 DEFAULT_SEED = 42
+
+logger = logging.getLogger(__name__)
 
 
 class Loop:
@@ -39,6 +44,7 @@ class Loop:
         dtype: What forward computes in; None for the model's own.
 
     Attributes:
+        config: The same.
         door: The loop as the core sees it.
         step: Its step.
         rows: What it trains on, if that was prepared, too.
@@ -57,7 +63,7 @@ class Loop:
         self.step = Step(self.door, collective, config, self._patches)
         self.door.count_steps(self.step.optimizer_steps)
         self.door.leave_out = self.step.finish
-        self._collective, self._config = collective, config
+        self._collective, self.config = collective, config
         self._not_stepped: dict[tuple, NotStepped] = {}
         self.rows: TrainingRows | None = None
         self.scheduler = None
@@ -82,7 +88,7 @@ class Loop:
             return
         key = tuple(map(id, others))
         if key not in self._not_stepped:
-            self._not_stepped[key] = NotStepped(others, self._collective, self._config, self.step.precision)
+            self._not_stepped[key] = NotStepped(others, self._collective, self.config, self.step.precision)
         with self._not_stepped[key].averaged(self.door.clock.is_syncing):
             yield
 
@@ -213,8 +219,15 @@ def _ids(parameters):
 
 
 def _training_rows(dataset, loop, collective):
+    packing = require_packed_rows_read(loop.door.model, dataset)
+    if packing and collective.rank == 0:
+        logger.warning(packing)
     seed = loop.door.seed
-    share = shard_training_rows(dataset, collective, {"mindspore.set_seed": seed}, seed)
+    compared = {"mindspore.set_seed": seed}
+    if loop.config.dispatch_batches:
+        share = dispatch_training_rows(dataset, collective, compared, seed)
+    else:
+        share = shard_training_rows(dataset, collective, compared, seed)
     loop.step.compare_rows(share)
     return TrainingRows(share)
 

@@ -25,6 +25,7 @@ def hook(trainer_base, group, config, patches) -> None:
     asks_for_more = (
         config.average_over != "ranks"
         or config.elastic_determinism
+        or config.dispatch_batches
         or config.resume
         or config.async_save
         or config.snapshot_every

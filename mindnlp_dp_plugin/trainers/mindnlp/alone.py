@@ -1,5 +1,6 @@
 """What the plugin adds to MindNLP's Trainer in one process."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.first_step import FirstStep
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
+
+logger = logging.getLogger(__name__)
 
 
 def hook_lone_trainer(trainer_base, patches: Patches, hook_ranks_trainer: Callable[[], None]) -> None:
@@ -56,6 +60,8 @@ def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **
 def _inner_training_loop(stock, self, *args, **kwargs):
     """Nothing but the order of the rows changes, and that only if it was asked for."""
     require_pynative()
+    if packing := require_packed_rows_read(self.model, self.train_dataset):
+        logger.warning(packing)
     patches = Patches()
 
     def _load_optimizer_and_scheduler(stock, checkpoint):

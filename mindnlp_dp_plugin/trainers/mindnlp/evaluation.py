@@ -9,10 +9,12 @@ from mindnlp.core.autograd import no_grad
 from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_detensorize, find_batch_size
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data.dispatched import DispatchedForEvaluation
 from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
+from mindnlp_dp_plugin.step.dispatching import dispatch_for_evaluation
 from mindnlp_dp_plugin.step.same_data import require_same_rows
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import computing_as_in_training, dtype_of_evaluation
 
@@ -52,8 +54,11 @@ def evaluate_together(
     Raises:
         DataParallelError: If the ranks hold different data sets.
     """
-    share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
-    if dataset not in _compared:
+    if trainer.data_parallel_config.dispatch_batches:
+        share = dispatch_for_evaluation(dataset, collective, trainer.args.seed)
+    else:
+        share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
+    if not isinstance(share, DispatchedForEvaluation) and dataset not in _compared:
         require_same_rows(Message("The data set to evaluate"), dataset, collective, share.num_rows)
         _compared.add(dataset)
     rounds_to = None if trainer.is_in_train else dtype_of_evaluation(trainer.args)

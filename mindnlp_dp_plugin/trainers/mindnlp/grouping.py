@@ -3,9 +3,10 @@
 import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths
+from mindnlp_dp_plugin.data import ShardedDataset, measure_lengths, packed_rows_of
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.distributed.logging import get_logger
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step.training_rows import deal
 
@@ -26,6 +27,10 @@ def shard_by_length(dataset, args, collective: Collective, micro_batches: MicroB
     Raises:
         DataParallelError: If the pipeline's rows cannot be grouped.
     """
+    if packed_rows_of(dataset):
+        raise DataParallelError(
+            "group_by_length=True with packed rows, which are all as long as each other: leave one of the two out."
+        )
     rank, world_size = collective.rank, collective.world_size
     shows_progress = rank == 0 and not args.disable_tqdm
     mine = measure_lengths(dataset, world_size, rank, args.length_column_name, args.seed, shows_progress)

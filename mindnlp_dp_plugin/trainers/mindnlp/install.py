@@ -2,11 +2,19 @@
 
 from types import SimpleNamespace
 
+from mindspore.dataset import Dataset
+
 from mindnlp_dp_plugin.checkpoint import safe_unpickler, store
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.data.dispatched import is_read_once
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.overrides import ARGUMENTS_METHODS, TRAINER_METHODS
+
+
+def has_length(stock, dataset) -> bool:
+    """Whether a data set has a length. Where rank 0 deals out batches, no rank reads a pipeline to find out."""
+    return not is_read_once(dataset) if isinstance(dataset, Dataset) else stock(dataset)
 
 
 def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, patches: Patches) -> None:
@@ -23,6 +31,8 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, pa
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
             patches.stand_in(owner, stand_in)
+    if config.dispatch_batches:
+        patches.stand_in(trainer_base, has_length)
     # The module uses shutil only to remove checkpoints.
     patches.replace(trainer_base, "shutil", SimpleNamespace(rmtree=store.remove))
     patches.replace(trainer_base, "load", safe_unpickler.load)

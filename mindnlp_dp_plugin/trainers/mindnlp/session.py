@@ -11,7 +11,9 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
+from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
@@ -185,14 +187,27 @@ class TrainingSession:
                 "batches. Leave it out; take a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
+        packing = require_packed_rows_read(self._trainer.model, whole)
+        if packing and self._collective.rank == 0:
+            logger.warning(packing)
         micro_batches = micro_batches_of(args.gradient_accumulation_steps, self._collective, self._config)
         grouped = None
         if args.group_by_length:
+            if self._config.dispatch_batches:
+                raise DataParallelError(
+                    "group_by_length=True with dispatch_batches: rank 0 reads rows in the order in which they come. "
+                    "Leave one of the two out."
+                )
             grouped = functools.partial(shard_by_length, whole, args, self._collective, micro_batches)
         settings = {
             f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
         }
-        self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
+        if self._config.dispatch_batches:
+            self._dataset = dispatch_training_rows(
+                whole, self._collective, settings, args.seed, micro_batches, counts=args.max_steps <= 0
+            )
+        else:
+            self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         self._trainer.data_parallel_training.trained["train_dataset"] = digest_of_rows(self._dataset.reading)
         if self.resumption:
             callbacks = describe_callbacks(self._trainer.callback_handler.callbacks)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.data.sample import RowSample
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import told
@@ -44,7 +45,10 @@ def own_checkpoint(trainer, training: Training, wanted, collective: Collective, 
     output_dir = trainer.args.output_dir
     if collective.all_gather_object(any(store.newest_first(output_dir)), PURPOSE)[0]:
         # All ranks read the rows, as a source may count how often it is read.
-        training.trained["train_dataset"] = digest_of_rows(RowSample(trainer.get_train_dataset()).read(READINGS))
+        dataset = trainer.get_train_dataset()
+        may_be_read = not trainer.data_parallel_config.dispatch_batches
+        reading = RowSample(dataset).read(READINGS) if may_be_read else ShardedDataset.reading
+        training.trained["train_dataset"] = digest_of_rows(reading)
     found = problem = None
     if collective.rank == 0:
         try:
