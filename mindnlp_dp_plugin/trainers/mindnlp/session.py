@@ -29,6 +29,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
 from mindnlp_dp_plugin.trainers.mindnlp.resume.training import digest_of_rows
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
+from mindnlp_dp_plugin.trainers.observe.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,8 @@ class TrainingSession:
 
     def _observe(self, tracers):
         self.stragglers = StragglerMonitor(self._collective, self.step)
-        self.meter = Meter(self._collective, self.step, self.stragglers)
+        self._work = Work(self._trainer.model, self._collective, self._config)
+        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
         for tracker in self._trackers():
             tracker.follow(self.meter, self._config)
         self._callbacks = [self.progress, self.meter, self.stragglers, *tracers]
@@ -132,6 +134,7 @@ class TrainingSession:
     def micro_step(self, stock, model, inputs):
         """One batch of the loop, and whatever an overridden ``training_step`` does with it. All ranks must call it."""
         self.progress.begin_micro_step()
+        self._work.add(inputs)
         with self.step.micro_step():
             loss = stock(model, inputs)
         return self.losses.filtered(loss)

@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
+from mindnlp_dp_plugin.trainers.observe.work import Work
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
 
@@ -56,7 +57,8 @@ class TrainingSession:
         self._status.begin_step(door.num_steps + 1)
         self._door = door
         self.stragglers = StragglerMonitor(self._collective, self.step)
-        self.meter = Meter(self._collective, self.step, self.stragglers)
+        self._work = Work(self._trainer.model, self._collective, self._config)
+        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
         self._callbacks = [self.meter, self.stragglers]
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
@@ -87,6 +89,7 @@ class TrainingSession:
     def _micro_step(self, stock, model, inputs, *args, **kwargs):
         micro_step, rank = self.clock.micro_steps, self._collective.rank
         self._batch = inputs
+        self._work.add(inputs)
         mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
         with self.step.micro_step():
             return stock(model, inputs, *args, **kwargs)
