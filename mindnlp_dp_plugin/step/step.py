@@ -170,7 +170,7 @@ class Step:
         if self._fills_buckets:
             self.stepped.agree()
             self.reducer.finish()
-        self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
+        self._on_phase("clip" if self._door.clock.optimizer_steps_next else "trainer")
 
     def compare_rows(self, dataset: ShardedDataset) -> None:
         """From now on, compare what the ranks have read of ``dataset``. All ranks must call it."""
@@ -252,5 +252,5 @@ class Step:
         FirstStep(door, steps)
         CutOff(door, steps, patches)
         self.check_replicas = ReplicaCheck(door, self._collective, config.check_replicas_every, steps)
-        steps.after.append(lambda: self._on_phase("data"))
+        steps.after.append(lambda: self._on_phase("trainer"))
         steps.watch(door.optimizer)

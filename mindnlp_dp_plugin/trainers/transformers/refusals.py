@@ -7,7 +7,7 @@ from importlib.metadata import version
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 
-OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "async_save", "snapshot_every", "trace")
+OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "async_save", "snapshot_every")
 ENGINES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 BY_ACCELERATE = (
     "ACCELERATE_MIXED_PRECISION" in os.environ
