@@ -52,7 +52,9 @@ def add_recipe(name: str) -> None:
     @launching.backend
     @launching.log_dir
     @option("--profile", is_flag=True, help="Profile a few steps, into the folder profile of checkpoints.")
-    @option("--peak-tflops", type=PeakTflops(), help="What a device can compute at most, in TFLOPS; measured: by a product.")
+    @option(
+        "--peak-tflops", type=PeakTflops(), help="What a device can compute at most, in TFLOPS; measured: by a product."
+    )
     @option("--prove", is_flag=True, help="Show that the ranks take the steps of one: ten of each, without dropout.")
     def run(nproc, backend, log_dir, profile, peak_tflops, prove, **values):
         require_single_node("mindnlp-dp recipe")

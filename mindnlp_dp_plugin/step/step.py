@@ -157,6 +157,7 @@ class Step:
         with self.precision.running():
             loss = compute_loss()
         self._weights.saw(loss)
+        self._on_phase("wait for ranks")
         self._arm()
         self._is_weighed = True
         self._on_phase("backward")

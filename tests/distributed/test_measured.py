@@ -49,6 +49,8 @@ def test_the_summary_and_result_json_have_them_of_the_whole_training(measured):
     assert found["model_tflops"] * found["seconds"] * 1e12 == pytest.approx(sum(expected["flops"]))
     assert found["mfu"] == pytest.approx(found["model_tflops"] / (2 * PEAK))
     tokens, each, padding = re.search(r"tokens per second: (\S+), per rank (\S+); padding \((\S+)%\)", shown).groups()
-    assert float(tokens) == pytest.approx(found["tokens_per_second"], rel=1e-3) == pytest.approx(2 * float(each), rel=1e-3)
+    assert (
+        float(tokens) == pytest.approx(found["tokens_per_second"], rel=1e-3) == pytest.approx(2 * float(each), rel=1e-3)
+    )
     assert float(padding) == pytest.approx(100 * expected["padding"], abs=0.06)
     assert f"MFU {found['mfu']:.1%} of {PEAK} per rank" in shown

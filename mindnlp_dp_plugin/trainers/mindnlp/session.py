@@ -120,9 +120,7 @@ class TrainingSession:
 
     def _observe(self, tracers):
         read = self._dataset.create_dict_iterator
-        self._patches.replace(
-            self._dataset, "create_dict_iterator", lambda **options: tracers.reading(read(**options))
-        )
+        self._patches.replace(self._dataset, "create_dict_iterator", lambda **options: tracers.reading(read(**options)))
         self.stragglers = StragglerMonitor(self._collective, self.step)
         self._work = Work(self._trainer.model, self._collective, self._config)
         self.meter = Meter(self._collective, self.step, self.stragglers, self._work)

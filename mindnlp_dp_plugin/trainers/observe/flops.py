@@ -40,7 +40,9 @@ class ModelFlops:
                 is_of_a_row = "pooler" in name or (head_is_of_a_row and not name.startswith(base))
                 by_weight = FORWARD + BACKWARD_TO_INPUTS + BACKWARD_TO_WEIGHTS * bool(weight.requires_grad)
                 times = self._times_used(name)
-                self._of_weights["row" if is_of_a_row else self._seen_by(name)] += by_weight * math.prod(weight.shape) * times
+                self._of_weights["row" if is_of_a_row else self._seen_by(name)] += (
+                    by_weight * math.prod(weight.shape) * times
+                )
         self._of_attention = self._attention()
 
     def of(self, inputs: np.ndarray, decoded: np.ndarray) -> float:

@@ -8,6 +8,7 @@ from mindnlp_dp_plugin.trainers.observe.trace import ALL_REDUCE_LANE, DATA, STEP
 PHASES = {
     "data": Message("data"),
     "forward": Message("forward"),
+    "wait for ranks": Message("waiting for slower ranks"),
     "backward": Message("backward"),
     "wait for gradients": Message("averaging that is not hidden"),
     "clip": Message("clipping"),
@@ -17,6 +18,7 @@ PHASES = {
 WHAT = {
     "data": Message("reading the next batch: tokenize beforehand, or raise dataset_num_workers"),
     "forward": Message("computing the loss"),
+    "wait for ranks": Message("before backward: once a step ranks agree on what is averaged, and on signals"),
     "backward": Message("computing gradients, while full buckets are averaged already"),
     "wait for gradients": Message(
         "after backward: the last buckets, and waiting for slower ranks; see the cost model, bench and "
@@ -26,8 +28,9 @@ WHAT = {
     "optimizer": Message("stepping all parameters; zero_stage=1 shares that out"),
     "trainer": Message("what is left: the learning rate's schedule, callbacks, logs, evaluations, saves"),
 }
+WAITING = ("wait for ranks", "wait for gradients")
 TITLE = Message("Where a step goes")
-HEADLINE = Message("A step takes {step:.4g} ms on the slowest rank. Most of it is {phase}: {share:.0%}.")
+HEADLINE = Message("A step takes {step:.4g} ms. On rank {rank}, which has most to do, {phase} is {share:.0%} of it.")
 UNEVEN = Message("Rank {slow} takes {times:.2f} times as long as rank {fast} for its own work; the others wait for it.")
 LEGEND = Message("Means over {steps} steps, in ms. The clock is the host's; on Ascend each phase waits for the device.")
 ONE_STEP = Message("The first of these steps, as it went")
@@ -36,15 +39,18 @@ RANK = Message("rank {rank}")
 PHASE, MEANING, STEP, FILES = Message("phase"), Message("what it is"), Message("a step"), Message("Files")
 IN_TRACE = Message("all steps and buckets, for ui.perfetto.dev")
 IN_NUMBERS = Message("the numbers of this page")
-IN_RANKS = Message("what MindSpore's Profiler has seen on each rank in the steps after these: MindStudio Insight opens it")
+IN_RANKS = Message(
+    "what MindSpore's Profiler has seen on each rank in the steps after these: MindStudio Insight opens it"
+)
 TIMES_UNEVEN = 1.1
 LEAST_LABELLED = 0.07
 WIDTH, LEFT, LANE, GAP = 960, 70, 22, 8
 STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1d2330; --soft: #646d7e; --line: #e3e6ec;
-  --p0: #8d99ae; --p1: #4c8df6; --p2: #2456b8; --p3: #e2711d; --p4: #b07bd8; --p5: #2a9d6f; --p6: #c3c9d4; --bucket: #f0a868; }
+  --p0: #8d99ae; --p1: #4c8df6; --p2: #f2a65a; --p3: #2456b8; --p4: #e2711d; --p5: #b07bd8; --p6: #2a9d6f; --p7: #aab2c0;
+  --bucket: #49afc2; }
 @media (prefers-color-scheme: dark) { :root { --page: #12151b; --card: #1b1f28; --ink: #e6e9ef; --soft: #98a1b3;
-  --line: #2c3340; --p6: #4a5160; --bucket: #9c6a36; } }
+  --line: #2c3340; --p7: #5a6270; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 64rem; background: var(--page); color: var(--ink);
   font: 15px/1.55 system-ui, "Segoe UI", "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif; }
@@ -99,14 +105,12 @@ def page(phases: list[dict[str, float]], events: list[list[dict]], num_steps: in
 
 def _findings(phases, say):
     """What the numbers say, in sentences."""
-    totals = [sum(of_rank.values()) for of_rank in phases]
-    slowest = phases[totals.index(max(totals))]
+    own = [sum(seconds for name, seconds in of_rank.items() if name not in WAITING) for of_rank in phases]
+    slow, fast = own.index(max(own)), own.index(min(own))
+    slowest, step = phases[slow], sum(phases[slow].values()) or 1
     name = max(slowest, key=slowest.get)
-    share = slowest[name] / max(max(totals), 1e-12)
-    yield say(HEADLINE, step=max(totals) * 1e3, phase=say(PHASES[name]), share=share)
-    own = [total - of_rank["wait for gradients"] for total, of_rank in zip(totals, phases)]
+    yield say(HEADLINE, step=step * 1e3, rank=slow, phase=say(PHASES[name]), share=slowest[name] / step)
     if min(own) > 0 and max(own) / min(own) > TIMES_UNEVEN:
-        slow, fast = own.index(max(own)), own.index(min(own))
         yield say(UNEVEN, slow=slow, fast=fast, times=max(own) / min(own))
 
 
@@ -114,21 +118,31 @@ def _bars(phases, say):
     longest = max(sum(of_rank.values()) for of_rank in phases) or 1
     rows = []
     for rank, of_rank in enumerate(phases):
-        pieces = [_piece(number, name, of_rank[name] / longest, say) for number, name in enumerate(PHASES)]
-        total = f"{sum(of_rank.values()) * 1e3:.4g} ms"
-        rows.append(f'<div class="row"><span>{say(RANK, rank=rank)}</span><div class="bar">{"".join(pieces)}</div><b>{total}</b></div>')
+        total = sum(of_rank.values()) or 1
+        pieces = "".join(
+            _piece(number, say(PHASES[name]), of_rank[name] / total, total / longest)
+            for number, name in enumerate(PHASES)
+        )
+        rows.append(
+            f'<div class="row"><span>{say(RANK, rank=rank)}</span><div class="bar">{pieces}</div>'
+            f"<b>{total * 1e3:.4g} ms</b></div>"
+        )
     return "".join(rows)
 
 
-def _piece(number, name, share, say):
+def _piece(number, phase, share, length):
+    """A phase in the bar of a rank, which has a length relative to the longest."""
     label = f"{share:.0%}" if share >= LEAST_LABELLED else ""
-    words = f"{say(PHASES[name])} {share:.1%}"
-    return f'<i style="width:{share:.4%};background:var(--p{number})" title="{words}">{label}</i>'
+    style = f"width:{share * length:.4%};background:var(--p{number})"
+    return f'<i style="{style}" title="{phase} {share:.1%}">{label}</i>'
 
 
 def _legend(say):
-    entries = (f'<span><i style="background:var(--p{number})"></i>{say(PHASES[name])}</span>' for number, name in enumerate(PHASES))
-    return f'<div class="legend">{"".join(entries)}<span><i style="background:var(--bucket)"></i>{say(BUCKETS)}</span></div>'
+    colours = {f"p{number}": message for number, message in enumerate(PHASES.values())} | {"bucket": BUCKETS}
+    entries = (
+        f'<span><i style="background:var(--{name})"></i>{say(message)}</span>' for name, message in colours.items()
+    )
+    return f'<div class="legend">{"".join(entries)}</div>'
 
 
 def _table(phases, say):

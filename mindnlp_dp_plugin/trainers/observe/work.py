@@ -112,18 +112,26 @@ class Work:
         known = {"all": of_all, "one": of_all / num_ranks}
         if self.of_ranks.is_masked:
             padding = 1 - self.of_ranks.tokens / self.of_ranks.positions
-            words = "tokens per second: {all:.4g}, per rank {one:.4g}; padding ({padding:.1%}) not counted"
-            lines = [tr(words, padding=padding, **known)]
+            line = tr(
+                "tokens per second: {all:.4g}, per rank {one:.4g}; padding ({padding:.1%}) not counted",
+                padding=padding,
+                **known,
+            )
         else:
-            words = "tokens per second: {all:.4g}, per rank {one:.4g}; padding counted, as there is no attention_mask"
-            lines = [tr(words, **known)]
+            line = tr(
+                "tokens per second: {all:.4g}, per rank {one:.4g}; padding counted, as there is no attention_mask",
+                **known,
+            )
         shown = {"all": tflops, "one": tflops / num_ranks}
         if self.peak is None:
-            lines.append(tr("model TFLOPS: {all:.4g}, per rank {one:.4g}", **shown))
-        else:
-            words = "model TFLOPS: {all:.4g}, per rank {one:.4g}; MFU {mfu:.1%} of {peak:.4g} per rank"
-            lines.append(tr(words, mfu=numbers["mfu"], peak=self.peak / num_ranks, **shown))
-        return lines
+            return [line, tr("model TFLOPS: {all:.4g}, per rank {one:.4g}", **shown)]
+        of_peak = tr(
+            "model TFLOPS: {all:.4g}, per rank {one:.4g}; MFU {mfu:.1%} of {peak:.4g} per rank",
+            mfu=numbers["mfu"],
+            peak=self.peak / num_ranks,
+            **shown,
+        )
+        return [line, of_peak]
 
     def _count(self):
         for lengths, positions, is_masked in self._pending:
