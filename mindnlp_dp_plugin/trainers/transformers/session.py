@@ -9,9 +9,9 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.trainers.observe.work import Work
 from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor, Tracers
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
-from mindnlp_dp_plugin.trainers.observe.work import Work
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
 
