@@ -51,7 +51,7 @@ def add_recipe(name: str) -> None:
     @launching.nproc(required=True)
     @launching.backend
     @launching.log_dir
-    @option("--profile", is_flag=True, help="Profile a few steps, into the folder profile of checkpoints.")
+    @option("--profile", is_flag=True, help="Profile a few steps, into checkpoints/profile.")
     @option(
         "--peak-tflops", type=PeakTflops(), help="What a device can compute at most, in TFLOPS; measured: by a product."
     )

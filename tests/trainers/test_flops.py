@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from mindnlp.core import ops, value_and_grad
 from mindnlp.core.nn import functional
+from mindnlp.peft import LoraConfig, get_peft_model
 
 from mindnlp_dp_plugin.cpu_operators import blas
 from mindnlp_dp_plugin.patching import Patches
@@ -81,6 +82,24 @@ def model_and_batch(case):
     return model, {name: mindspore.Tensor(np.stack([row[name] for row in columns])) for name in columns[0]}
 
 
+def flops_of_training(compute_loss, weights):
+    """Those of the products that forward and backward hand to BLAS."""
+    counted = [0]
+
+    def product(stock, left, right, out=None):
+        counted[0] += 2 * left.size * right.shape[-1]
+        return stock(left, right) if out is None else stock(left, right, out)
+
+    patches = Patches()
+    patches.stand_in(blas, product, "product")
+    patches.stand_in(blas, product, "batched_product")
+    try:
+        value_and_grad(compute_loss, weights)()
+    finally:
+        patches.undo()
+    return counted[0]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_formula_is_what_is_counted(case):
     model, batch = model_and_batch(case)
@@ -93,24 +112,21 @@ def test_formula_is_what_is_counted(case):
     assert forward == pytest.approx(products.flops, rel=0.001)
 
 
+def test_adapters_are_products_of_their_own_beside_frozen_ones():
+    model, batch = model_and_batch("bert/sequence_classification")
+    adapted = get_peft_model(model, LoraConfig(task_type="SEQ_CLS", r=4, lora_dropout=0.0))
+    full = np.full(NUM_ROWS, LENGTH)
+    counted = flops_of_training(lambda: adapted(**batch).loss, [p for p in adapted.parameters() if p.requires_grad])
+    assert counted == pytest.approx(ModelFlops(adapted).of(full, full[:0]), rel=0.1)
+
+
 @pytest.mark.parametrize("case", ["bert/masked_lm", "llama/causal_lm", "bart/seq2seq_lm"])
 def test_training_takes_what_the_formula_says(case):
     model, batch = model_and_batch(case)
-    flops, counted = ModelFlops(model), [0]
-
-    def product(stock, left, right, out=None):
-        counted[0] += 2 * left.size * right.shape[-1]
-        return stock(left, right) if out is None else stock(left, right, out)
-
-    patches = Patches()
-    patches.stand_in(blas, product, "product")
-    patches.stand_in(blas, product, "batched_product")
-    try:
-        value_and_grad(lambda: model(**batch).loss, list(model.parameters()))()
-    finally:
-        patches.undo()
+    flops = ModelFlops(model)
+    counted = flops_of_training(lambda: model(**batch).loss, list(model.parameters()))
     full = np.full(NUM_ROWS, LENGTH)
-    assert counted[0] == pytest.approx(flops.of(full, full if flops.is_encoder_decoder else full[:0]), rel=0.01)
+    assert counted == pytest.approx(flops.of(full, full if flops.is_encoder_decoder else full[:0]), rel=0.01)
 
 
 def test_padding_does_no_work():
