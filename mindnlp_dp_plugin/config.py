@@ -150,8 +150,8 @@ class DataParallelConfig:
         profile: Optimizer steps to skip and to profile: ``(3, 4)`` profiles the fourth to the seventh, into the folder
             ``profile`` of ``output_dir`` (see ``trainers.observe.profile``); None for no profile.
         peak_tflops: What a rank's device can compute at most, in 1e12 floating point operations a second, for the
-            utilisation of the model's FLOPS (MFU). ``"measured"``: what a product of two matrices takes here. None: what
-            is known of the device; of a CPU nothing.
+            utilisation of the model's FLOPS (MFU). ``"measured"``: what a product of two matrices takes here. None:
+            what is known of the device; of a CPU nothing.
         resume: Whether each ``train()`` goes on from the newest whole checkpoint in its ``output_dir``, if there is
             one.
         async_save: Whether rank 0 writes checkpoints while training goes on. What cannot be written is reported at the

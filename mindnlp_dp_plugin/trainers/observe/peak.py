@@ -9,7 +9,8 @@ from mindnlp_dp_plugin.config import MEASURED
 
 # In half precision, by MindSpore's name of the device. 910A: "DaVinci: A Scalable Architecture for Neural Network
 # Computing" (Liao et al., Huawei, Hot Chips 31, 2019). 910B: the peaks of the Cube units in Huawei's torchtitan-npu
-# (2026), which has them for MFU; its larger figures, 313 for 910B3, are those of data sheets and count vector units, too.
+# (2026), which has them for MFU; its larger figures, 313 for 910B3, are those of data sheets and count vector units,
+# too.
 KNOWN = {
     "Ascend910A": 256.0,
     "Ascend910B1": 373.88,
@@ -39,7 +40,7 @@ def device_name() -> str:
 
 
 def measured_tflops() -> float:
-    """The best of some float32 products of two square matrices, by what models compute with or, on a CPU, by NumPy's BLAS."""
+    """The best of some float32 products of square matrices, by what models compute with or, on a CPU, NumPy's BLAS."""
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     tensor = mindspore.Tensor(matrix)
     ways = [lambda: mindspore.ops.matmul(tensor, tensor).asnumpy(), lambda: (tensor @ tensor).asnumpy()]

@@ -47,8 +47,8 @@ LEAST_LABELLED = 0.07
 WIDTH, LEFT, LANE, GAP = 960, 70, 22, 8
 STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1d2330; --soft: #646d7e; --line: #e3e6ec;
-  --p0: #8d99ae; --p1: #4c8df6; --p2: #f2a65a; --p3: #2456b8; --p4: #e2711d; --p5: #b07bd8; --p6: #2a9d6f; --p7: #aab2c0;
-  --bucket: #49afc2; }
+  --p0: #8d99ae; --p1: #4c8df6; --p2: #f2a65a; --p3: #2456b8; --p4: #e2711d; --p5: #b07bd8; --p6: #2a9d6f;
+  --p7: #aab2c0; --bucket: #49afc2; }
 @media (prefers-color-scheme: dark) { :root { --page: #12151b; --card: #1b1f28; --ink: #e6e9ef; --soft: #98a1b3;
   --line: #2c3340; --p7: #5a6270; } }
 * { box-sizing: border-box; }
@@ -56,15 +56,19 @@ body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 64rem; background: va
   font: 15px/1.55 system-ui, "Segoe UI", "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif; }
 h1 { margin: 0 0 .3rem; font-size: 1.9rem; } h2 { margin: 0 0 .8rem; font-size: 1.1rem; }
 .lead { font-size: 1.05rem; font-weight: 600; margin: .2rem 0; } .help { color: var(--soft); font-size: .87rem; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 1.3rem 1.4rem; margin: 1rem 0; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 1.3rem 1.4rem;
+  margin: 1rem 0; }
 .row { display: grid; grid-template-columns: 4.5rem 1fr 5.5rem; align-items: center; gap: .6rem; margin: .35rem 0; }
 .bar { display: flex; height: 34px; border-radius: 6px; overflow: hidden; background: var(--line); }
-.bar i { display: flex; align-items: center; justify-content: center; color: #fff; font: 600 .78rem system-ui; overflow: hidden; }
+.bar i { display: flex; align-items: center; justify-content: center; color: #fff;
+  font: 600 .78rem system-ui; overflow: hidden; }
 .row b { text-align: right; font-variant-numeric: tabular-nums; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; margin-top: .8rem; font-size: .87rem; color: var(--soft); }
-.legend i, td i { display: inline-block; width: .8rem; height: .8rem; border-radius: 3px; margin-right: .4rem; vertical-align: -1px; }
+.legend i, td i { display: inline-block; width: .8rem; height: .8rem; border-radius: 3px; margin-right: .4rem;
+  vertical-align: -1px; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); font-weight: 400; white-space: nowrap; }
+th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); font-weight: 400;
+  white-space: nowrap; }
 th { color: var(--soft); font-size: .85rem; } td:first-child, th:first-child { text-align: left; padding-left: 0; }
 td:last-child, th:last-child { text-align: left; white-space: normal; color: var(--soft); font-size: .87rem; }
 svg { display: block; width: 100%; min-width: 40rem; height: auto; } svg text { fill: var(--soft); font-size: 11.5px; }
@@ -96,7 +100,8 @@ def page(phases: list[dict[str, float]], events: list[list[dict]], num_steps: in
         f'<p class="help">{say(LEGEND, steps=num_steps)}</p></section>',
         f'<section class="card"><h2>{say(ONE_STEP)}</h2><div class="scroll">{_timeline(events, say)}</div></section>',
         f'<section class="card"><div class="scroll">{_table(phases, say)}</div></section>',
-        f'<section class="card"><h2>{say(FILES)}</h2><p><a href="trace.json"><code>trace.json</code></a> {say(IN_TRACE)}<br>',
+        f'<section class="card"><h2>{say(FILES)}</h2>',
+        f'<p><a href="trace.json"><code>trace.json</code></a> {say(IN_TRACE)}<br>',
         f'<a href="phases.json"><code>phases.json</code></a> {say(IN_NUMBERS)}<br>',
         f"<code>rank0</code> … {say(IN_RANKS)}</p></section></body></html>\n",
     ]
@@ -182,8 +187,9 @@ def _timeline(events, say):
             colour = "bucket" if is_bucket else f"p{list(PHASES).index(event['name'])}"
             words = escape(event["name"]) if is_bucket else say(PHASES[event["name"]])
             parts.append(
-                f'<rect x="{LEFT + begin * scale:.1f}" y="{top + is_bucket * LANE}" width="{(end - begin) * scale:.2f}" '
-                f'height="{LANE - 6 * is_bucket - 1}" rx="2" fill="var(--{colour})">'
+                f'<rect x="{LEFT + begin * scale:.1f}" y="{top + is_bucket * LANE}" '
+                f'width="{(end - begin) * scale:.2f}" height="{LANE - 6 * is_bucket - 1}" '
+                f'rx="2" fill="var(--{colour})">'
                 f"<title>{words}: {(end - begin) / 1e3:.2f} ms</title></rect>"
             )
     height = len(events) * (2 * LANE + GAP) + 14

@@ -1,7 +1,8 @@
 """A timeline of all ranks over a few steps, for Perfetto (ui.perfetto.dev) and Chrome's ``chrome://tracing``.
 
 Each rank has two lanes. The lane ``step`` shows the phases: data, forward, waiting for other ranks' forward, backward,
-waiting for gradients, clip, optimizer, and the Trainer, which is what is left. The lane ``all-reduce`` shows the buckets in progress.
+waiting for gradients, clip, optimizer, and the Trainer, which is what is left. The lane ``all-reduce`` shows the
+buckets in progress.
 """
 
 import json

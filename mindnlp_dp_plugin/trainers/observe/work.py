@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.trainers.observe.peak import peak_tflops
 TERA = 1e12
 IGNORED = -100  # a label that is not in the loss
 NOTHING = np.zeros(0, np.int64)
+MOST_PENDING = 1000  # batches whose lengths are still on the device
 
 
 class Amount(NamedTuple):
@@ -74,7 +75,7 @@ class Work:
             lengths.append(lengths[0] if decoded is None else _lengths(decoded))
             positions += math.prod(shape if decoded is None else decoded.shape)
         self._pending.append((lengths, positions, is_masked))
-        if isinstance(lengths[0], np.ndarray):
+        if isinstance(lengths[0], np.ndarray) or len(self._pending) == MOST_PENDING:
             self._count()
 
     def own(self) -> Amount:
@@ -94,8 +95,8 @@ class Work:
             since: What had been computed before.
 
         Returns:
-            ``tokens_per_second``, ``model_tflops`` (in units of 1e12 a second) and, where the peak is known, ``mfu``, the
-            share of it. Empty if the model reads no tokens.
+            ``tokens_per_second``, ``model_tflops`` (in units of 1e12 a second) and, where the peak is known, ``mfu``,
+            the share of it. Empty if the model reads no tokens.
         """
         tokens, flops = self.of_ranks.tokens - since.tokens, self.of_ranks.flops - since.flops
         if not tokens or seconds <= 0:
