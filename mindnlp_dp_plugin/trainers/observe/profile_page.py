@@ -30,7 +30,7 @@ WHAT = {
 }
 WAITING = ("wait for ranks", "wait for gradients")
 TITLE = Message("Where a step goes")
-HEADLINE = Message("A step takes {step:.4g} ms. On rank {rank}, which has most to do, {phase} is {share:.0%} of it.")
+HEADLINE = Message("A step takes {step} ms. On rank {rank}, which has most to do, {phase} is {share:.0%} of it.")
 UNEVEN = Message("Rank {slow} takes {times:.2f} times as long as rank {fast} for its own work; the others wait for it.")
 LEGEND = Message("Means over {steps} steps, in ms. The clock is the host's; on Ascend each phase waits for the device.")
 ONE_STEP = Message("The first of these steps, as it went")
@@ -114,7 +114,7 @@ def _findings(phases, say):
     slow, fast = own.index(max(own)), own.index(min(own))
     slowest, step = phases[slow], sum(phases[slow].values()) or 1
     name = max(slowest, key=slowest.get)
-    yield say(HEADLINE, step=step * 1e3, rank=slow, phase=say(PHASES[name]), share=slowest[name] / step)
+    yield say(HEADLINE, step=_milliseconds(step), rank=slow, phase=say(PHASES[name]), share=slowest[name] / step)
     if min(own) > 0 and max(own) / min(own) > TIMES_UNEVEN:
         yield say(UNEVEN, slow=slow, fast=fast, times=max(own) / min(own))
 
@@ -130,9 +130,14 @@ def _bars(phases, say):
         )
         rows.append(
             f'<div class="row"><span>{say(RANK, rank=rank)}</span><div class="bar">{pieces}</div>'
-            f"<b>{total * 1e3:.4g} ms</b></div>"
+            f"<b>{_milliseconds(total)} ms</b></div>"
         )
     return "".join(rows)
+
+
+def _milliseconds(seconds):
+    """Four digits, and no exponent."""
+    return f"{seconds * 1e3:.4g}" if seconds < 1 else f"{seconds * 1e3:.0f}"
 
 
 def _piece(number, phase, share, length):
@@ -195,6 +200,6 @@ def _timeline(events, say):
     height = len(events) * (2 * LANE + GAP) + 14
     for share in (0, 0.25, 0.5, 0.75, 1):
         anchor = "end" if share == 1 else "middle" if share else "start"
-        x, milliseconds = LEFT + share * (WIDTH - LEFT), shown * share / 1e3
-        parts.append(f'<text x="{x:.0f}" y="{height - 2}" text-anchor="{anchor}">{milliseconds:.3g} ms</text>')
+        x, milliseconds = LEFT + share * (WIDTH - LEFT), _milliseconds(shown * share / 1e6)
+        parts.append(f'<text x="{x:.0f}" y="{height - 2}" text-anchor="{anchor}">{milliseconds} ms</text>')
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(parts)}</svg>'
