@@ -90,7 +90,7 @@ def _switch_or_number():
 
 def _peak():
     return Kind(
-        lambda v: v == MEASURED or isinstance(v, (int, float)) and not isinstance(v, bool) and 0 < v < MOST_TFLOPS,
+        lambda v: v == MEASURED if isinstance(v, str) else type(v) in (int, float) and 0 < v < MOST_TFLOPS,
         lambda text: text if text == MEASURED else float(text),
         Message(
             "{name}={value!r} is not a peak: give what a device can compute at most, in TFLOPS (1e12 floating point "
