@@ -16,6 +16,9 @@ COMM_DTYPES = ("float32", "float16", "bfloat16")
 AVERAGES = ("ranks", "micro_steps", "samples", "tokens")
 ZERO_STAGES = (0, 1, 2, 3)
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
+MEASURED = "measured"
+MOST_TFLOPS = 1e9
+LONGEST_SKIP, MOST_PROFILED = 10**6, 100
 SWITCH_WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -85,6 +88,36 @@ def _switch_or_number():
     )
 
 
+def _peak():
+    return Kind(
+        lambda v: v == MEASURED if isinstance(v, str) else type(v) in (int, float) and 0 < v < MOST_TFLOPS,
+        lambda text: text if text == MEASURED else float(text),
+        Message(
+            "{name}={value!r} is not a peak: give what a device can compute at most, in TFLOPS (1e12 floating point "
+            "operations a second), measured for a product on this machine, or None for what is known of the device."
+        ),
+        Message("{variable}={text!r} is not understood: give TFLOPS, such as 313, or measured."),
+    )
+
+
+def _steps_to_profile():
+    return Kind(
+        lambda v: (
+            isinstance(v, tuple)
+            and list(map(type, v)) == [int, int]
+            and 0 <= v[0] <= LONGEST_SKIP
+            and 0 < v[1] <= MOST_PROFILED
+        ),
+        lambda text: tuple(map(int, text.split(","))),
+        Message(
+            "{name}={value!r} is not understood: give the optimizer steps to skip and those to profile, at most "
+            "{most}, such as (3, 4); None for no profile."
+        ),
+        Message("{variable}={text!r} is not understood: give steps to skip and to profile, such as 3,4."),
+        {"most": MOST_PROFILED},
+    )
+
+
 def _path(refusal):
     return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, refusal)
 
@@ -114,6 +147,11 @@ class DataParallelConfig:
             in one process. Results differ by rounding only.
         timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.
         trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
+        profile: Optimizer steps to skip and to profile: ``(3, 4)`` profiles the fourth to the seventh, into the folder
+            ``profile`` of ``output_dir`` (see ``trainers.observe.profile``); None for no profile.
+        peak_tflops: What a rank's device can compute at most, in 1e12 floating point operations a second, for the
+            utilisation of the model's FLOPS (MFU). ``"measured"``: what a product of two matrices takes here. None:
+            what is known of the device; of a CPU nothing.
         resume: Whether each ``train()`` goes on from the newest whole checkpoint in its ``output_dir``, if there is
             one.
         async_save: Whether rank 0 writes checkpoints while training goes on. What cannot be written is reported at the
@@ -178,6 +216,8 @@ class DataParallelConfig:
     trace: str | None = _option(
         None, _or_none(_path(Message("{name}={value!r} is not a file: give its path, or None for no trace.")))
     )
+    profile: tuple[int, int] | None = _option(None, _or_none(_steps_to_profile()))
+    peak_tflops: float | str | None = _option(None, _or_none(_peak()))
     resume: bool = _option(False, _switch())
     async_save: bool = _option(False, _switch())
     snapshot_every: int = _option(

@@ -29,19 +29,20 @@ from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE, of_set
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]
+MEAN_SET = 5
 SETTINGS = {of_setting(name): name for name in FIELDS}
 
 TEXTS = [
     "", " ", "0", "1", "2", "3", "4", "7", "-1", "-0", "+2", " 2 ", "2.0", "1e3", "1e400", "-1e-9", "nan", "inf",
     "-inf", "1_000", "0x2", "\u0663", "\u00b2", "\uff12", "two", "None", "True", "on", "OFF", "yes", "9" * 30,
     "9" * 5000, "\0", "a\nb", "\udcff", "\U0001f600", "mpi", "MCCL", "hccl", "auto", "ranks", "tokens", "/nowhere",
-    "/", "a" * 5000, "{}",
+    "/", "a" * 5000, "{}", "measured", "3,4", "3,0", "3,4,5",
 ]  # fmt: skip
 VALUES = [
     None, True, False, 0, 1, -1, 3, 25, 10**400, -(10**400), 0.0, -0.0, 0.5, 1e308, math.nan, math.inf, -math.inf, 2j,
     b"mpi", [], ["mpi"], (), {}, {"a": 1}, {1}, object(), int, len, np.float32(2), np.float64(2), np.int64(2),
-    np.array([1, 2]), np.array("mpi"), Path("trace.json"), Path("a\0b"), range(3), *TEXTS, *BACKENDS, *AVERAGES,
-    *COMM_DTYPES,
+    np.array([1, 2]), np.array("mpi"), (3, 4), (3, 0), Path("trace.json"), Path("a\0b"), range(3), *TEXTS,
+    *BACKENDS, *AVERAGES, *COMM_DTYPES,
 ]  # fmt: skip
 
 
@@ -101,6 +102,8 @@ def assert_makes_sense(config):
     assert config.cpu_tuning in (True, False) and config.cpu_operators in (True, False)
     assert 0 < float(config.timeout) < math.inf
     assert config.trace is None or os.fspath(config.trace)
+    assert config.profile is None or config.profile[0] >= 0 and 0 < config.profile[1] <= 100
+    assert config.peak_tflops in (None, "measured") or 0 < config.peak_tflops < math.inf
     assert config.check_replicas_every is None or config.check_replicas_every >= 0
 
 
@@ -108,7 +111,7 @@ def test_any_settings_in_the_environment():
     chance = random.Random(2)
     num_right = 0
     for _ in range(NUM_CASES):
-        environ = {name: chance.choice(TEXTS) for name in SETTINGS if chance.random() < 0.3}
+        environ = {name: chance.choice(TEXTS) for name in SETTINGS if chance.random() < MEAN_SET / len(FIELDS)}
         try:
             config = DataParallelConfig.from_env(environ)
         except DataParallelError as error:
@@ -122,6 +125,8 @@ def test_any_settings_in_the_environment():
                 assert said == getattr(DataParallelConfig(), SETTINGS[variable])
             elif isinstance(said, bool):
                 assert said is SWITCH_WORDS[text.lower()]
+            elif isinstance(said, tuple):
+                assert ",".join(map(str, said)) == text
             else:
                 assert said == type(said)(text)
     assert num_right > 100

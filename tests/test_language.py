@@ -71,7 +71,7 @@ NAMES = {
     *("checkpoint", "epoch", "token", "batch", "auto", "hccl", "mpi", "mccl", "pod", "msrun", "srun", "mpirun"),
     *("csv", "tsv", "json", "jsonl", "parquet", "xlsx", "txt", "minilm", "causal", "balanced", "dev", "dropout"),
     *("modelscope", "tensorboard", "assistant", "recipes", "train", "test", "zh", "en", "shell", "small", "label"),
-    *("classification", "regression", "linear", "none"),
+    *("classification", "regression", "linear", "none", "measured", "profile"),
 }
 
 

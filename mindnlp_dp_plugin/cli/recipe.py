@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.job import Job, require_single_node
 from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.options import PeakTflops
 from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check, require_packages
 from mindnlp_dp_plugin.recipes.options import config_option, parameters, to_arguments
@@ -50,8 +51,12 @@ def add_recipe(name: str) -> None:
     @launching.nproc(required=True)
     @launching.backend
     @launching.log_dir
+    @option("--profile", is_flag=True, help="Profile a few steps, into checkpoints/profile.")
+    @option(
+        "--peak-tflops", type=PeakTflops(), help="What a device can compute at most, in TFLOPS; measured: by a product."
+    )
     @option("--prove", is_flag=True, help="Show that the ranks take the steps of one: ten of each, without dropout.")
-    def run(nproc, backend, log_dir, prove, **values):
+    def run(nproc, backend, log_dir, profile, peak_tflops, prove, **values):
         require_single_node("mindnlp-dp recipe")
         options = replace(_defaults(name), **values)
         if options.dataset is None and not RECIPES[name].generates_data:
@@ -65,7 +70,8 @@ def add_recipe(name: str) -> None:
 
             return proof.prove(options, task, nproc, engine, log_dir)
         command = ["-m", MODULE, "train", task, *to_arguments(options)]
-        return launch(Job(command, nproc, engine, log_dir, master_port=free_port()))
+        asked = {"profile": profile, "peak_tflops": peak_tflops}
+        return launch(Job(command, nproc, engine, log_dir, master_port=free_port(), **asked))
 
 
 def _defaults(name):

@@ -27,6 +27,7 @@ ENDING = Message("its last barrier")
 LEAVING = Message("executing a program in its place")
 CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
+TRAINING = "training.json"
 THREAD = "thread "
 MAX_NAME = 31
 MAX_PURPOSE = 63
@@ -291,6 +292,20 @@ def noted_saves(folder: Path) -> set[Path]:
     """The folders recorded by ``note_save``."""
     saves = folder / SAVES
     return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
+
+
+def note_training(numbers: dict) -> None:
+    """Tell the launcher what was measured of a training; that of the last one in a job counts. On rank 0."""
+    if folder := folder_told(STATUS_DIR):
+        with suppress(OSError):
+            (folder / TRAINING).write_text(json.dumps(numbers), encoding="utf-8")
+
+
+def noted_training(folder: Path) -> dict | None:
+    """What ``note_training`` has told; None if nothing."""
+    with suppress(OSError, ValueError):
+        return json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    return None
 
 
 def _exception_path(folder, rank):

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import usable_cores
-from mindnlp_dp_plugin.job.rank_status import noted_saves
+from mindnlp_dp_plugin.job.rank_status import noted_saves, noted_training
 from mindnlp_dp_plugin.job.variables import (
     DEFERRED,
     GOES_ON,
@@ -41,6 +41,7 @@ from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
 from mindnlp_dp_plugin.launch.terminal import say, tell, tell_note
 
 MAX_BACKOFF_S = 30
+PROFILED = "3,4"  # steps to skip, which compile, allocate and regroup the buckets; and steps to profile
 DEVICE_RELEASE_S = 10  # the time Ascend's driver needs to release a device after a kill
 
 
@@ -76,6 +77,10 @@ def plan(job: Job) -> list[Process]:
         common[of_setting("resume")] = "1"
     if job.trace:
         common[of_setting("trace")] = str(job.log_dir.absolute() / "trace.json")
+    if job.profile:
+        common[of_setting("profile")] = os.environ.get(of_setting("profile"), PROFILED)
+    if job.peak_tflops is not None:
+        common[of_setting("peak_tflops")] = str(job.peak_tflops)
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 
@@ -182,16 +187,18 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restart
     with rendezvous(job, signals, restarts) as (job, member), scratch_dir(job.nproc) as scratch:
         prepare(job.log_dir, job.local_ranks)
         guard.watch(scratch)
-        tree = ProcessTree()
+        tree, training = ProcessTree(), None
         try:
             job = replace(job, scratch_dir=scratch)
             ending = Monitor(job, plan(job), signals, member).until_the_end()
         finally:
             tree.end(signals)
             with suppress(Exception):  # nothing in cleaning up may change how the job ended
+                training = noted_training(scratch)
                 homes |= noted_saves(scratch)
                 for home in homes:
                     store.clear_leftovers(home)
+        ending = replace(ending, training=training)
         if ending.exit_code and not signals.is_urgent:
             ending = replace(ending, words=ending.words + save_snapshot(job, ending))
         return job, ending

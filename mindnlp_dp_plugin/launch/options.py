@@ -5,7 +5,25 @@ from typing import Any
 
 import click
 
+from mindnlp_dp_plugin.config import MEASURED, DataParallelConfig
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.network import resolve
+
+
+class PeakTflops(click.ParamType):
+    """A number of TFLOPS, or ``measured``."""
+
+    name = "tflops or measured"
+
+    def convert(self, value, param, ctx):
+        """The setting."""
+        if value == MEASURED:
+            return value
+        tflops = click.FLOAT.convert(value, param, ctx)
+        try:
+            return DataParallelConfig(peak_tflops=tflops).peak_tflops
+        except DataParallelError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _option(default: Any, name: str, **settings: Any) -> Any:
@@ -46,4 +64,17 @@ class RunOptions:
     )
     trace: bool = _option(
         False, "--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory."
+    )
+    profile: bool = _option(
+        False,
+        "--profile",
+        is_flag=True,
+        help="Profile the fourth to the seventh step, into the folder profile of output_dir.",
+    )
+    peak_tflops: float | str | None = _option(
+        None,
+        "--peak-tflops",
+        type=PeakTflops(),
+        help="What a device can compute at most, in TFLOPS, for the MFU; measured: by a product. Default: known of "
+        "Ascend.",
     )

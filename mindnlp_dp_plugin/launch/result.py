@@ -22,12 +22,14 @@ class Ending:
         words: The text for the user.
         failure: The failure that ended it; None if it succeeded.
         was_stopped: Whether a signal ended it, to a launcher or to its ranks.
+        training: What rank 0 has measured of the last training that ended, if it is on this node and one did.
     """
 
     exit_code: int
     words: str
     failure: ErrorRecord | None = None
     was_stopped: bool = False
+    training: dict[str, float] | None = None
 
     def write(self, log_dir: Path, **further: Any) -> None:
         """Write ``result.json`` to the log directory, atomically, if that still exists.
@@ -41,6 +43,7 @@ class Ending:
             "status": "succeeded" if self.exit_code == 0 else "stopped" if self.was_stopped else "failed",
             "exit_code": self.exit_code,
             "first_failure": self.failure and self.failure.as_result(),
+            "training": self.training,
             **further,
         }
         path = log_dir / NAME

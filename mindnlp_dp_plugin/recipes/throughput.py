@@ -1,4 +1,4 @@
-"""How fast ranks trained together, for the report: rows, seconds, and what they waited for each other."""
+"""How fast ranks trained together, for the report: rows, tokens, FLOPS, and what they waited for each other."""
 
 from statistics import fmean, harmonic_mean
 
@@ -11,12 +11,15 @@ class Throughput(Tracker):
     def _begin(self, args, state, settings):
         self._batch = {"rows_per_rank": args.per_device_train_batch_size * args.gradient_accumulation_steps}
         self._batch["global_batch"] = self._batch["rows_per_rank"] * args.world_size
-        self._speeds, self._waits = [], []
+        self._speeds, self._waits, self._of_work = [], [], {}
 
     def _write(self, values, args, state):
         if "train/samples_per_second" in values:
             self._speeds.append(values["train/samples_per_second"])
             self._waits.append(values["train/communication_wait_seconds"])
+            self._of_work = self._work.numbers(self.seconds)
+            if self._of_work and self._work.of_ranks.is_masked:
+                self._of_work["padding"] = 1 - self._work.of_ranks.tokens / self._work.of_ranks.positions
 
     def _end(self):
         pass
@@ -25,7 +28,10 @@ class Throughput(Tracker):
         pass  # gradients' norms are for curves
 
     def summary(self, num_steps: int) -> dict:
-        """Rows of a step, rows a second, seconds of a step, and how much of it ranks waited; rank 0 knows it."""
+        """Rows of a step, what is done in a second, seconds of a step, and how much of it ranks waited.
+
+        Rank 0 knows it.
+        """
         if not self._speeds:
             return {}
         speed, wait = harmonic_mean(self._speeds), fmean(self._waits)
@@ -36,4 +42,5 @@ class Throughput(Tracker):
             "rows_per_second": speed,
             "seconds_per_step": seconds,
             "waiting": min(1.0, wait / seconds),
+            **self._of_work,
         }

@@ -172,6 +172,7 @@ class Step:
         if self.shared:
             self.shared.end_forward(loss if self._counts else None)
         self._weights.saw(loss)
+        self._on_phase("wait for ranks")
         self._arm()
         self._is_weighed = True
         self._on_phase("backward")
@@ -185,7 +186,7 @@ class Step:
         if self._fills_buckets:
             self.stepped.agree()
             self.reducer.finish()
-        self._on_phase("clip" if self._door.clock.optimizer_steps_next else "data")
+        self._on_phase("clip" if self._door.clock.optimizer_steps_next else "trainer")
 
     @contextmanager
     def whole_parameters(self, keeps: bool = True) -> Iterator[None]:
@@ -315,5 +316,5 @@ class Step:
         self.check_replicas = ReplicaCheck(
             door, self._collective, config.check_replicas_every, steps, self._is_shared_out
         )
-        steps.after.append(lambda: self._on_phase("data"))
+        steps.after.append(lambda: self._on_phase("trainer"))
         steps.watch(door.optimizer)

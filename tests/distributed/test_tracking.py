@@ -12,7 +12,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from mindnlp_dp_plugin import DataParallelConfig
 from tests.harness import run_ranks_successfully
 
-MEASURED = {"train/grad_norm", "train/samples_per_second", "train/communication_wait_seconds"}
+MEASURED = {
+    f"train/{name}"
+    for name in ("grad_norm", "samples_per_second", "communication_wait_seconds", "tokens_per_second", "model_tflops")
+}
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one_process", "2_ranks"])
@@ -154,16 +157,19 @@ def test_a_summary_ends_training_on_ranks(tracked):
         assert lines == []
         return
     assert len(lines) == 1, "log_level='error' wants none of the other run"
-    summary = shown.splitlines()[lines[0] : lines[0] + 4]
+    summary = shown.splitlines()[lines[0] : lines[0] + 6]
     assert "Trained on 2 ranks: 6 steps of 32 rows (global batch) in " in summary[0]
     seconds_per_step = float(summary[0].split(" s, ")[1].split()[0])
     rate, of_a_rank = (float(words.split()[-1]) for words in summary[1].split(", per rank"))
     assert rate == pytest.approx(32 / seconds_per_step, rel=0.01) == pytest.approx(2 * of_a_rank, rel=0.01)
-    waiting = [float(share) for share in summary[2].split(": ")[1].replace("%", "").split(", ")]
+    tokens, per_rank, padding = re.match(r"\s*tokens per second: (\S+), per rank (\S+); (.*)", summary[2]).groups()
+    assert float(tokens) == pytest.approx(12 * rate, rel=1e-3) == pytest.approx(2 * float(per_rank), rel=1e-3)
+    assert padding == "padding counted, as there is no attention_mask"
+    waiting = [float(share) for share in summary[4].split(": ")[1].replace("%", "").split(", ")]
     waited = [list(waits.values())[-1] for waits, _ in left(output, "whole")["of_ranks"]]
     expected = [100 * seconds / (6 * seconds_per_step) for seconds in waited]
     assert waiting == pytest.approx(expected, rel=0.1, abs=2)
-    memory = [float(peak) for peak in summary[3].split(": ")[1].split(", ")]
+    memory = [float(peak) for peak in summary[5].split(": ")[1].split(", ")]
     assert len(memory) == 2 and all(200 < peak < 10_000 for peak in memory)
 
 

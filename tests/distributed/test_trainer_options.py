@@ -33,6 +33,16 @@ def test_neftune_goes_on_with_its_noise_and_leaves_the_scripts_own_draws_alone(r
         assert rank["noisy"][0]["next_draw"] == rank["plain"]["next_draw"]
 
 
+def test_what_mindnlp_does_not_read_changes_nothing(ranks):
+    assert all(rank["unread"]["parameters"] == rank["plain"]["parameters"] for rank in ranks)
+
+
+def test_smoothed_labels_train_the_same_model_on_all_ranks(ranks):
+    """That it is the one of one process is in the oracle's scenarios."""
+    first, second = (rank["smoothed"]["parameters"] for rank in ranks)
+    assert first == second != ranks[0]["plain"]["parameters"]
+
+
 def test_a_batch_size_that_each_rank_finds_by_itself_is_refused(ranks):
     for rank in ranks:
         assert rank["auto_find_batch_size"].startswith("auto_find_batch_size=True: a rank that runs out of memory")

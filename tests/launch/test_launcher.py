@@ -445,6 +445,7 @@ def test_the_result_can_be_read(runner):
     assert 0 < result.pop("seconds") < TIMEOUT_S and len(result.pop("job")) == 32
     assert result == {
         "format": 1, "status": "failed", "exit_code": 1, "restarts": 1, "last_checkpoint": None, "command": [script],
+        "training": None,
     }  # fmt: skip
     assert (failure["rank"], failure["exception"], failure["node"]) == (1, "KeyError", socket.gethostname())
     outcome = runner.run("--nproc", "1", runner.script("pass", "fine.py"))

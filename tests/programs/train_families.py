@@ -5,8 +5,8 @@
 A CASE is ``bert/masked_lm``. Started as ranks, EMULATED_RANKS is their number; started alone, how many ranks' batches
 the one process takes at once. CHECKS is ``all`` (initial weights, and that a saved model is loaded as it was) or
 ``none``; or ``recompute`` (layers compute again in backward) or ``zero3`` (parameters are shared out), without checks.
-Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one after it; the
-first that fails is the last.
+Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one after it;
+the first that fails is the last.
 """
 
 import json

@@ -76,6 +76,8 @@ if __name__ == "__main__":
         "noisy": [trained(neftune_noise_alpha=5.0, **saved), trained(neftune_noise_alpha=5.0)],
         "resumed": trained(str(OUTPUT / "checkpoint-2"), neftune_noise_alpha=5.0),
         "plain": trained(),
+        "unread": trained(jit_mode_eval=True, fp16_opt_level="O2", data_seed=7, dataset_prefetch_factor=3),
+        "smoothed": trained(label_smoothing_factor=0.1),
         "auto_find_batch_size": refusal_of(auto_find_batch_size=True),
     }
     (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))

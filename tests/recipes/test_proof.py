@@ -1,8 +1,10 @@
 """The proof that ranks take the steps of one process: by real ranks, in the report, and not if they do not."""
 
 import json
+import re
 
 import numpy as np
+import pytest
 
 from mindnlp_dp_plugin.recipes.proof import compare, in_words
 from mindnlp_dp_plugin.recipes.registry import RECIPES, recipe_that_trains
@@ -36,12 +38,22 @@ def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
     write(tmp_path / "data.csv", [{**row, "text": f"{row['label']} film, {row['text']}"} for row in reviews(240)])
     words = ["recipe", "classification", "--nproc", 2]
     options = ["--dataset", "data.csv", "--model", "small-bert", "--batch-size", 8, "--output-dir", "run"]
-    run_command(tmp_path, *words, *options, "--epochs", 1)
+    run_command(tmp_path, *words, *options, "--epochs", 1, "--peak-tflops", "measured", "--log-dir", "logs")
     results = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     parallel = results["parallel"]
     assert (parallel["rows_per_rank"], parallel["global_batch"]) == (8, 16) and parallel["steps"] == 216 // 16 + 1
     assert parallel["rows_per_second"] > 0 and 0 <= parallel["waiting"] <= 1
+    assert parallel["tokens_per_second"] > parallel["rows_per_second"] and 0 < parallel["padding"] < 1
+    assert 0 < parallel["mfu"] < 1 and parallel["model_tflops"] > 0
+    of_job = json.loads((tmp_path / "logs" / "result.json").read_text(encoding="utf-8"))["training"]
+    assert of_job["tokens_per_second"] == pytest.approx(parallel["tokens_per_second"], rel=0.2)
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    shown = re.findall(r"<dt>(tokens per second|model TFLOPS|model FLOPS utilization \(MFU\))</dt><dd>(.+?)</dd>", page)
+    assert dict(shown) == {
+        "tokens per second": f"{parallel['tokens_per_second']:.4g}",
+        "model TFLOPS": f"{parallel['model_tflops']:.4g}",
+        "model FLOPS utilization (MFU)": f"{parallel['mfu']:.1%}",
+    }
     assert "mindnlp-dp recipe classification --nproc 2 --config run/run.yaml --prove" in page
     said = run_command(tmp_path, *words, "--config", "run/run.yaml", "--prove")
     assert "2 ranks take the steps of one" in said

@@ -270,6 +270,7 @@ def _require_settings(config):
         ("snapshot_every", config.snapshot_every),
         ("async_save", config.async_save),
         ("trace", config.trace),
+        ("profile", config.profile),
         ("elastic_determinism", config.elastic_determinism),
         ("zero_stage", config.zero_stage >= 2),
     ):

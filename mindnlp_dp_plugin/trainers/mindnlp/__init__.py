@@ -29,8 +29,10 @@ def hook(trainer_base, group, config, patches) -> None:
         or config.resume
         or config.async_save
         or config.snapshot_every
+        or config.trace
+        or config.profile
     )
     if group.world_size > 1 or asks_for_more or told(GOES_ON):
         hook_ranks_trainer()
     else:
-        hook_lone_trainer(trainer_base, patches, hook_ranks_trainer)
+        hook_lone_trainer(trainer_base, config, patches, hook_ranks_trainer)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import require_values
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
@@ -17,11 +18,14 @@ from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
+from mindnlp_dp_plugin.trainers.observe.work import Work
 
 logger = logging.getLogger(__name__)
 
 
-def hook_lone_trainer(trainer_base, patches: Patches, hook_ranks_trainer: Callable[[], None]) -> None:
+def hook_lone_trainer(
+    trainer_base, config: DataParallelConfig, patches: Patches, hook_ranks_trainer: Callable[[], None]
+) -> None:
     """Let MindNLP's Trainer group by length and use mixed precision, if its arguments say so; check what it trains.
 
     Mixed precision needs what the Trainer of ranks has, averaged gradients and checkpoints with a record; and so does
@@ -30,6 +34,7 @@ def hook_lone_trainer(trainer_base, patches: Patches, hook_ranks_trainer: Callab
 
     Args:
         trainer_base: The module ``mindnlp.engine.trainer.base``.
+        config: The settings.
         patches: Restores the Trainer.
         hook_ranks_trainer: Hooks the Trainer as on ranks.
     """
@@ -48,6 +53,7 @@ def hook_lone_trainer(trainer_base, patches: Patches, hook_ranks_trainer: Callab
         method.__name__ = name
         return method
 
+    alone.replace(trainer_base.Trainer, "data_parallel_config", config)
     for stand_in in (_inner_training_loop, as_rank("train"), as_rank("evaluation_loop")):
         alone.stand_in(trainer_base.Trainer, stand_in)
 
@@ -72,6 +78,7 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         FirstStep(self, steps)
         CutOff(self, steps, patches)
         steps.watch(self.optimizer)
+        _count_for_trackers(self, patches)
 
     patches.stand_in(self, _load_optimizer_and_scheduler)
     if self.args.group_by_length:
@@ -81,3 +88,21 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         return stock(self, *args, **kwargs)
     finally:
         patches.undo()
+
+
+def _count_for_trackers(trainer, patches):
+    """Only if there is one: it is told what each batch holds."""
+    from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
+
+    trackers = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Tracker)]
+    if not trackers:
+        return
+    work = Work(trainer.model, current(), trainer.data_parallel_config)
+    for tracker in trackers:
+        tracker.count(work)
+
+    def training_step(stock, model, inputs):
+        work.add(inputs)
+        return stock(model, inputs)
+
+    patches.stand_in(trainer, training_step)

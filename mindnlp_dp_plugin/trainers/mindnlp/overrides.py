@@ -146,7 +146,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     is_reported = control.should_log or control.should_training_stop or control.should_epoch_stop
     if is_reported:
         session.progress.sum_losses()
-        session.meter.gather_waits()
+        session.meter.gather()
     if session.preemption.agreed:
         if self.control.should_evaluate:
             self._save_checkpoint(model)

@@ -21,8 +21,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
-from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, StragglerMonitor
-from mindnlp_dp_plugin.trainers.mindnlp.observe.step_tracer import StepTracer
+from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, StragglerMonitor, Tracers
 from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
@@ -31,6 +30,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
 from mindnlp_dp_plugin.trainers.mindnlp.resume.training import digest_of_rows
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
+from mindnlp_dp_plugin.trainers.observe.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -84,15 +84,14 @@ class TrainingSession:
         require_same_labels(trainer.model, collective)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption)
         door = TrainerDoor(trainer, self.progress.clock, self.progress.nominal_accumulation, self.preemption)
-        tracer = StepTracer(collective, config.trace) if config.trace else None
-        traced = (tracer.collective, tracer.begin_phase) if tracer else ()
-        self.step = Step(door, collective, config, self._patches, *traced)
+        tracers = Tracers(collective, config, trainer.args.output_dir)
+        self.step = Step(door, collective, config, self._patches, tracers.collective, tracers.begin_phase)
         self.step.compare_rows(self._dataset)
         self.losses = loss_filter_of(self.step, trainer, collective, self._patches)
         self.progress.follow(self.step, self.losses)
         self._say_what_is_held()
         self._stand_in()
-        self._observe([tracer] if tracer else [])
+        self._observe(tracers)
         self.checkpoints = self.saves_to = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every, self.checkpoints)
         self.preemption.begin()
@@ -122,11 +121,14 @@ class TrainingSession:
         count_parameters_once(trainer.model, patches)
 
     def _observe(self, tracers):
+        read = self._dataset.create_dict_iterator
+        self._patches.replace(self._dataset, "create_dict_iterator", lambda **options: tracers.reading(read(**options)))
         self.stragglers = StragglerMonitor(self._collective, self.step)
-        self.meter = Meter(self._collective, self.step, self.stragglers)
+        self._work = Work(self._trainer.model, self._collective, self._config)
+        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
         for tracker in self._trackers():
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self.stragglers, *tracers]
+        self._callbacks = [self.progress, self.meter, self.stragglers, tracers]
         if self.resumption:
             self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
@@ -134,6 +136,7 @@ class TrainingSession:
     def micro_step(self, stock, model, inputs):
         """One batch of the loop, and whatever an overridden ``training_step`` does with it. All ranks must call it."""
         self.progress.begin_micro_step()
+        self._work.add(inputs)
         with self.step.micro_step():
             loss = stock(model, inputs)
         return self.losses.filtered(loss)

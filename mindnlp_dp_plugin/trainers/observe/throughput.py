@@ -7,9 +7,11 @@ import time
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.job.rank_status import note_training
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.observe.stragglers import StragglerMonitor
+from mindnlp_dp_plugin.trainers.observe.work import Work
 
 MEGABYTE = 2**20
 
@@ -58,30 +60,34 @@ class Stopwatch:
 
 
 class Meter(Stopwatch):
-    """A stopwatch that also measures how long ranks waited for each other.
+    """A stopwatch that also measures how long ranks waited for each other, and what they computed.
 
     Args:
         collective: The ranks that train together.
         step: Averages this rank's gradients.
         stragglers: Compares what ranks take for their own work.
+        work: What they compute.
 
     Attributes:
         stragglers: The same.
-        waited_seconds: For each rank, the seconds it has waited for all-reduces, when
-            ``gather_waits`` was last called.
+        work: The same.
+        waited_seconds: For each rank, the seconds it has waited for all-reduces, when ``gather`` was last called.
     """
 
-    def __init__(self, collective: Collective, step: Step, stragglers: StragglerMonitor):
+    def __init__(self, collective: Collective, step: Step, stragglers: StragglerMonitor, work: Work):
         self._collective = collective
         self._step = step
         self.stragglers = stragglers
+        self.work = work
         self.waited_seconds = [0.0] * collective.world_size
 
-    def gather_waits(self) -> None:
-        """Update ``waited_seconds``. All ranks must call it."""
-        self.waited_seconds = self._collective.all_gather_object(
-            self._step.waited_seconds, Message("seconds of waiting")
+    def gather(self) -> None:
+        """Update ``waited_seconds`` and the work of all ranks. All ranks must call it."""
+        of_ranks = self._collective.all_gather_object(
+            (self._step.waited_seconds, self.work.own()), Message("seconds of waiting, and what was computed")
         )
+        self.waited_seconds = [waited for waited, _ in of_ranks]
+        self.work.gathered([amount for _, amount in of_ranks])
 
     def summary(self, global_batch: int) -> str:
         """A summary of this training in a few lines, the same on all ranks. All ranks must call it.
@@ -90,7 +96,7 @@ class Meter(Stopwatch):
             global_batch: Rows in an optimizer step over all ranks.
         """
         seconds = self._left_training - self._zero  # what came after the last step was not training
-        self.gather_waits()
+        self.gather()
         memory = self._collective.all_gather_object(peak_memory(), Message("peaks of memory"))
         world_size, num_steps = self._collective.world_size, self.num_steps
         samples_per_second = global_batch * num_steps / seconds
@@ -109,6 +115,7 @@ class Meter(Stopwatch):
                 all=samples_per_second,
                 one=samples_per_second / world_size,
             ),
+            *self.work.summary(seconds, world_size),
             tr(
                 "waiting for communication, rank by rank: {shares}",
                 shares=", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds),
@@ -118,6 +125,9 @@ class Meter(Stopwatch):
                 peaks=", ".join(f"{peak / MEGABYTE:.0f}" for peak in memory),
             ),
         ]
+        if self._collective.rank == 0:
+            measured = {"steps": num_steps, "seconds": seconds, "samples_per_second": samples_per_second}
+            note_training({"ranks": world_size, **measured, **self.work.numbers(seconds)})
         return "\n  ".join(lines) + self.stragglers.summary()
 
 

@@ -2,7 +2,7 @@
 
 from transformers import TrainerCallback
 
-from mindnlp_dp_plugin.trainers.observe import stragglers, throughput
+from mindnlp_dp_plugin.trainers.observe import stragglers, throughput, tracers
 
 
 class Meter(throughput.Meter, TrainerCallback):
@@ -11,3 +11,7 @@ class Meter(throughput.Meter, TrainerCallback):
 
 class StragglerMonitor(stragglers.StragglerMonitor, TrainerCallback):
     """Names ranks whose own work takes longer than the others'."""
+
+
+class Tracers(tracers.Tracers, TrainerCallback):
+    """Times the phases of a few steps, if a setting asks for it."""

@@ -117,7 +117,8 @@ def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=No
 
 def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
     """The batches of an optimizer step, without what accelerate fills them up with."""
-    batches = self.data_parallel_session.rows.cut(itertools.islice(epoch_iterator, num_batches))
+    session = self.data_parallel_session
+    batches = session.reading(session.rows.cut(itertools.islice(epoch_iterator, num_batches)))
     return stock(self, batches, num_batches, device)
 
 

@@ -7,9 +7,7 @@ from importlib.metadata import version
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 
-OF_MINDNLP04 = (
-    *("zero_stage", "average_over", "elastic_determinism", "dispatch_batches", "async_save", "snapshot_every", "trace"),
-)
+OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "dispatch_batches", "async_save", "snapshot_every")
 ENGINES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 BY_ACCELERATE = (
     "ACCELERATE_MIXED_PRECISION" in os.environ
@@ -57,6 +55,7 @@ def require_trainable(trainer, num_ranks: int) -> None:
     arguments = trainer.args
     for name, is_set in (
         ("auto_find_batch_size", arguments.auto_find_batch_size),
+        ("torch_compile", arguments.torch_compile),
         ("split_batches", arguments.accelerator_config.split_batches),
         ("dispatch_batches", arguments.accelerator_config.dispatch_batches),
         ("even_batches", not arguments.accelerator_config.even_batches),

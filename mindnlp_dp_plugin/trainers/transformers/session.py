@@ -9,7 +9,8 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor
+from mindnlp_dp_plugin.trainers.observe.work import Work
+from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor, Tracers
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
@@ -50,14 +51,17 @@ class TrainingSession:
     def begin(self) -> None:
         """Make the replicas equal, right before the loop. All ranks must call it."""
         door = TrainerDoor(self._trainer, self.clock, self.preemption)
-        self.step = Step(door, self._collective, self._config, self._patches)
+        self._tracers = Tracers(self._collective, self._config, self._trainer.args.output_dir)
+        followed = self._tracers.collective, self._tracers.begin_phase
+        self.step = Step(door, self._collective, self._config, self._patches, *followed)
         self.step.reducer.take_order(self._record.get("gradient_order"))
         self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
         self._status.begin_step(door.num_steps + 1)
         self._door = door
         self.stragglers = StragglerMonitor(self._collective, self.step)
-        self.meter = Meter(self._collective, self.step, self.stragglers)
-        self._callbacks = [self.meter, self.stragglers]
+        self._work = Work(self._trainer.model, self._collective, self._config)
+        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
+        self._callbacks = [self.meter, self.stragglers, self._tracers]
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
@@ -66,6 +70,10 @@ class TrainingSession:
     def training_step(self, batch, forward_and_backward):
         """The Trainer's own forward and backward of a batch."""
         return self.step.training_step(batch, forward_and_backward)
+
+    def reading(self, batches):
+        """The batches of the loop, as they are read."""
+        return self._tracers.reading(batches)
 
     @property
     def global_batch(self) -> int:
@@ -87,6 +95,7 @@ class TrainingSession:
     def _micro_step(self, stock, model, inputs, *args, **kwargs):
         micro_step, rank = self.clock.micro_steps, self._collective.rank
         self._batch = inputs
+        self._work.add(inputs)
         mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
         with self.step.micro_step():
             return stock(model, inputs, *args, **kwargs)

@@ -2,7 +2,7 @@
 
 from mindnlp.engine.callbacks import TrainerCallback
 
-from mindnlp_dp_plugin.trainers.observe import stragglers, throughput
+from mindnlp_dp_plugin.trainers.observe import stragglers, throughput, tracers
 
 
 class Stopwatch(throughput.Stopwatch, TrainerCallback):
@@ -15,3 +15,7 @@ class Meter(throughput.Meter, TrainerCallback):
 
 class StragglerMonitor(stragglers.StragglerMonitor, TrainerCallback):
     """Names ranks whose own work takes longer than the others'."""
+
+
+class Tracers(tracers.Tracers, TrainerCallback):
+    """Times the phases of a few steps, if a setting asks for it."""

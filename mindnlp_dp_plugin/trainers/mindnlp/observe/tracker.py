@@ -9,6 +9,7 @@ from mindnlp.core import nn
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, Stopwatch
+from mindnlp_dp_plugin.trainers.observe.work import Amount, Work
 
 SPLITS = ("eval", "test")
 
@@ -23,17 +24,22 @@ class Tracker(Stopwatch):
     def __init__(self):
         self._meter = None
         self._config = None
+        self._work = None
         self._grad_norm = None
         self._patches = Patches()
         self._last_steps = {}
 
     def follow(self, meter: Meter, config: DataParallelConfig) -> None:
         """Write measurements of all ranks, gathered by ``meter``, until ``close``."""
-        self._meter, self._config = meter, config
+        self._meter, self._config, self._work = meter, config, meter.work
+
+    def count(self, work: Work) -> None:
+        """Write what one process computes, too, until ``close``."""
+        self._work = work
 
     def close(self) -> None:
         """Finish what is written and restore the Trainer. Called when training ends, also by an error."""
-        self._meter = self._config = None
+        self._meter = self._config = self._work = None
         self._finish()
 
     def on_train_begin(self, args, state, control, **kwargs):
@@ -41,6 +47,7 @@ class Tracker(Stopwatch):
         super().on_train_begin(args, state, control, **kwargs)
         self._finish()  # in one process, close is not called if training raises
         self._logged_steps = self._logged_seconds = self._logged_wait = 0
+        self._logged_work = Amount()
         if not state.is_world_process_zero:
             return
         self._last_steps = {}
@@ -101,6 +108,12 @@ class Tracker(Stopwatch):
             "train/samples_per_second": rows / (seconds - self._logged_seconds),
             "train/communication_wait_seconds": (wait - self._logged_wait) / num_steps,
         }
+        if self._work is not None:
+            if self._meter is None:
+                self._work.gathered([self._work.own()])
+            speeds = self._work.numbers(seconds - self._logged_seconds, self._logged_work)
+            values |= {f"train/{name}": value for name, value in speeds.items()}
+            self._logged_work = self._work.of_ranks
         if slowest is not None:
             values["train/slowest_rank"] = slowest
         if self._grad_norm is not None:

@@ -1,17 +1,22 @@
 """A timeline of all ranks over a few steps, for Perfetto (ui.perfetto.dev) and Chrome's ``chrome://tracing``.
 
-Each rank has two lanes. The lane ``step`` shows the phases: data, forward, backward, waiting for gradients, clip,
-optimizer. The lane ``all-reduce`` shows the buckets in progress.
+Each rank has two lanes. The lane ``step`` shows the phases: data, forward, waiting for other ranks' forward, backward,
+waiting for gradients, clip, optimizer, and the Trainer, which is what is left. The lane ``all-reduce`` shows the
+buckets in progress.
 """
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
 from mindnlp_dp_plugin.language import Message
 
 STEP_LANE, ALL_REDUCE_LANE = "step", "all-reduce"
+DATA, TRAINER = "data", "trainer"
+NOTHING = object()
 
 
 class Trace:
@@ -32,12 +37,12 @@ class Trace:
         """Seconds since the ranks' common start."""
         return time.perf_counter() - self._zero
 
-    def begin_phase(self, name: str) -> None:
-        """End the current phase on the lane ``step``, and begin ``name``."""
+    def begin_phase(self, name: str | None) -> None:
+        """End the current phase on the lane ``step``, and begin ``name``, if that is one."""
         now = self.now()
         if self._phase:
             self.add(STEP_LANE, *self._phase, now)
-        self._phase = (name, now)
+        self._phase = name and (name, now)
 
     def add(self, lane: str, name: str, begin: float, end: float, **details) -> None:
         """Record a completed span; ``begin`` and ``end`` are seconds, as ``now`` returns them."""
@@ -53,11 +58,15 @@ class Trace:
             }
         )
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path) -> list[list[dict]]:
         """Write one file with the spans of all ranks. All ranks must call it; rank 0 writes.
 
         The format is Chrome's Trace Event Format: complete events, in microseconds.
+
+        Returns:
+            The events of each rank.
         """
+        self.begin_phase(None)
         everyone = self._collective.all_gather_object(self._events, Message("traces of a step"))
         if self._collective.rank == 0:
             names = [
@@ -66,6 +75,19 @@ class Trace:
             ]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"traceEvents": names + [event for events in everyone for event in events]}))
+        return everyone
+
+
+def reading(batches: Iterable, on_phase: Callable[[str], None]) -> Iterator[Any]:
+    """The same batches; while one is read, that is the phase."""
+    batches = iter(batches)
+    while True:
+        on_phase(DATA)
+        batch = next(batches, NOTHING)
+        on_phase(TRAINER)
+        if batch is NOTHING:
+            return
+        yield batch
 
 
 class TracedCollective:
