@@ -83,7 +83,7 @@ def test_values_of_any_type_in_a_configuration():
     chance = random.Random(1)
     num_right = 0
     for _ in range(NUM_CASES):
-        given = {name: chance.choice(VALUES) for name in FIELDS if chance.random() < 0.25}
+        given = {name: chance.choice(VALUES) for name in FIELDS if chance.random() < MEAN_SET / len(FIELDS)}
         try:
             config = DataParallelConfig(**given)
         except DataParallelError as error:
