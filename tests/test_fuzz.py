@@ -29,7 +29,7 @@ from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE, of_set
 
 NUM_CASES = 10_000
 FIELDS = [field.name for field in fields(DataParallelConfig)]
-MEAN_SET = 5
+MEAN_SET = 4
 SETTINGS = {of_setting(name): name for name in FIELDS}
 
 TEXTS = [
