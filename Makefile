@@ -69,8 +69,9 @@ $(VENV)-ray/installed: setup.cfg pyproject.toml
 	$(VENV)-ray/bin/python -m pip install --quiet --editable ".[cpu,ray,recipes]" hypothesis pytest
 	touch $@
 
-zero: install   ## memory, step time and bytes by stage of ZeRO, on 2, 3 and 4 ranks; 10 minutes, on an idle machine
+zero: install   ## memory, step time and bytes by stage of ZeRO, on 2, 3 and 4 ranks; a model larger than a rank, which needs root and 20 GB; 15 minutes, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/sharded_states.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/larger_than_a_rank.py
 
 soak: install   ## half an hour of training: memory, files and threads stay flat
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/soak.py

@@ -71,8 +71,8 @@ KEEPING = {
         f"with a snapshot after each step ({STEP_S} s)", "backward", STEP_S, "no", [{"MINDNLP_DP_SNAPSHOT_EVERY": "1"}]
     ),
     "checkpoints": Keeping(
-        "while saving, with a checkpoint after each step, half of them with zero_stage=1 and half with 2",
-        "save", SAVE_S, "steps", [{"MINDNLP_DP_ZERO_STAGE": "1"}, {"MINDNLP_DP_ZERO_STAGE": "2"}],
+        "while saving, with a checkpoint after each step, with zero_stage 1, 2 and 3 in turns",
+        "save", SAVE_S, "steps", [{"MINDNLP_DP_ZERO_STAGE": str(stage)} for stage in (1, 2, 3)],
     ),
 }  # fmt: skip
 

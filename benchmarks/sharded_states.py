@@ -23,7 +23,7 @@ from benchmarks.record import write_results
 from tests.harness import run_ranks_successfully
 
 PROGRAM = Path(__file__).parent / "programs/sharded_steps.py"
-STAGES = (0, 1, 2)
+STAGES = (0, 1, 2, 3)
 FOR_MEMORY, FOR_TIME = (6, 1, 16), (8, 8, 128)  # steps, rows, tokens
 MEGABYTE = 2**20
 ADAMW_BYTES = 8

@@ -170,8 +170,9 @@ def _save_checkpoint(stock, self, model, metrics=None):
     which a run that goes on from here has them no more.
     """
     self.store_flos()
-    with self.data_parallel_session.step.whole_parameters(keeps=self.args.should_save):
-        self.data_parallel_session.saves_to.write(partial(stock, self, model, metrics=metrics))
+    session = self.data_parallel_session
+    with session.step.whole_parameters(keeps=session.saves_to.writes):
+        session.saves_to.write(partial(stock, self, model, metrics=metrics))
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):

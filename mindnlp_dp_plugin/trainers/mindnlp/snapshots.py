@@ -71,6 +71,11 @@ class Snapshots:
                 session.saves_to = session.checkpoints
             self._last_step = self._trainer.state.global_step
 
+    @property
+    def writes(self) -> bool:
+        """Whether this rank takes them: the first of each node does."""
+        return self._trainer.args.local_process_index == 0
+
     def write(self, save: Callable[[], None]) -> None:
         """Take one; the older of the two before goes.
 
