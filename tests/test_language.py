@@ -67,16 +67,30 @@ def english_words(text: str) -> set[str]:
 
 
 NAMES = {
-    *("mindnlp", "doctor", "run", "bench", "recipe", "predict", "rank", "traceback", "traces", "trace", "worker"),
+    *(
+        "mindnlp",
+        "doctor",
+        "run",
+        "bench",
+        "recipe",
+        "predict",
+        "export",
+        "rank",
+        "traceback",
+        "traces",
+        "trace",
+        "worker",
+    ),
     *("checkpoint", "epoch", "token", "batch", "auto", "hccl", "mpi", "mccl", "pod", "msrun", "srun", "mpirun"),
     *("csv", "tsv", "json", "jsonl", "parquet", "xlsx", "txt", "minilm", "causal", "balanced", "dev", "dropout"),
     *("modelscope", "tensorboard", "assistant", "recipes", "train", "test", "zh", "en", "shell", "small", "label"),
     *("classification", "regression", "linear", "none", "measured", "profile"),
+    *("huggingface", "mindir", "onnx", "safetensors", "transformers"),
 }
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["doctor"], ["bench"], ["predict"], ["recipe"], ["recipe", "classification"]]
+    "command", [[], ["run"], ["doctor"], ["bench"], ["predict"], ["export"], ["recipe"], ["recipe", "classification"]]
 )
 def test_help_is_chinese(command, monkeypatch):
     monkeypatch.setenv("MINDNLP_DP_LANG", "en")

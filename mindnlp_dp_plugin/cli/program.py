@@ -10,6 +10,7 @@ import click
 
 from mindnlp_dp_plugin.cli.bench import bench
 from mindnlp_dp_plugin.cli.doctor import doctor
+from mindnlp_dp_plugin.cli.export import export
 from mindnlp_dp_plugin.cli.launching import with_dashes
 from mindnlp_dp_plugin.cli.predict import predict
 from mindnlp_dp_plugin.cli.recipe import recipe
@@ -58,6 +59,7 @@ commands.add_command(doctor)
 commands.add_command(bench)
 commands.add_command(recipe)
 commands.add_command(predict)
+commands.add_command(export)
 
 
 def run_command() -> None:

@@ -1,4 +1,6 @@
-"""What each rank of a recipe runs: ``-m mindnlp_dp_plugin.recipes train TASK OPTIONS``, or ``predict REQUEST``."""
+"""What each rank of a recipe runs: ``-m mindnlp_dp_plugin.recipes train TASK OPTIONS``, or ``predict REQUEST``,
+or ``export REQUEST``.
+"""
 
 import signal
 import sys
@@ -26,6 +28,10 @@ def main() -> None:
 
         sys.argv = [sys.argv[0], *arguments]
         take_steps(parse("", get_task(name).options()), name)
+    elif what == "export":
+        from mindnlp_dp_plugin.recipes.exporting import export
+
+        export(name)
     else:
         from mindnlp_dp_plugin.recipes.prediction import answer
 

@@ -1,0 +1,104 @@
+"""Give a trained model to those who have no MindNLP: as MindIR, or as Hugging Face's transformers reads it."""
+
+import json
+from pathlib import Path
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+
+CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification")
+NAMES = {"mindir": "model.mindir", "safetensors": "huggingface"}
+
+
+def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_length: int | None) -> str:
+    """Check what is to be exported, before anything is loaded.
+
+    Args:
+        run: Folder of a recipe's run, or of a checkpoint.
+        kind: ``mindir``, ``onnx`` or ``safetensors``.
+        out: Where to; None: into the run.
+        batch_size: Rows of a graph.
+        max_length: Tokens of its rows; None: as trained.
+
+    Returns:
+        JSON for ``export``.
+
+    Raises:
+        DataParallelError: If the format cannot be written, or the folder has no such model.
+    """
+    if kind == "onnx":
+        raise DataParallelError(
+            "--format onnx: onnxruntime cannot load what MindSpore's ONNX export writes of MindNLP's models (nodes "
+            "without inputs, names twice): give safetensors, and convert that with Hugging Face's optimum."
+        )
+    folder = run if (run / "config.json").exists() else RunFolder(run).model
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        (architecture,) = config["architectures"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataParallelError(
+            "{run!r} holds no model: give the --output-dir of a recipe, or a folder that save_pretrained made.",
+            run=str(run),
+        ) from None
+    if kind == "mindir" and not architecture.endswith(CLASSIFIERS):
+        raise DataParallelError(
+            "--format mindir is for classification models, and {run!r} holds {architecture}: give safetensors.",
+            run=str(run),
+            architecture=architecture,
+        )
+    target = run / NAMES[kind] if out is None else Path(out)
+    if target.exists():
+        raise DataParallelError("{out!r} exists already: remove it, or give another --out.", out=str(target))
+    if not target.absolute().parent.is_dir():
+        raise DataParallelError("--out {out!r}: its folder does not exist.", out=str(target))
+    metrics = RunFolder(run).metrics
+    if max_length is None and metrics.exists():
+        max_length = json.loads(metrics.read_text(encoding="utf-8"))["settings"]["max_length"]
+    shape = [batch_size, max_length or RecipeOptions.max_length]
+    return json.dumps(
+        {"folder": str(folder), "architecture": architecture, "kind": kind, "out": str(target), "shape": shape}
+    )
+
+
+def export(request: str) -> None:
+    """What the process of ``mindnlp-dp export`` does.
+
+    Args:
+        request: What ``make_request`` returned.
+
+    Raises:
+        DataParallelError: If MindSpore cannot export the model, with its reason.
+    """
+    from mindnlp import transformers
+
+    asked = json.loads(request)
+    folder, out = asked["folder"], Path(asked["out"])
+    model = getattr(transformers, asked["architecture"]).from_pretrained(folder)
+    model.set_train(False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    if asked["kind"] == "mindir":
+        from mindnlp_dp_plugin.recipes.mindir import save_mindir
+
+        difference = save_mindir(model, tokenizer, out, *asked["shape"])
+        print(tr("{out} loaded again: logits differ by {difference:.1e} at most", out=out, difference=difference))
+    else:
+        save_for_transformers(model, tokenizer, out)
+        print(tr("{out}: a folder for from_pretrained of Hugging Face's transformers", out=out))
+
+
+def save_for_transformers(model, tokenizer, out: Path) -> None:
+    """Save a model and its tokenizer for Hugging Face's transformers, which refuses weights that are marked as NumPy's.
+
+    Args:
+        model: MindNLP's.
+        tokenizer: Its own.
+        out: A new folder.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    model.save_pretrained(str(out))
+    tokenizer.save_pretrained(str(out))
+    for weights in out.glob("*.safetensors"):
+        save_file(load_file(weights), weights, metadata={"format": "pt"})

@@ -1,0 +1,57 @@
+"""A trained model leaves: what was exported is loaded again, without MindNLP."""
+
+import json
+
+import pytest
+
+from tests.harness import run
+
+MODELS = """
+import sys
+import mindnlp_dp_plugin
+from mindnlp import transformers
+from mindnlp_dp_plugin.recipes import save_small_bert
+folder, family = sys.argv[1:]
+save_small_bert(folder, ["a good film", "a bad film"] * 20, 2, 32)
+sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=50)
+more = {"Albert": {"embedding_size": 8}, "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}}
+config = getattr(transformers, family + "Config")(**sizes, **more.get(family, {}))
+getattr(transformers, family + "ForSequenceClassification")(config).save_pretrained(folder)
+"""
+
+
+def made(folder, family):
+    assert run(["python", "-c", MODELS, str(folder), family]).returncode == 0
+    return folder
+
+
+def export(folder, *options):
+    return run(["mindnlp-dp", "export", str(folder), *options, "--log-dir", str(folder / "logs")])
+
+
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert", "Electra", "Albert"])
+def test_mindir_gives_the_models_logits(tmp_path, family):
+    result = export(made(tmp_path / "run", family), "--format", "mindir", "--max-length", "16", "--batch", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (tmp_path / "run" / "model.mindir").stat().st_size > 1000
+    assert "logits differ by" in result.stdout
+
+
+def test_safetensors_are_marked_as_transformers_wants_them(tmp_path):
+    from safetensors import safe_open
+
+    result = export(made(tmp_path / "run", "Bert"), "--format", "safetensors")
+    assert result.returncode == 0, result.stdout + result.stderr
+    folder = tmp_path / "run" / "huggingface"
+    with safe_open(folder / "model.safetensors", "np") as weights:
+        assert weights.metadata() == {"format": "pt"}
+        assert "bert.encoder.layer.0.attention.self.query.weight" in weights.keys()  # noqa: SIM118
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "bert"
+    assert (folder / "vocab.txt").exists() or (folder / "tokenizer.json").exists()
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    assert "holds no model" in export(tmp_path, "--format", "mindir").stderr
+    assert "onnxruntime cannot load" in export(tmp_path, "--format", "onnx").stderr
+    (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
+    assert "holds GPT2LMHeadModel" in export(tmp_path, "--format", "mindir").stderr
