@@ -3,9 +3,9 @@
     python benchmarks/larger_than_a_rank.py [--limit 10] [--layers 18]
 
 Each rank lives in a memory cgroup of its own with ``--limit`` GB. AdamW in float32 asks for 16 bytes a parameter
-plainly, for 10 with ``zero_stage=2`` on 2 ranks, and for 8 with ``zero_stage=3``. The job is to end with stage 3, and to
-be ended by the kernel without. Writes ``benchmarks/results/larger-than-a-rank_<cpu>_<date>.json`` and ``.md``. Needs
-root, cgroups and twice the limit of free memory.
+plainly, for 10 with ``zero_stage=2`` on 2 ranks, and for 8 with ``zero_stage=3``. The job is to end with stage 3,
+and to be ended by the kernel without. Writes ``benchmarks/results/larger-than-a-rank_<cpu>_<date>.json`` and ``.md``.
+Needs root, cgroups and twice the limit of free memory.
 """
 
 import argparse

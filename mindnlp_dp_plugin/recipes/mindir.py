@@ -2,7 +2,10 @@
 
 import inspect
 import math
+import os
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import mindspore
 import numpy as np
@@ -38,6 +41,7 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
     Raises:
         DataParallelError: If MindSpore cannot export it, or what was loaded gives other logits.
     """
+    out = out.absolute()
     traced, others = (_inputs(model, tokenizer, (batch_size, max_length), seed) for seed in (0, 1))
     names = list(traced)
     wanted = model(**others).logits.asnumpy()
@@ -54,29 +58,43 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
     def of_three(first, second, third):
         return graph(first, second, third)
 
-    patches = Patches()
-    _use_what_can_be_written(patches)
-    try:
-        mindspore.export(
-            of_three if len(names) == 3 else of_two, *traced.values(), file_name=str(out), file_format="MINDIR"
-        )
-        found = mindspore.nn.GraphCell(mindspore.load(str(out)))(*others.values()).asnumpy()
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip(" -")), type(error).__name__)
-        raise DataParallelError(
-            "MindSpore cannot export {model} as MindIR: {reason}", model=type(model).__name__, reason=reason
-        ) from None
-    finally:
-        patches.undo()
-    difference = float(np.abs(found - wanted).max())
-    if not difference <= TOLERANCE:
-        out.unlink()
-        raise DataParallelError(
-            "MindIR of {model} gives other logits than the model, by {difference:.1e}: it was removed.",
-            model=type(model).__name__,
-            difference=difference,
-        )
+    with _scratch_folder(out.parent) as scratch:
+        written = scratch / out.name
+        patches = Patches()
+        _use_what_can_be_written(patches)
+        try:
+            mindspore.export(
+                of_three if len(names) == 3 else of_two, *traced.values(), file_name=str(written), file_format="MINDIR"
+            )
+            found = mindspore.nn.GraphCell(mindspore.load(str(written)))(*others.values()).asnumpy()
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            reason = next((line for line in str(error).splitlines() if line.strip(" -")), type(error).__name__)
+            raise DataParallelError(
+                "MindSpore cannot export {model} as MindIR: {reason}", model=type(model).__name__, reason=reason
+            ) from None
+        finally:
+            patches.undo()
+        difference = float(np.abs(found - wanted).max())
+        if not difference <= TOLERANCE:
+            raise DataParallelError(
+                "MindIR of {model} gives other logits than the model, by {difference:.1e}: it was removed.",
+                model=type(model).__name__,
+                difference=difference,
+            )
+        written.rename(out)
     return difference
+
+
+@contextmanager
+def _scratch_folder(parent):
+    """The working folder meanwhile: where a graph cannot be compiled, MindSpore leaves files there."""
+    home = Path.cwd()
+    with TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as name:
+        os.chdir(name)
+        try:
+            yield Path(name)
+        finally:
+            os.chdir(home)
 
 
 def _inputs(model, tokenizer, shape, seed):
