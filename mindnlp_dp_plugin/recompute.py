@@ -55,7 +55,7 @@ def enable_recompute(model) -> None:
                 layer=type(layer).__name__,
                 model=type(model).__name__,
             )
-    leave_caches_out(model, "recompute=True")
+    _leave_caches_out(model)
     for layer in layers:
         layer.forward = types.MethodType(_forward, layer)
 
@@ -82,24 +82,18 @@ def is_recomputed(layer) -> bool:
     return getattr(vars(layer).get("forward"), "__func__", None) is _forward
 
 
-def leave_caches_out(model, setting: str) -> None:
-    """Let a model keep no keys and values of the past: a cache would grow in both passes.
-
-    Args:
-        model: The model; ``use_cache`` of its configs is set to False.
-        setting: What asks for it, for the log.
-    """
+def caching_configs(model) -> list:
+    """The configs of a model, and of its parts, that let it keep keys and values of the past."""
     configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-    caching = [config for config in configs.values() if getattr(config, "use_cache", False)]
+    return [config for config in configs.values() if getattr(config, "use_cache", False)]
+
+
+def _leave_caches_out(model):
+    caching = caching_configs(model)
     for config in caching:
         config.use_cache = False
     if caching:
-        logger.info(
-            tr(
-                "{setting} sets use_cache=False in the model's config. Set it again before you generate.",
-                setting=setting,
-            )
-        )
+        logger.info(tr("recompute=True sets use_cache=False in the model's config. Set it again before you generate."))
 
 
 def _forward(layer, *args, **kwargs):

@@ -18,7 +18,7 @@ from mindnlp_dp_plugin.fully_sharded.units import units_of, units_of_parameters
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.recompute import computed_with, is_recomputed, leave_caches_out
+from mindnlp_dp_plugin.recompute import caching_configs, computed_with, is_recomputed
 
 _shared = WeakKeyDictionary()  # by model
 
@@ -70,7 +70,9 @@ class SharedParameters:
         self._num_whole = 0  # contexts within which parameters are whole
         self._lent, self._of_forward, self._of_step = [], [], []  # buckets, in the order in which they were gathered
         self._is_first = True
-        leave_caches_out(model, "zero_stage=3")
+        self._caching = caching_configs(model)
+        self._let_caches(False)
+        patches.on_undo(lambda: self._let_caches(True))
         for unit in units:
             patches.replace(unit, "forward", functools.partial(self._forward, unit, unit.forward))
         for name in ("state_dict", "save_pretrained"):
@@ -117,21 +119,20 @@ class SharedParameters:
         """
         if self._num_whole == 0:
             self._gather(keeps)
+            self._let_caches(True)
         self._num_whole += 1
         try:
             yield
         finally:
             self._num_whole -= 1
-            if self._num_whole == 0 and keeps:
-                for bucket in self._buckets:
-                    if takes_values:
-                        bucket.take_values()
-                    bucket.let_go()
+            if self._num_whole == 0:
+                self._let_go(keeps, takes_values)
 
     def join(self) -> None:
         """Make all parameters whole, and let them be. All ranks must call it."""
         if not self._num_whole:
             self._gather(keeps=True)
+        self._let_caches(True)
         self._num_whole = 1  # for good
         self._buckets, self._bucket_of = [], {}
 
@@ -223,6 +224,18 @@ class SharedParameters:
                 bucket.give_back()
             else:
                 bucket.whole()
+
+    def _let_go(self, keeps, takes_values):
+        self._let_caches(False)
+        for bucket in self._buckets if keeps else ():
+            if takes_values:
+                bucket.take_values()
+            bucket.let_go()
+
+    def _let_caches(self, may_be):
+        """A cache of keys and values would grow in both passes of a unit; the model's files are to say what it said."""
+        for config in self._caching:
+            config.use_cache = may_be
 
     def _forward(self, unit, stock, *args, **kwargs):
         if self._num_whole:

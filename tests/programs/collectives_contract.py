@@ -168,11 +168,12 @@ def main_process_first_lets_rank_0_work_alone():
 def what_a_child_sees():
     from mindnlp.engine import Trainer  # needs the bridges
 
-    return dp.get_world_size(), hasattr(Trainer, "data_parallel_config")
+    return dp.get_world_size(), hasattr(Trainer.update_gradient_by_distributed_type, "__wrapped__")
 
 
 @check
 def children_of_a_rank_are_alone():
+    assert what_a_child_sees() == (GROUP.world_size, GROUP.world_size > 1)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(what_a_child_sees).result() == (1, False)
 
