@@ -119,20 +119,20 @@ class SharedParameters:
         """
         if self._num_whole == 0:
             self._gather(keeps)
-            self._let_caches(True)
         self._num_whole += 1
         try:
             yield
         finally:
             self._num_whole -= 1
             if self._num_whole == 0:
-                self._let_go(keeps, takes_values)
+                self._let_caches(False)
+                if keeps:
+                    self._let_go(takes_values)
 
     def join(self) -> None:
         """Make all parameters whole, and let them be. All ranks must call it."""
         if not self._num_whole:
             self._gather(keeps=True)
-        self._let_caches(True)
         self._num_whole = 1  # for good
         self._buckets, self._bucket_of = [], {}
 
@@ -219,15 +219,15 @@ class SharedParameters:
         self._stepped = stepped
 
     def _gather(self, keeps):
+        self._let_caches(True)
         for bucket in self._buckets:
             if keeps:
                 bucket.give_back()
             else:
                 bucket.whole()
 
-    def _let_go(self, keeps, takes_values):
-        self._let_caches(False)
-        for bucket in self._buckets if keeps else ():
+    def _let_go(self, takes_values):
+        for bucket in self._buckets:
             if takes_values:
                 bucket.take_values()
             bucket.let_go()

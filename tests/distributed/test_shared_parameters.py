@@ -21,6 +21,7 @@ ALIKE = (
     "a_rank_whose_batch_has_nothing_to_train_on",
     "nothing_to_train_on_before_the_step",
     "parameters_are_changed_between_steps",
+    "sentences_are_written_between_steps",
 )
 OTHERWISE = "mindnlp_dp_plugin.gathered_parameters(model)"
 
@@ -40,6 +41,10 @@ def test_both_stages_end_alike(outcomes, case):
     whole, shared = outcomes[case]
     assert len(set(whole)) > 10
     assert shared == whole
+
+
+def test_a_failure_leaves_the_config_as_it_was(outcomes):
+    assert outcomes["caches_after_a_failure"] is True
 
 
 @pytest.mark.parametrize("name", ["asnumpy", "deepcopy", "state_dict", "save_pretrained", "assigned"])

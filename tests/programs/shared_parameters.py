@@ -163,6 +163,28 @@ def parameters_are_changed_between_steps(stage):
     return [*ended(trainer_with(stage, callbacks=[halves])), *halves.norms]
 
 
+class Writes(TrainerCallback):
+    """Goes on with a sentence between steps."""
+
+    def __init__(self):
+        self.words, self.caches = [], []
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        with dp.gathered_parameters(model):
+            model.eval()
+            words = model.generate(mindspore.Tensor([[1, 7, 9]]), max_new_tokens=4, do_sample=False)
+            model.train()
+            self.caches.append(model.config.use_cache)
+        self.words += words.asnumpy().ravel().tolist()
+
+
+@is_the_same_in_both_stages
+def sentences_are_written_between_steps(stage):
+    writes = Writes()
+    trainer = trainer_with(stage, llama(), words(*[6, 3, 5, 2] * 2), callbacks=[writes])
+    return [*ended(trainer), *writes.words, *writes.caches, trainer.model.config.use_cache]
+
+
 class Reads(TrainerCallback):
     """Does something with parameters between steps that would read a part of them."""
 
@@ -216,6 +238,9 @@ READINGS = {
     "assigned": assigned,
 }
 OUTCOMES["readings"] = {name: refusal_of(trainer_with(3, callbacks=[Reads(read)])) for name, read in READINGS.items()}
+failed = trainer_with(3, llama(), words(*[6, 3, 5, 2] * 2), callbacks=[Reads(lambda model: model.state_dict())])
+assert failed.model.config.use_cache and refusal_of(failed) != "none"
+OUTCOMES["caches_after_a_failure"] = failed.model.config.use_cache
 OUTCOMES["refusals"] = {
     "elsewhere": refusal_of(trainer_with(3, ReadsElsewhere())),
     "forward": refusal_of(with_a_forward_on_an_object()),
