@@ -66,7 +66,7 @@ class Dispatched(ShardedByBatch):
             if len(group) < self._num_replicas and self._drop_last:
                 return
             for number in self._mine:
-                yield as_asked(group[number % len(group)], options)
+                yield as_asked(self._taken_from(group, number), options)
 
     def _groups(self, options, turns_before):
         """The batches of each turn, the same on all ranks."""

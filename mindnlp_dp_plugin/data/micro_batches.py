@@ -77,7 +77,13 @@ class _RowsInTurn(_InTurn):
             each.set_epoch(self._epoch)
             each.start_at(self._epoch, self.num_skipped // len(self._shards))
             iterators.append(each.create_dict_iterator(**options))
-        return (batch for turn in zip(*iterators) for batch in turn)
+        return self._in_turn(iterators)
+
+    def _in_turn(self, iterators):
+        for turn in zip(*iterators):
+            for each, batch in zip(self._shards, turn):
+                self.is_repeated = each.is_repeated
+                yield batch
 
 
 class _BatchesInTurn(_InTurn, ShardedByBatch):
@@ -103,4 +109,4 @@ class _BatchesInTurn(_InTurn, ShardedByBatch):
         while group := list(islice(batches, self._num_replicas)):
             if len(group) < self._num_replicas and self._drop_last:
                 return
-            yield from (group[number % len(group)] for number in self._mine)
+            yield from (self._taken_from(group, number) for number in self._mine)

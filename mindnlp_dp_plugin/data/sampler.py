@@ -24,6 +24,8 @@ class DistributedSampler(Sampler):
         seed: Fixes the order together with the epoch. Must be the same on all ranks.
         drop_last: Whether to leave rows out instead of reading some twice.
         shuffle_buffer: Shuffle only as far as a buffer of this many rows would; None shuffles the whole data set.
+        batch_size: Rows in a batch of one rank. If given, a row is read twice only by a rank that would have a batch
+            less than the others, and then alone in that batch (``repeats_last_batch``).
 
     Raises:
         DataParallelError: For a number outside its range.
@@ -38,6 +40,7 @@ class DistributedSampler(Sampler):
         seed: int = 0,
         drop_last: bool = False,
         shuffle_buffer: int | None = None,
+        batch_size: int | None = None,
     ):
         if num_samples < 1:
             raise DataParallelError(
@@ -49,7 +52,9 @@ class DistributedSampler(Sampler):
                 "shuffle_buffer={shuffle_buffer} holds no row: give at least 1, or None for all.",
                 shuffle_buffer=shuffle_buffer,
             )
-        self._num_rows = num_samples
+        if batch_size is not None and batch_size < 1:
+            raise DataParallelError("batch_size={batch_size} holds no row: give at least 1.", batch_size=batch_size)
+        self._num_rows, self._batch_size = num_samples, batch_size
         self._num_replicas = num_replicas
         self._rank = rank
         self._shuffle_buffer = (num_samples if shuffle_buffer is None else shuffle_buffer) if shuffle else 1
@@ -77,7 +82,17 @@ class DistributedSampler(Sampler):
 
     def __len__(self) -> int:
         rows, rest = divmod(self._num_rows, self._num_replicas)
-        return rows if self._drop_last or not rest else rows + 1
+        if self._drop_last or not rest:
+            return rows
+        is_short = self._rank >= rest and self._batch_size is not None
+        return rows if is_short and rows % self._batch_size else rows + 1
+
+    @property
+    def repeats_last_batch(self) -> bool:
+        """Whether this rank's last batch is a row that another rank reads, so that all have as many batches."""
+        rows, rest = divmod(self._num_rows, self._num_replicas)
+        is_short = self._batch_size is not None and not self._drop_last and 0 < rest <= self._rank
+        return is_short and rows % self._batch_size == 0
 
     def reads_on(self, num_replicas: int, batch_size: int) -> bool:
         """Whether so many ranks with batches of that size would have the same order."""
@@ -136,11 +151,8 @@ class DistributedLengthGroupedSampler(DistributedSampler):
         seed: int = 0,
         drop_last: bool = False,
     ):
-        if batch_size < 1:
-            raise DataParallelError("batch_size={batch_size} holds no row: give at least 1.", batch_size=batch_size)
         self._lengths = np.asarray(lengths)
-        self._batch_size = batch_size
-        super().__init__(len(lengths), num_replicas, rank, seed=seed, drop_last=drop_last)
+        super().__init__(len(lengths), num_replicas, rank, seed=seed, drop_last=drop_last, batch_size=batch_size)
 
     def reads_on(self, num_replicas, batch_size):
         """Whether their micro-steps have as many rows, by which the order is made."""

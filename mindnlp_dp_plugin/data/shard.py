@@ -71,7 +71,14 @@ def shard(
         return ShardedByBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     sampler = DistributedSampler(
-        num_rows, num_replicas, rank, plan.shuffle_buffer > 1, seed, plan.drop_last, plan.shuffle_buffer
+        num_rows,
+        num_replicas,
+        rank,
+        plan.shuffle_buffer > 1,
+        seed,
+        plan.drop_last,
+        plan.shuffle_buffer,
+        plan.batch_size,
     )
     return ShardedByRow(with_sampler(plan, sampler), num_replicas, sampler, num_rows, seed)
 
@@ -115,6 +122,7 @@ class _Plan:
     path: list
     shuffle_buffer: int
     drop_last: bool
+    batch_size: int
 
     @property
     def source(self):
@@ -149,7 +157,8 @@ def plan_by_row(pipeline) -> _Plan | None:
         buffers.append(source.get_dataset_size())
     elif not _has_fixed_order(source.sampler):
         return None
-    return _Plan(path, max(buffers, default=1), bool(batches) and batches[0].drop_remainder)
+    batch_size, drop_last = (batches[0].batch_size, batches[0].drop_remainder) if batches else (1, False)
+    return _Plan(path, max(buffers, default=1), drop_last, batch_size)
 
 
 def with_sampler(plan: _Plan, sampler):

@@ -30,10 +30,11 @@ class ShardedDataset(ABC):
         reading: What ``RowSample.read`` has read of it, if ranks have compared their rows.
         is_elastic: Whether its batches do not depend on the number of ranks, but on that of a step's micro-batches.
         witness: What this rank has read of what all ranks read.
+        is_repeated: Whether the batch just read is another rank's, too, so that all read as many; it counts nothing.
     """
 
     num_rows: int | None = None
-    is_elastic = False
+    is_elastic = is_repeated = False
     reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
 
     def __init__(self, pipeline: ds.Dataset, num_replicas: int):
@@ -181,8 +182,8 @@ class ShardedByRow(ShardedDataset):
 
     @property
     def num_examples(self) -> int:
-        """Rows that all ranks together read in an epoch; rows read twice count twice."""
-        return min(len(self._sampler), len(self) * self.get_batch_size()) * self._num_replicas
+        """Rows that all ranks together read in an epoch."""
+        return min(self.num_rows, len(self) * self.get_batch_size() * self._num_replicas)
 
     def get_dataset_size(self) -> int:
         """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
@@ -207,15 +208,17 @@ class ShardedByRow(ShardedDataset):
         if self.num_skipped:
             self._sampler.start_at(self.num_skipped * self.get_batch_size())
         try:
-            batches = self._create(options)
-            return batches if self._sample is None else self._noting_the_end(batches)
+            return self._noting_the_end(self._create(options), self.num_skipped)
         finally:
             if self.num_skipped:
                 self._sampler.start_at(0)  # the iterator has a copy
 
-    def _noting_the_end(self, batches):
-        yield from batches
-        self._has_ended = True
+    def _noting_the_end(self, batches, num_skipped):
+        repeated = len(self) - 1 if getattr(self._sampler, "repeats_last_batch", False) else None
+        for number, batch in enumerate(batches, num_skipped):
+            self.is_repeated = number == repeated
+            yield batch
+        self._has_ended = self._sample is not None
 
     def _create(self, options):
         if _selects_at_random(self._pipeline):
@@ -256,10 +259,15 @@ class ShardedByBatch(ShardedDataset):
         for batch in batches:
             group.append(batch)
             if len(group) == self._num_replicas:
-                yield group[self._rank]
+                yield self._taken_from(group, self._rank)
                 group = []
         if group and not self._drop_last:
-            yield group[self._rank % len(group)]
+            yield self._taken_from(group, self._rank)
+
+    def _taken_from(self, group, number):
+        """A batch of a turn; where the turn has too few, one that is taken twice."""
+        self.is_repeated = number >= len(group)
+        return group[number % len(group)]
 
     def _all_batches(self, options):
         self.witness.begin_pass()

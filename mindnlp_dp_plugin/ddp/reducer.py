@@ -148,8 +148,12 @@ class GradientReducer:
         self._live, self._averages, self._counts = True, averages, counts
         self._ask_factor, self._of_sum = factor, of_sum
 
-    def finish(self) -> None:
-        """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward."""
+    def finish(self, share: float | None = None) -> None:
+        """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward.
+
+        Args:
+            share: Without ``prepare()``, the factor for this rank's gradients; None for 1/world_size.
+        """
         if not self._live:
             if self._micro_batches:
                 raise DataParallelError(
@@ -160,6 +164,7 @@ class GradientReducer:
             self.release()  # what was handed out stays as it is
             self._begin()
             self._averages, self._of_sum = True, None
+            self._ask_factor = None if share is None else lambda: share
         self._live = False
         for indices, num_missing in zip(self._plan, list(self._missing)):
             for index in indices if num_missing else ():

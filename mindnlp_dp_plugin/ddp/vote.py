@@ -1,4 +1,4 @@
-"""Ask all ranks yes-or-no questions without waiting for the answers at once."""
+"""Ask all ranks for whole numbers, and for answers to yes-or-no questions, without waiting at once."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,21 @@ from mindnlp_dp_plugin.collectives import Collective
 
 
 class Vote:
-    """Counts the ranks that answer yes. All ranks must create it, in the same order of collectives.
+    """Sums numbers over the ranks; of answers, the sum counts those that are yes.
+
+    All ranks must create it, in the same order of collectives.
 
     Args:
-        answers: This rank's answers; as many on all ranks.
+        answers: This rank's numbers, up to 2**24 in sum, and answers; as many on all ranks.
         collective: The ranks to ask.
     """
 
-    def __init__(self, answers: Sequence[bool], collective: Collective):
+    def __init__(self, answers: Sequence[int], collective: Collective):
         answers = np.array(answers, np.float32)
         self._sum = answers if collective.uses_numpy else mindspore.Tensor(answers)
         self._work = collective.all_reduce(self._sum)
 
     def count(self) -> list[int]:
-        """Wait for all answers, and return how many ranks said yes to each question."""
+        """Wait for all, and return the sums."""
         self._work.wait()
         return [round(float(number)) for number in np.asarray(self._sum)]

@@ -34,6 +34,15 @@ class Clock:
         ends_epoch = self.micro_steps_in_epoch + 1 == num_steps
         return (is_short and ends_epoch) or (self.micro_steps - self._begun + 1) % accumulation == 0
 
+    @property
+    def micro_steps_left(self) -> int:
+        """Micro-steps up to that after which the optimizer steps, if the epoch has as many."""
+        accumulation = self._args.gradient_accumulation_steps
+        left = accumulation - (self.micro_steps - self._begun) % accumulation
+        if self._steps_per_epoch is not None and self._steps_per_epoch <= accumulation:
+            return min(left, self._steps_per_epoch - self.micro_steps_in_epoch)
+        return left
+
     def begin_epoch(self, micro_steps: int = 0) -> None:
         """An epoch begins, of which this many micro-steps are done."""
         self.micro_steps_in_epoch = micro_steps

@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
@@ -27,7 +28,7 @@ from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
-from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
+from mindnlp_dp_plugin.step.weights import Announced, CountedWeights, EqualWeights
 from mindnlp_dp_plugin.trainers.port import Door
 
 
@@ -107,6 +108,7 @@ class Step:
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._counts = True
+        self._has_news = False
         self._factor_of_rank = None
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
@@ -117,8 +119,8 @@ class Step:
         clock = self._door.clock
         rng.seed_operators(self._door.seed, *self._place_in_streams())
         if clock.begins_optimizer_step:
-            self.stepped.ask()
             self.precision.begin_step()
+        self._ask()
         self.reducer.release()
         self._weights.begin_micro_step()
         self._is_weighed = False
@@ -128,6 +130,7 @@ class Step:
         yield
         if self.shared:
             self.shared.end_step()
+        self.stepped.agree()
         self._weights.require(self._is_weighed)
         self.precision.require(self._is_weighed)
         if clock.optimizer_steps_next:
@@ -149,15 +152,19 @@ class Step:
             What the loop is to add to its sum of losses.
         """
         self.reducer.release()
-        weight = self._weights.weigh(batch)
+        self._factor = 1
+        counts = self._weights.weigh(batch)
         self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
-        if not weight:  # the mean over a batch whose count is 0 is 0 / 0
+        if not counts:  # the mean over a batch whose count is 0 is 0 / 0
             self._is_weighed = True
             self._leave_out(forward_and_backward)
             return self._weights.recorded(None)
-        self._factor = weight * self.precision.scale
         loss = self._computed(forward_and_backward)
         return self._weights.recorded(loss if self._factor == 1 else loss / self._factor)
+
+    def recorded(self, loss: Any) -> Any:
+        """What the loop is to add to its sum of losses, where user code has computed one beside ``training_step``."""
+        return loss if self._is_weighed else self._weights.recorded(loss)
 
     def forward(self, compute_loss: Callable[[], Any]):
         """The loss that backward is to start from. Hooks are live when it is computed.
@@ -174,6 +181,7 @@ class Step:
         self._weights.saw(loss)
         self._on_phase("wait for ranks")
         self._arm()
+        self._factor = self._weights.factor() * self.precision.scale if self._counts else 1
         self._is_weighed = True
         self._on_phase("backward")
         return loss if self._factor == 1 else loss * self._factor
@@ -202,6 +210,25 @@ class Step:
         """Make parameters whole that are shared out, and train no more. All ranks must call it."""
         if self.shared:
             self.shared.join()
+
+    def announced(self, batches: Iterable, dataset: ShardedDataset) -> Iterator:
+        """This rank's batches of training, those of an optimizer step read before the first of them is computed.
+
+        All ranks must read them in step.
+
+        Args:
+            batches: What is read.
+            dataset: Says whether another rank reads the same.
+        """
+        batches = iter(batches)
+        while window := self._read_ahead(batches, dataset):
+            self.announce(window)
+            yield from (batch.columns for batch in window)
+
+    def announce(self, batches: list[Announced]) -> None:
+        """These batches follow: what they count travels with what ranks ask each other next. All ranks must call it."""
+        self._weights.announce(batches)
+        self._has_news = True
 
     def in_step(self, batches: Iterable) -> Iterator:
         """This rank's batches; behind them it gives other ranks what they need to compute theirs.
@@ -234,6 +261,25 @@ class Step:
         """The last micro-batch of this rank, where sums follow the tree of micro-batches."""
         return self._weights.latest
 
+    def _read_ahead(self, batches, dataset):
+        """As many batches as are announced together; without any, the epoch is over."""
+        window = []
+        while len(window) < max(1, min(self._weights.num_ahead, self._door.clock.micro_steps_left)):
+            batch = next(batches, None)
+            if batch is None:
+                break
+            window.append(Announced(batch, dataset.is_repeated))
+        return window
+
+    def _ask(self):
+        """Ask all ranks what an optimizer step begins with, and let the counts of its batches travel along."""
+        counts = self._weights.to_send() if self._has_news else []
+        self._has_news = False
+        if self._door.clock.begins_optimizer_step:
+            self.stepped.ask(counts, self._weights.hear)
+        elif counts:
+            self.stepped.send(counts, self._weights.hear)
+
     @property
     def _may_call_backward_again(self):
         return self._door.may_call_backward_again and not self.micro_batches
@@ -256,7 +302,7 @@ class Step:
     def _leave_out(self, forward_and_backward):
         """End the micro-step of a batch that counts nothing; what other ranks gather meanwhile, gather with them."""
         if self.shared and self._fills_buckets:
-            self._factor, self._counts = 1, False
+            self._counts = False
             try:
                 self._computed(forward_and_backward)
             finally:
@@ -278,8 +324,11 @@ class Step:
     def _weigh(self, parameters, average_over):
         if self.micro_batches:
             return OrderedWeights(self._door, self._collective, average_over, self.micro_batches)
-        if average_over == "ranks":
-            return EqualWeights(self._door)
+        is_alone = self._collective.world_size == 1
+        if average_over == "ranks" or (average_over == "auto" and (is_alone or self._door.weighs_losses)):
+            return EqualWeights(self._door, self._collective)
+        if average_over == "auto":
+            return AutoWeights(self._door, self._collective)
         return CountedWeights(self._door, parameters, self._collective, average_over)
 
     def _place_in_streams(self):
@@ -302,7 +351,7 @@ class Step:
         replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.replaced_gradients()]
         everyone = self._collective.all_gather_object((is_averaged, replaced), Message("gradients that were replaced"))
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
-            self.reducer.finish()
+            self.reducer.finish(self._weights.share)
 
     def _guard(self, config, patches):
         """What is done around each ``optimizer.step``."""

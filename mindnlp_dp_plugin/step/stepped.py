@@ -1,7 +1,7 @@
 """What is averaged is what is stepped: the parameters of the optimizer, the same on all ranks."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -42,12 +42,24 @@ class SteppedParameters:
         self.waited_seconds = 0.0
         self.named: dict[str, Any] = self._common()
 
-    def ask(self) -> None:
-        """Ask all ranks. All must call it, before the first forward of an optimizer step."""
+    def ask(self, counts: Sequence[int] = (), hear: Callable[[list[int]], None] = lambda totals: None) -> None:
+        """Ask all ranks. All must call it, before the first forward of an optimizer step.
+
+        Args:
+            counts: Numbers to sum over the ranks on the way; as many on all ranks.
+            hear: Is called with the sums, when the answers are heard.
+        """
         has_changed = {id(parameter) for parameter in stepped_parameters(self._door.optimizer)} != self._known()
-        self._vote = Vote([has_changed, *self._door.votes()], self._collective)
+        answers = [has_changed, *self._door.votes()]
+        self._num_answers, self._hear_counts = len(answers), hear
+        self._vote = Vote([*answers, *counts], self._collective)
         if has_changed and self._hear() == self._collective.world_size:
             self._follow_optimizer()
+
+    def send(self, counts: Sequence[int], hear: Callable[[list[int]], None]) -> None:
+        """Only sum numbers, where no question is due. All ranks must call it; arguments as of ``ask``."""
+        self._num_answers, self._hear_counts = 0, hear
+        self._vote = Vote(counts, self._collective)
 
     def agree(self) -> None:
         """Hear the answers, if any are due; new parameters join. All ranks must call it, before backward begins."""
@@ -86,7 +98,12 @@ class SteppedParameters:
 
     def _hear(self) -> int:
         """The number of ranks with new parameters."""
-        num_changed, *votes = self._vote.count()
+        sums = self._vote.count()
+        answers, counts = sums[: self._num_answers], sums[self._num_answers :]
+        self._hear_counts(counts)
+        if not answers:
+            return 0
+        num_changed, *votes = answers
         self._door.count(votes)
         return num_changed
 

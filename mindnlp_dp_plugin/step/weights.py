@@ -1,11 +1,11 @@
 """What a micro-step's loss weighs in the mean of a step: the same for all, or what ``average_over`` counts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.compat import has_mindnlp05
 from mindnlp_dp_plugin.ddp import WeightedMean
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -23,7 +23,7 @@ def count_samples(batch, predicts_next_token: bool = False) -> int:
     Raises:
         DataParallelError: If no column has rows.
     """
-    num_rows = _num_rows(batch)
+    num_rows = num_rows_of(batch)
     if num_rows is None:
         raise DataParallelError(
             "average_over='samples' counts rows, but no column of the batch ({columns}) has any. Choose "
@@ -53,59 +53,100 @@ def count_tokens(batch, predicts_next_token: bool = False) -> int:
     return int(((labels[..., 1:] if predicts_next_token else labels) != PADDING).sum())
 
 
-def predicts_next_token(model) -> bool:
-    """Whether a model, or the one that an adapter is put on, is a causal language model."""
-    if has_mindnlp05():
-        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    else:
-        from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
-    return type(predictor).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-
-
 COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": count_tokens}
 
 
-class EqualWeights:
+class Weights:
+    """What a step asks about its micro-steps; of itself, nothing depends on batches, losses or parameters.
+
+    In a micro-step: ``begin_micro_step``, ``weigh``, forward, ``factor``, backward, ``recorded``, ``require``.
+
+    Attributes:
+        of_sum: What the sum of gradients is multiplied by; None for 1.
+        num_ahead: Batches whose counts travel together, and which are therefore read before the first is computed.
+    """
+
+    of_sum = None
+    num_ahead = 0
+
+    def __init__(self, collective: Collective):
+        self._collective = collective
+
+    @property
+    def share(self) -> float:
+        """What this rank's gradients weigh in the sum over ranks, if no weight of a loss is in them."""
+        return 1 / self._collective.world_size
+
+    def follow(self, parameters) -> None:
+        """From now on these parameters accumulate gradients."""
+
+    def reset(self) -> None:
+        """Begin another step."""
+
+    def announce(self, batches: Sequence["Announced"]) -> None:
+        """These batches follow: they are those of the next micro-steps."""
+
+    def to_send(self) -> list[int]:
+        """Numbers of this rank to sum over the ranks before the next backward; as many on all ranks."""
+        return []
+
+    def hear(self, totals: Sequence[int]) -> None:
+        """What was sent, summed."""
+
+    def begin_micro_step(self) -> None:
+        """A new batch follows."""
+
+    def weigh(self, batch) -> bool:
+        """Count a batch, before forward. False if it counts nothing, and is left out."""
+        return True
+
+    def saw(self, loss) -> None:
+        """The loss of the batch is computed."""
+
+    def factor(self) -> float:
+        """The factor of the loss, behind forward."""
+        return 1.0
+
+    def factor_of_rank(self) -> Callable[[], float] | None:
+        """Start to sum what all ranks count. Returns a function that waits, and tells what this rank's gradients weigh.
+
+        All ranks must call it, in the micro-step that averages. None if all ranks' gradients count the same.
+        """
+
+    def recorded(self, loss):
+        """What the loop is to add to its sum of losses: None stands for a batch that counts nothing."""
+        return loss
+
+    def require(self, is_weighed: bool) -> None:
+        """Raise if this micro-step's gradients did not get the weight that they need."""
+
+
+class Announced(NamedTuple):
+    """A batch that follows: its columns by name, and whether another rank reads it, so that it counts nothing."""
+
+    columns: Mapping
+    is_repeated: bool
+
+
+class EqualWeights(Weights):
     """All micro-steps weigh the same, which is 1 but for a run that goes on with another split of its global batch.
 
     Args:
         door: The loop.
+        collective: The ranks to average over.
     """
 
-    of_sum = None
-
-    def __init__(self, door: Door):
+    def __init__(self, door: Door, collective: Collective):
+        super().__init__(collective)
         self._before, self._now = door.nominal_accumulation, door.accumulation
-        self._weight = self._before / self._now
 
-    def follow(self, parameters) -> None:
-        """Nothing depends on the parameters."""
+    def factor(self):
+        """What a micro-step weighs."""
+        return self._before / self._now
 
-    def begin_micro_step(self) -> None:
-        """Nothing depends on the batch before."""
-
-    def reset(self) -> None:
-        """Nothing depends on the step before."""
-
-    def weigh(self, batch) -> float:
-        """The factor for the loss of a batch."""
-        return self._weight
-
-    def saw(self, loss) -> None:
-        """Nothing depends on the loss."""
-
-    def factor_of_rank(self) -> None:
-        """Gradients of all ranks count the same."""
-
-    def recorded(self, loss):
-        """What the loop is to add to its sum of losses."""
-        return loss
-
-    def require(self, is_weighed: bool) -> None:
+    def require(self, is_weighed):
         """Raise if a loss that has a weight was not multiplied by it."""
-        if self._weight != 1 and not is_weighed:
+        if self.factor() != 1 and not is_weighed:
             raise DataParallelError(
                 "Training began with gradient_accumulation_steps={before}, whose gradients are summed, and went on "
                 "with {now}. So losses are weighted: an overridden training_step must call "
@@ -115,7 +156,7 @@ class EqualWeights:
             )
 
 
-class CountedWeights:
+class CountedWeights(Weights):
     """A micro-step weighs what ``average_over`` counts in its batch.
 
     Args:
@@ -125,52 +166,56 @@ class CountedWeights:
         average_over: A key of ``COUNTS``.
     """
 
-    of_sum = None
+    num_ahead = 1
 
     def __init__(self, door: Door, parameters, collective: Collective, average_over: str):
+        super().__init__(collective)
         self._door = door
         self._average_over = average_over
         self._accumulation = door.accumulation
         self._mean = WeightedMean(parameters, collective, self._accumulation, average_over != "micro_steps")
         self.reset = self._mean.reset
+        self._is_repeated = False
         self.begin_micro_step()
 
-    def follow(self, parameters) -> None:
+    def follow(self, parameters):
         """From now on these parameters accumulate gradients."""
         self._mean.parameters = list(parameters)
 
-    def begin_micro_step(self) -> None:
+    def announce(self, batches):
+        """A batch that another rank has counts nothing."""
+        (batch,) = batches
+        self._is_repeated = batch.is_repeated and self._average_over != "micro_steps"
+
+    def begin_micro_step(self):
         """A new batch follows."""
         self._count = None
 
-    def weigh(self, batch) -> float:
-        """The factor for the loss of a batch: 0 if it counts nothing. Call it before forward.
+    def weigh(self, batch):
+        """Count a batch.
 
         Raises:
             DataParallelError: If it is the second batch of this micro-step and has another count than the first.
         """
-        count = COUNTS[self._average_over](batch, self._door.predicts_next_token)
+        count = 0 if self._is_repeated else COUNTS[self._average_over](batch, self._door.predicts_next_token)
         first, self._count = self._count, count
-        if first is None:
-            return self._mean.weigh(count)
-        if count == first:
-            return self._mean.weigh_again()
-        raise DataParallelError(
-            "average_over={average_over!r} counts {first} in the first batch of a training_step and {second} in "
-            "the second: call super().training_step with parts of the same size, or choose average_over='ranks'.",
-            average_over=self._average_over,
-            first=first,
-            second=count,
-        )
+        if first not in (None, count):
+            raise DataParallelError(
+                "average_over={average_over!r} counts {first} in the first batch of a training_step and {second} in "
+                "the second: call super().training_step with parts of the same size, or choose average_over='ranks'.",
+                average_over=self._average_over,
+                first=first,
+                second=count,
+            )
+        self._factor = self._mean.weigh(count) if first is None else self._mean.weigh_again()
+        return bool(self._factor)
 
-    def saw(self, loss) -> None:
-        """Nothing depends on the loss."""
+    def factor(self):
+        """What the batch weighs among those that accumulate on this rank."""
+        return self._factor
 
-    def factor_of_rank(self) -> Callable[[], float]:
-        """Start to sum what all ranks count. Returns a function that waits, and tells what this rank's gradients weigh.
-
-        All ranks must call it, in the micro-step that averages.
-        """
+    def factor_of_rank(self):
+        """Sum the counts."""
         return self._mean.sum_counts()
 
     def recorded(self, loss) -> mindspore.Tensor:
@@ -192,10 +237,10 @@ class CountedWeights:
             )
 
 
-def _num_rows(columns):
+def num_rows_of(columns) -> int | None:
     """The length of the first tensor or array that has rows, however deep it lies; None without one."""
     if isinstance(columns, (list, tuple, Mapping)):
         inner = columns.values() if isinstance(columns, Mapping) else columns
-        return next((rows for rows in map(_num_rows, inner) if rows is not None), None)
+        return next((rows for rows in map(num_rows_of, inner) if rows is not None), None)
     shape = getattr(columns, "shape", ())
     return shape[0] if len(shape) else None

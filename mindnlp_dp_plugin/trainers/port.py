@@ -1,7 +1,7 @@
 """What the core asks of whoever runs a training loop, and what it tells him: a door implements ``Door``.
 
 ``step/`` and the rooms below it know a loop by these names only. ``step.Step`` says when they are used. A door calls,
-for each batch that its loop takes::
+for each batch that its loop takes from ``step.announced``, or tells by ``step.announce``::
 
     with step.micro_step():
         loss = step.training_step(batch, forward_and_backward)
@@ -21,11 +21,13 @@ class Clock(Protocol):
         micro_steps: Micro-steps done since training first began.
         begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
         optimizer_steps_next: Whether the optimizer steps after the current micro-step.
+        micro_steps_left: Micro-steps up to that after which the optimizer steps, as far as the loop can tell.
     """
 
     micro_steps: int
     begins_optimizer_step: bool
     optimizer_steps_next: bool
+    micro_steps_left: int
 
     def end_micro_step(self) -> None:
         """The current micro-step is done."""
@@ -46,6 +48,7 @@ class Door(Protocol):
         nominal_accumulation: Micro-steps whose gradients a step sums; another number than ``accumulation`` if training
             was begun with another split of the same global batch.
         dtype: What forward is to compute in; None for the model's own.
+        weighs_losses: Whether the loop itself makes losses the shares of ranks in one mean.
         predicts_next_token: Whether the loss leaves out the first label of each row, as causal language models do.
         may_call_backward_again: Whether user code between ``micro_step`` and ``training_step`` may read gradients, and
             call backward more than once. They are then averaged after each.
@@ -64,6 +67,7 @@ class Door(Protocol):
     accumulation: int
     nominal_accumulation: int
     dtype: Any
+    weighs_losses: bool
     predicts_next_token: bool
     may_call_backward_again: bool
     may_replace_gradients: bool

@@ -108,7 +108,7 @@ class Scenario:
     @property
     def is_weighted(self):
         """Whether the reference is one process with all rows of an optimizer step in one batch."""
-        return "average_over" in self.config
+        return self.config.get("average_over", "ranks") != "ranks"
 
     def rows(self, num_ranks):
         return self.make_rows(self.num_batches * BATCH_SIZE * num_ranks, num_ranks)
@@ -340,9 +340,14 @@ def rows_with_a_batch_that_does_not_count(num_rows, num_ranks):
 
 
 @scenario(
-    arguments={"label_smoothing_factor": 0.1}, make_rows=rows_with_labels_of_words,
+    config={"average_over": "ranks"}, arguments={"label_smoothing_factor": 0.1}, make_rows=rows_with_labels_of_words,
     num_steps=4, takes_mean_of_ranks=True,
 )  # fmt: skip
+def mean_of_ranks(num_ranks):
+    return BertForTokenClassification(BertConfig(**SIZES))
+
+
+@scenario(arguments={"label_smoothing_factor": 0.1}, make_rows=rows_with_labels_of_words, num_steps=4)
 def label_smoothing(num_ranks):
     return BertForTokenClassification(BertConfig(**SIZES))
 

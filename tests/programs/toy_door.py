@@ -25,7 +25,7 @@ from tests.programs.tiny import seed_everything
 
 class PlainLoop:
     name, seed, dtype, utils = "PlainLoop", 42, None, nn.utils
-    predicts_next_token = may_call_backward_again = may_replace_gradients = False
+    weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
 
     def __init__(self, model, optimizer, accumulation, steps_per_epoch):
         self.model, self.optimizer = model, optimizer
@@ -52,7 +52,7 @@ class PlainLoop:
         losses = 0.0
         while self.num_steps < num_steps:
             self.clock.begin_epoch()
-            for batch in batches.create_dict_iterator():
+            for batch in self.step.announced(batches.create_dict_iterator(), batches):
                 with self.step.micro_step():
                     loss = self.step.training_step(batch, lambda batch=batch: self.forward_and_backward(batch))
                 losses += loss.item()

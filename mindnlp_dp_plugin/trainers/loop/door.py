@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
-from mindnlp_dp_plugin.step.weights import predicts_next_token
+from mindnlp_dp_plugin.step.next_token import predicts_next_token
 
 
 class LoopClock:
@@ -19,7 +19,10 @@ class LoopClock:
         is_syncing: False within ``no_sync``, unless gradients are returned.
         micro_steps: Batches whose gradients were computed.
         begins_optimizer_step: Whether none was since the last step.
+        micro_steps_left: 1: how many follow, only the loop knows.
     """
+
+    micro_steps_left = 1
 
     def __init__(self):
         self.is_syncing = True
@@ -59,7 +62,7 @@ class LoopDoor:
 
     name, utils = "dp.prepare", utils
     accumulation = nominal_accumulation = 1
-    may_call_backward_again = may_replace_gradients = False
+    weighs_losses = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
         "They are averaged where a function of mindnlp.core.value_and_grad computes them: make it after `import "
         "mindnlp_dp_plugin`, for the parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before "

@@ -3,6 +3,7 @@
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.step.weights import Announced
 
 MODULE = "mindnlp.core.autograd.function"
 
@@ -77,8 +78,10 @@ class Call:
 
         self._loop.require_scaled_gradients()
         turns.forget()
+        columns = self._loop.columns_of(self._fn, args, kwargs)
+        self._step.announce([Announced(columns, self._loop.reads_again)])
         with self._loop.attaching_to(self._targets), self._step.micro_step():
-            self._step.training_step(_columns(args, kwargs), forward_and_backward)
+            self._step.training_step(columns, forward_and_backward)
         if not found:  # the batch counts nothing
             values = self._fn(*args, **kwargs)
             return (values[0], values[1:]) if self._has_aux else values
@@ -97,8 +100,3 @@ class Call:
 
         loss = self._step.forward(compute_loss)
         return loss if others is None else (loss, *others)
-
-
-def _columns(args, kwargs):
-    """The batch, by name, for averages that count in it."""
-    return kwargs or next((argument for argument in args if isinstance(argument, dict)), {})

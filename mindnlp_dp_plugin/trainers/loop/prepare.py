@@ -1,8 +1,9 @@
 """``dp.prepare``: a loop of one's own trains as the Trainer does."""
 
+import inspect
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import mindspore
@@ -91,6 +92,30 @@ class Loop:
             self._not_stepped[key] = NotStepped(others, self._collective, self.config, self.step.precision)
         with self._not_stepped[key].averaged(self.door.clock.is_syncing):
             yield
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether the batch that was read last is another rank's, too, so that all have as many."""
+        return self.rows is not None and self.rows.is_repeated
+
+    def columns_of(self, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """The batch that a function of the loss is called with, by name.
+
+        Tensors that come from the rows have the names of their columns, others those of the function's arguments. A
+        function that is given nothing computes the batch that was read last.
+        """
+        read = self.rows.latest if self.rows else {}
+        if not (args or kwargs):
+            return read
+        columns = dict(kwargs)
+        with suppress(TypeError, ValueError):  # not every callable tells its arguments
+            columns = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+        for name, value in list(columns.items()):
+            if isinstance(value, Mapping):
+                columns |= columns.pop(name)
+        given = {id(value) for value in (*columns.values(), *args, *kwargs.values())}
+        given |= {id(value) for each in args if isinstance(each, (list, tuple)) for value in each}
+        return columns | {name: value for name, value in read.items() if id(value) in given}
 
     def set_aside(self, targets: tuple):
         """A context for a micro-step that attaches nothing."""

@@ -49,12 +49,18 @@ class TrainingRows(Rows):
     Attributes:
         epoch: The epoch that is being read, or the next.
         num_read: Batches of it that this rank has read.
+        latest: The last batch, as column name to value.
     """
 
     def __init__(self, dataset: ShardedDataset):
         super().__init__(dataset)
-        self.epoch, self.num_read = 0, 0
+        self.epoch, self.num_read, self.latest = 0, 0, {}
         self._is_under_way = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether another rank reads the last batch, too."""
+        return self._dataset.is_repeated
 
     def start_at(self, epoch: int, num_read: int) -> None:
         """Let the next iterator go on in the middle of an epoch."""
@@ -70,6 +76,7 @@ class TrainingRows(Rows):
         self._is_under_way = True
         for batch in self._dataset.create_dict_iterator(**{"num_epochs": 1, **options}):
             self.num_read += 1
+            self.latest = batch
             yield batch
         self.epoch, self.num_read, self._is_under_way = self.epoch + 1, 0, False
 

@@ -23,7 +23,7 @@ def hook(trainer_base, group, config, patches) -> None:
         hook_trainer(trainer_base, group, config, patches)
 
     asks_for_more = (
-        config.average_over != "ranks"
+        config.average_over not in ("auto", "ranks")
         or config.elastic_determinism
         or config.dispatch_batches
         or config.resume

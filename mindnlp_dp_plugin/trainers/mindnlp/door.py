@@ -5,8 +5,8 @@ from mindnlp.engine.trainer.base import Trainer
 
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock
+from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.step.weights import predicts_next_token
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 
 
@@ -21,6 +21,7 @@ class TrainerDoor:
     """
 
     utils = utils
+    weighs_losses = False
     averaged_when = Message(
         "They are averaged by the end of the training_step after which the Trainer steps: step there only."
     )

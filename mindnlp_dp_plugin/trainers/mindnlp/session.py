@@ -122,7 +122,11 @@ class TrainingSession:
 
     def _observe(self, tracers):
         read = self._dataset.create_dict_iterator
-        self._patches.replace(self._dataset, "create_dict_iterator", lambda **options: tracers.reading(read(**options)))
+        self._patches.replace(
+            self._dataset,
+            "create_dict_iterator",
+            lambda **options: self.step.announced(tracers.reading(read(**options)), self._dataset),
+        )
         self.stragglers = StragglerMonitor(self._collective, self.step)
         self._work = Work(self._trainer.model, self._collective, self._config)
         self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
@@ -139,7 +143,7 @@ class TrainingSession:
         self._work.add(inputs)
         with self.step.micro_step():
             loss = stock(model, inputs)
-        return self.losses.filtered(loss)
+        return self.losses.filtered(self.step.recorded(loss))
 
     def compute_loss(self, stock, *args, **kwargs):
         """The Trainer's forward."""

@@ -4,8 +4,8 @@ from mindtorch.nn import utils
 from transformers import Trainer
 
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.step.weights import predicts_next_token
 
 
 class TrainerClock:
@@ -18,7 +18,10 @@ class TrainerClock:
     Attributes:
         micro_steps: Micro-steps done since training first began.
         begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
+        micro_steps_left: Nobody asks: what counts, the Trainer counts itself.
     """
+
+    micro_steps_left = 1
 
     def __init__(self, trainer: Trainer, micro_steps: int):
         self._trainer = trainer
@@ -47,6 +50,7 @@ class TrainerDoor:
 
     dtype = None  # accelerate casts
     utils = utils
+    weighs_losses = True
     averaged_when = Message(
         "They are averaged by the end of the training_step after which the Trainer steps: step there only."
     )

@@ -10,7 +10,8 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
-from mindnlp_dp_plugin.step.weights import count_samples, count_tokens, predicts_next_token
+from mindnlp_dp_plugin.step.next_token import predicts_next_token
+from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
 
 

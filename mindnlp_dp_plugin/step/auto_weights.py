@@ -1,0 +1,174 @@
+"""``average_over="auto"``: each micro-step's mean is that of one process with the batches of all ranks.
+
+A loss is a mean over labels that are not -100, or over rows where there are none. So a rank's loss weighs what it
+counts, over what all ranks count in the same micro-step. The counts of an optimizer step's batches are known before the
+first of them is computed: they travel with the question that ranks ask each other before each step.
+
+A run that goes on with fewer ranks, each with more micro-steps, takes several of them for one of the old. Where the old
+number does not divide the new, a step's batches are weighed together.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import mindspore
+import numpy as np
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.step.weights import Weights, count_tokens, num_rows_of
+from mindnlp_dp_plugin.trainers.port import Door
+
+
+class AutoWeights(Weights):
+    """A micro-step weighs its share of what all ranks count in it.
+
+    Args:
+        door: The loop.
+        collective: The ranks to average over.
+    """
+
+    def __init__(self, door: Door, collective: Collective):
+        super().__init__(collective)
+        self._door = door
+        self._accumulation = self.num_ahead = door.accumulation
+        self._before = door.nominal_accumulation
+        self._counts, self._totals = AnnouncedCounts(), []
+        self._place = -1
+
+    def announce(self, batches):
+        """The batches up to the optimizer step, or to the end of the epoch."""
+        self._counts, self._totals = AnnouncedCounts(batches, self._door.predicts_next_token), []
+        self._place = -1
+
+    def to_send(self):
+        """The counts of the batches that were announced."""
+        return self._counts.padded(self._accumulation)
+
+    def hear(self, totals):
+        """What all ranks count in each of them."""
+        self._totals = list(totals)
+
+    def begin_micro_step(self):
+        """The next batch that was announced."""
+        self._place += 1
+
+    def weigh(self, batch):
+        """Hold a batch against what was announced.
+
+        Raises:
+            DataParallelError: If nothing was, or other labels.
+        """
+        if self._place >= len(self._counts):
+            raise DataParallelError(
+                "average_over='auto' counts what is read, and training_step got a batch that was not just read from "
+                "train_dataset: pass on each batch once. Or choose average_over='ranks'."
+            )
+        return self._counts.found(self._place, batch) > 0
+
+    def factor(self):
+        """The weight of the micro-step, where 1 is that of each if all count alike."""
+        return self._relative_weight(self._place) * self._before / self._accumulation
+
+    @property
+    def share(self):
+        """That of this micro-step."""
+        return self._relative_weight(self._place) / self._collective.world_size
+
+    def recorded(self, loss):
+        """The loss as far as this rank's rows make it."""
+        if loss is None:
+            return mindspore.tensor(0.0)
+        weight = self._relative_weight(self._place)
+        return loss if weight == 1 else loss * weight
+
+    def require(self, is_weighed):
+        """Raise if gradients that accumulate have no weight, and need one."""
+        weights = [self._relative_weight(place) for place in range(len(self._counts))]
+        if not is_weighed and (weights != [weights[0]] * len(weights) or self._before != self._accumulation):
+            raise DataParallelError(
+                "Ranks count other labels or rows in the micro-steps of a step, so average_over='auto' weighs each: an "
+                "overridden training_step must call super().training_step(model, inputs). Or choose "
+                "average_over='ranks'."
+            )
+
+    def _relative_weight(self, place):
+        if not self._totals:
+            return 1.0
+        together = self._weighed_together(place)
+        total, own = sum(self._totals[each] for each in together), self._counts[place]
+        alike = own * len(together) * self._collective.world_size
+        return 1.0 if alike == total else alike / total
+
+    def _weighed_together(self, place):
+        """The places of the micro-steps whose means are one mean."""
+        num = len(self._counts)
+        group, rest = divmod(self._accumulation, self._before)
+        if rest:
+            return range(num)
+        first = place - place % group
+        return range(first, min(first + group, num))
+
+
+class AnnouncedCounts:
+    """What the next batches count, and what they are when they come.
+
+    Args:
+        batches: These.
+        predicts_next_token: Whether the model shifts its labels.
+    """
+
+    def __init__(self, batches: Sequence = (), predicts_next_token: bool = False):
+        self._predicts_next_token = predicts_next_token
+        self._of_labels = [labels_of(batch.columns) is not None for batch in batches]
+        self._counts = [0 if batch.is_repeated else self._count(batch.columns) for batch in batches]
+        self._are_repeated = [batch.is_repeated for batch in batches]
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __getitem__(self, place: int) -> int:
+        return self._counts[place]
+
+    def padded(self, length: int) -> list[int]:
+        """The counts, and 0 for batches that the epoch has no more."""
+        return self._counts + [0] * (length - len(self._counts))
+
+    def is_repeated(self, place: int) -> bool:
+        """Whether another rank reads the batch, too."""
+        return self._are_repeated[place]
+
+    def found(self, place: int, batch: Mapping) -> int:
+        """What a batch counts that is about to be computed.
+
+        Raises:
+            DataParallelError: If it has other labels than the batch that was read.
+        """
+        announced = self._counts[place]
+        if self._are_repeated[place]:
+            return announced
+        has_labels = labels_of(batch) is not None
+        if (has_labels or self._of_labels[place]) and self._count(batch) != announced:
+            raise DataParallelError(
+                "average_over='auto' counted {announced} in the batch that was read, and training_step passes on one "
+                "that counts {found}: make labels where rows are read, in the data set or its collator. Or choose "
+                "average_over='tokens', which counts what training_step passes on, or 'ranks'.",
+                announced=announced,
+                found=self._count(batch),
+            )
+        return announced
+
+    def _count(self, batch):
+        if labels_of(batch) is None:
+            return num_rows_of(batch) or 1
+        return count_tokens(batch, self._predicts_next_token)
+
+
+def labels_of(batch: Mapping) -> np.ndarray | None:
+    """The labels of which a row has several, as an array; None where a row counts as a whole."""
+    labels = batch.get("labels") if isinstance(batch, Mapping) else None
+    if getattr(labels, "ndim", 0) < 1:
+        return None
+    labels = to_numpy(labels)
+    is_counted = labels.dtype.kind in "iu" and (labels.ndim > 1 or (labels == PADDING).any())
+    return labels if is_counted else None

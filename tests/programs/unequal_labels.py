@@ -1,0 +1,200 @@
+"""Train models whose rows have 2 to 12 labels, with no setting.
+
+    python unequal_labels.py OUTPUT NUM_RANKS CASE...
+
+Started as ranks, NUM_RANKS is their number; started alone, one process takes their batches as one. What
+happened is left in ``<output>/<case>.rank<r>.npz``.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.peft import LoraConfig, TaskType, get_peft_model
+from mindnlp.transformers import (
+    BartConfig,
+    BartForCausalLM,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    BertForTokenClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from mindspore.dataset import GeneratorDataset
+
+from tests.programs.tiny import seed_everything
+
+BATCH_SIZE, LENGTH, VOCABULARY, NUM_LABELS = 2, 12, 96, 5
+BERT = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+BERT |= dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, max_position_embeddings=32)
+GPT2 = dict(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=32)
+GPT2 |= dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+LLAMA = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+T5 = dict(vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, dropout_rate=0.0)
+T5 |= dict(decoder_start_token_id=0)
+BART = dict(
+    vocab_size=VOCABULARY, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, dropout=0.0
+)
+BART |= dict(decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64)
+
+
+class MyGPT2(GPT2LMHeadModel):
+    """A class of one's own, that shifts labels as the one it extends."""
+
+
+def lora_gpt2():
+    model = GPT2LMHeadModel(GPT2Config(**GPT2))
+    adapter = LoraConfig(task_type=TaskType.CAUSAL_LM, r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["c_attn"])
+    return get_peft_model(model, adapter)
+
+
+def words_of(row):
+    """A row of token labels: as many count as its number says, from 2 to 12."""
+    chance = np.random.default_rng((7, row))
+    words = chance.integers(4, VOCABULARY, LENGTH).astype(np.int32)
+    labels = words % NUM_LABELS
+    labels[chance.permutation(LENGTH)[: LENGTH - chance.integers(2, LENGTH + 1)]] = -100
+    return words, labels
+
+
+def text_of(row):
+    """A row of a language model: a prompt of another length in each, whose labels do not count."""
+    words, _ = words_of(row)
+    labels = words.copy()
+    labels[: np.random.default_rng((8, row)).integers(0, LENGTH - 1)] = -100
+    return words, labels
+
+
+class OwnLoss(Trainer):
+    """Returns the model's loss, by its outputs."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        outputs = model(**inputs)
+        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+
+@dataclass
+class Case:
+    """One training.
+
+    Attributes:
+        model: Makes the model.
+        row_of: Makes a row, given its number.
+        num_batches: Batches in an epoch of each rank.
+        num_missing: Rows that the last of them miss, over all ranks.
+        arguments: Further TrainingArguments.
+        config: Fields of the DataParallelConfig of ranks.
+        trainer: The Trainer.
+        without_labels_on: The rank whose first batch has no label that counts; None for none.
+    """
+
+    model: Any
+    row_of: Any = words_of
+    num_batches: int = 6
+    num_missing: int = 0
+    arguments: dict = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+    trainer: type = Trainer
+    without_labels_on: int | None = None
+
+
+def token_classifier():
+    return BertForTokenClassification(BertConfig(**BERT, num_labels=NUM_LABELS))
+
+
+def gpt2():
+    return GPT2LMHeadModel(GPT2Config(**GPT2))
+
+
+CASES = {
+    "token_classification": Case(token_classifier),
+    "gpt2": Case(gpt2, text_of),
+    "llama": Case(lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)), text_of),
+    "bert_masked": Case(lambda: BertForMaskedLM(BertConfig(**BERT))),
+    "roberta_masked": Case(lambda: RobertaForMaskedLM(RobertaConfig(**BERT, pad_token_id=1))),
+    "t5": Case(lambda: T5ForConditionalGeneration(T5Config(**T5)), text_of),
+    "bart": Case(lambda: BartForConditionalGeneration(BartConfig(**BART)), text_of),
+    "bart_decoder": Case(lambda: BartForCausalLM(BartConfig(**BART)), text_of),
+    "subclass": Case(lambda: MyGPT2(GPT2Config(**GPT2)), text_of),
+    "accumulation_2": Case(gpt2, text_of, arguments={"gradient_accumulation_steps": 2}),
+    "accumulation_3_spanning_epochs": Case(
+        token_classifier, num_batches=5, arguments={"gradient_accumulation_steps": 3}
+    ),
+    "uneven_end": Case(gpt2, text_of, num_batches=3, num_missing=1),
+    "uneven_end_of_a_whole_batch": Case(gpt2, text_of, num_batches=3, num_missing=3),
+    "uneven_end_of_one_row": Case(token_classifier, num_batches=3, num_missing=BATCH_SIZE + 1),
+    "by_length": Case(token_classifier, num_batches=4, num_missing=1, arguments={"group_by_length": True}),
+    "fp16": Case(gpt2, text_of, arguments={"fp16": True}),
+    "lora": Case(lora_gpt2, text_of),
+    "zero1": Case(token_classifier, config={"zero_stage": 1}),
+    "zero2": Case(gpt2, text_of, config={"zero_stage": 2}),
+    "zero3": Case(gpt2, text_of, config={"zero_stage": 3}, without_labels_on=1),
+    "no_label_on_rank_1": Case(token_classifier, without_labels_on=1),
+    "no_label_while_accumulating": Case(
+        token_classifier, without_labels_on=0, arguments={"gradient_accumulation_steps": 2}
+    ),
+    "label_smoothing": Case(gpt2, text_of, arguments={"label_smoothing_factor": 0.1}),
+    "own_compute_loss": Case(token_classifier, trainer=OwnLoss),
+    "by_micro_batches": Case(token_classifier, num_missing=1, config={"elastic_determinism": True}),
+}
+
+
+class Recorder(TrainerCallback):
+    """What each step led to."""
+
+    def __init__(self):
+        self.parameters, self.norms, self.losses = [], [], []
+
+    def on_log(self, args, state, control, **kwargs):
+        if len(self.losses) < state.global_step:
+            self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        with dp.gathered_parameters(model):
+            values = [parameter.astype(mindspore.float32).asnumpy().ravel() for parameter in model.parameters()]
+            self.parameters.append(np.concatenate(values))
+
+
+def train(name, output, num_ranks):
+    case, ranks = CASES[name], dp.get_world_size()
+    dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
+    batch_size = BATCH_SIZE if ranks > 1 else BATCH_SIZE * num_ranks
+    num_rows = case.num_batches * BATCH_SIZE * num_ranks - case.num_missing
+    rows = [case.row_of(row) for row in range(num_rows)]
+    if case.without_labels_on is not None:
+        for row in range(case.without_labels_on, BATCH_SIZE * num_ranks, num_ranks):
+            rows[row][1][:] = -100
+    dataset = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
+    seed_everything(3)
+    model = case.model()
+    recorder = Recorder()
+    settings = dict(optim="sgd", learning_rate=0.1, max_steps=7, logging_steps=1, save_strategy="no", disable_tqdm=True)
+    arguments = TrainingArguments(output_dir=str(output / f"{name}_trainer"), **{**settings, **case.arguments})
+    trainer = case.trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[recorder])
+    recorder.trainer = trainer
+    result = trainer.train()
+    np.savez(
+        output / f"{name}.rank{dp.get_rank()}.npz",
+        parameters=np.stack(recorder.parameters),
+        losses=np.diff(recorder.losses, prepend=0.0),
+        train_loss=result.training_loss,
+    )
+
+
+if __name__ == "__main__":
+    folder, of_ranks, *names = sys.argv[1:]
+    for each in names:
+        train(each, Path(folder), int(of_ranks))
