@@ -3,23 +3,33 @@
 import numpy as np
 import pytest
 
-from tests.programs.unequal_labels import CASES
+from tests.programs.unequal_labels import CASES, LOOPS
+
+ALL = [*CASES, *LOOPS]
 
 # Half precision rounds otherwise where a rank's rows are fewer: 7 steps of 0.1, and numbers of 11 bits.
 IN_HALF = {"fp16": 7 * 0.1 * 2.0**-14}
-BY_ENGINE = ["token_classification", "gpt2", "accumulation_2", "uneven_end_of_one_row", "zero2", "no_label_on_rank_1"]
+BY_ENGINE = [
+    "token_classification",
+    "gpt2",
+    "accumulation_2",
+    "uneven_end_of_one_row",
+    "zero2",
+    "no_label_on_rank_1",
+    "gpt2.place",
+]
 JOBS = [
-    *((2, "mpi", name) for name in CASES),
+    *((2, "mpi", name) for name in ALL),
     *((2, "mccl", name) for name in BY_ENGINE),
-    *(pytest.param(2, "mccl", name, marks=pytest.mark.slow) for name in CASES if name not in BY_ENGINE),
-    *(pytest.param(3, backend, name, marks=pytest.mark.slow) for backend in ("mpi", "mccl") for name in CASES),
+    *(pytest.param(2, "mccl", name, marks=pytest.mark.slow) for name in ALL if name not in BY_ENGINE),
+    *(pytest.param(3, backend, name, marks=pytest.mark.slow) for backend in ("mpi", "mccl") for name in ALL),
 ]
 
 
 @pytest.mark.parametrize("ranks, backend, name", JOBS)
 def test_ranks_equal_one_process_after_each_step(output_of, ranks, backend, name):
-    names = BY_ENGINE if (ranks, backend) == (2, "mccl") and name in BY_ENGINE else CASES
-    expected = np.load(output_of("unequal_labels.py", ranks, *CASES) / f"{name}.rank0.npz")
+    names = BY_ENGINE if (ranks, backend) == (2, "mccl") and name in BY_ENGINE else ALL
+    expected = np.load(output_of("unequal_labels.py", ranks, *ALL) / f"{name}.rank0.npz")
     output = output_of("unequal_labels.py", ranks, *names, ranks=ranks, backend=backend)
     results = [np.load(output / f"{name}.rank{rank}.npz") for rank in range(ranks)]
 

@@ -9,12 +9,15 @@ happened is left in ``<output>/<case>.rank<r>.npz``.
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mindspore
 import numpy as np
+from mindnlp.core import value_and_grad
+from mindnlp.core.optim import SGD
 from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
@@ -37,7 +40,7 @@ from mindspore.dataset import GeneratorDataset
 
 from tests.programs.tiny import seed_everything
 
-BATCH_SIZE, LENGTH, VOCABULARY, NUM_LABELS = 2, 12, 96, 5
+BATCH_SIZE, LENGTH, VOCABULARY, NUM_LABELS, NUM_STEPS = 2, 12, 96, 5, 7
 BERT = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
 BERT |= dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, max_position_embeddings=32)
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=32)
@@ -151,6 +154,11 @@ CASES = {
     "by_micro_batches": Case(token_classifier, num_missing=1, config={"elastic_determinism": True}),
 }
 
+LOOPS = [
+    *("token_classification.dict", "gpt2.place", "accumulation_3_spanning_epochs.dict", "no_label_on_rank_1.place"),
+    *("uneven_end_of_one_row.closure", "uneven_end.place", "zero1.dict"),
+]
+
 
 class Recorder(TrainerCallback):
     """What each step led to."""
@@ -163,25 +171,34 @@ class Recorder(TrainerCallback):
             self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        with dp.gathered_parameters(model):
-            values = [parameter.astype(mindspore.float32).asnumpy().ravel() for parameter in model.parameters()]
-            self.parameters.append(np.concatenate(values))
+        self.parameters.append(values_of(model))
 
 
-def train(name, output, num_ranks):
-    case, ranks = CASES[name], dp.get_world_size()
-    dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
-    batch_size = BATCH_SIZE if ranks > 1 else BATCH_SIZE * num_ranks
+def dataset_of(case, num_ranks):
+    batch_size = BATCH_SIZE * (num_ranks if dp.get_world_size() == 1 else 1)
     num_rows = case.num_batches * BATCH_SIZE * num_ranks - case.num_missing
     rows = [case.row_of(row) for row in range(num_rows)]
     if case.without_labels_on is not None:
         for row in range(case.without_labels_on, BATCH_SIZE * num_ranks, num_ranks):
             rows[row][1][:] = -100
-    dataset = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
+
+
+def values_of(model):
+    with dp.gathered_parameters(model):
+        return np.concatenate([p.astype(mindspore.float32).asnumpy().ravel() for p in model.parameters()])
+
+
+def train(name, output, num_ranks):
+    case, ranks = CASES[name], dp.get_world_size()
+    dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
+    dataset = dataset_of(case, num_ranks)
     seed_everything(3)
     model = case.model()
     recorder = Recorder()
-    settings = dict(optim="sgd", learning_rate=0.1, max_steps=7, logging_steps=1, save_strategy="no", disable_tqdm=True)
+    settings = dict(
+        optim="sgd", learning_rate=0.1, max_steps=NUM_STEPS, logging_steps=1, save_strategy="no", disable_tqdm=True
+    )
     arguments = TrainingArguments(output_dir=str(output / f"{name}_trainer"), **{**settings, **case.arguments})
     trainer = case.trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[recorder])
     recorder.trainer = trainer
@@ -194,7 +211,43 @@ def train(name, output, num_ranks):
     )
 
 
+def train_by_loop(name, output, num_ranks):
+    """A loop of one's own, which hands the batch on as users do: as a dict, in places, or not at all."""
+    case, ranks = CASES[name.partition(".")[0]], dp.get_world_size()
+    dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
+    seed_everything(3)
+    model = case.model()
+    optimizer = SGD(list(model.parameters()), lr=0.1)
+    model, optimizer, rows = dp.prepare(model, optimizer, dataset_of(case, num_ranks))
+    words = None
+
+    def by_dict(batch):
+        return model(**batch).loss
+
+    def by_place(first, second):
+        return model(input_ids=first, labels=second).loss
+
+    def by_closure():
+        return model(**words).loss
+
+    way = {"dict": by_dict, "place": by_place, "closure": by_closure}[name.partition(".")[2]]
+    gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)
+    accumulation, parameters, num_micro_steps = case.arguments.get("gradient_accumulation_steps", 1), [], 0
+    while len(parameters) < NUM_STEPS:
+        for words in rows.create_dict_iterator():
+            num_micro_steps += 1
+            steps = num_micro_steps % accumulation == 0
+            given = {by_dict: (words,), by_place: tuple(words.values()), by_closure: ()}[way]
+            with nullcontext() if steps else dp.no_sync():
+                gradients(*given)
+            if steps and len(parameters) < NUM_STEPS:
+                optimizer.step()
+                optimizer.zero_grad()
+                parameters.append(values_of(model))
+    np.savez(output / f"{name}.rank{dp.get_rank()}.npz", parameters=np.stack(parameters), losses=[], train_loss=0)
+
+
 if __name__ == "__main__":
     folder, of_ranks, *names = sys.argv[1:]
     for each in names:
-        train(each, Path(folder), int(of_ranks))
+        (train_by_loop if "." in each else train)(each, Path(folder), int(of_ranks))
