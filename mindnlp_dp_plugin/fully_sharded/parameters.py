@@ -68,7 +68,7 @@ class SharedParameters:
         self._stand_ins = StandIns(self._parameters)
         self._buckets, self._bucket_of, self._stepped = [], {}, None
         self._num_whole = 0  # contexts within which parameters are whole
-        self._lent, self._of_forward, self._of_step = [], [], []  # buckets, in the order in which they were gathered
+        self._lent, self._of_forward = [], []  # buckets, in the order in which they were gathered
         self._is_first = True
         self._caching = caching_configs(model)
         self._let_caches(False)
@@ -165,10 +165,6 @@ class SharedParameters:
                     "zero_stage=2."
                 )
 
-    def end_step(self) -> None:
-        """Its backward has ended."""
-        self._of_step = self._lent
-
     def in_step(self, batches: Iterable) -> Iterator[Any]:
         """This rank's batches; behind them it takes part in the forwards of others. All ranks must use it up.
 
@@ -182,26 +178,12 @@ class SharedParameters:
             if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
                 return
             if has_ended:
-                self._take_part(self._of_forward)
+                for bucket in () if self._num_whole else self._of_forward:
+                    bucket.whole()
                 continue
             self.begin()
             yield batch
             self.end_forward()
-
-    def take_part_in_step(self) -> None:
-        """Take part in others' forward and backward. All ranks that compute nothing must call it."""
-        self._take_part(self._of_step)
-
-    def _take_part(self, buckets):
-        if self._num_whole:
-            return
-        if not buckets:
-            raise DataParallelError(
-                "zero_stage=3: this rank's first batch has nothing to train on, so it does not know yet what the other "
-                "ranks gather. Give each rank a first batch with labels."
-            )
-        for bucket in buckets:
-            bucket.whole()
 
     def _share_out(self, stepped, makes_equal=False):
         """Make buckets of whole parameters, and let these go."""

@@ -1,6 +1,10 @@
 """The parameters that an optimizer steps, and their names."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import mindspore
 
 
 def stepped_parameters(optimizer) -> list:
@@ -29,3 +33,16 @@ def parameters_outside(model, optimizer) -> dict[str, Any]:
         for index, parameter in enumerate(group["params"])
         if id(parameter) not in inside
     }
+
+
+@contextmanager
+def set_aside(parameters: Iterable[mindspore.Parameter]) -> Iterator[None]:
+    """A context behind which what is attached is as it was: gradients of the block are returned, not attached."""
+    found = [(parameter, parameter.grad) for parameter in parameters]
+    for parameter, _ in found:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in found:
+            parameter.grad = gradient

@@ -40,6 +40,8 @@ class OrderedWeights(Weights):
         of_sum: What the sum of gradients is multiplied by; None before the last micro-step of a step, and for 1.
     """
 
+    adds_up = False
+
     def __init__(self, door: Door, collective: Collective, average_over: str, micro_batches: MicroBatches):
         super().__init__(collective)
         self._door, self._average_over, self._num = door, average_over, micro_batches.num

@@ -10,9 +10,10 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
 from mindnlp_dp_plugin.ddp.reducer import MAX_HELD
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
+from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.optim.parameters import parameters_outside
+from mindnlp_dp_plugin.optim.parameters import parameters_outside, set_aside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
@@ -30,6 +31,11 @@ from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
 from mindnlp_dp_plugin.step.weights import Announced, CountedWeights, EqualWeights
 from mindnlp_dp_plugin.trainers.port import Door
+
+NO_GATHERING = Message(
+    "dp.all_gather and dp.global_mean within a step need average_over='auto' or 'ranks', and no elastic_determinism: "
+    "otherwise ranks' losses do not weigh what their gradients are summed by. Leave the setting out."
+)
 
 
 class Step:
@@ -128,8 +134,6 @@ class Step:
         if self.shared:
             self.shared.begin()
         yield
-        if self.shared:
-            self.shared.end_step()
         self.stepped.agree()
         self._weights.require(self._is_weighed)
         self.precision.require(self._is_weighed)
@@ -153,13 +157,11 @@ class Step:
         """
         self.reducer.release()
         self._factor = 1
-        counts = self._weights.weigh(batch)
+        self._counts = self._weights.weigh(batch)
         self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
-        if not counts:  # the mean over a batch whose count is 0 is 0 / 0
-            self._is_weighed = True
-            self._leave_out(forward_and_backward)
-            return self._weights.recorded(None)
         loss = self._computed(forward_and_backward)
+        if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0
+            return self._weights.recorded(None)
         return self._weights.recorded(loss if self._factor == 1 else loss / self._factor)
 
     def recorded(self, loss: Any) -> Any:
@@ -178,7 +180,8 @@ class Step:
             loss = compute_loss()
         if self.shared:
             self.shared.end_forward(loss if self._counts else None)
-        self._weights.saw(loss)
+        if self._counts:
+            self._weights.saw(loss)
         self._on_phase("wait for ranks")
         self._arm()
         self._factor = self._weights.factor() * self.precision.scale if self._counts else 1
@@ -293,25 +296,18 @@ class Step:
         return bool(self.micro_batches) or self._averages_now
 
     def _computed(self, forward_and_backward):
+        """The loss of a batch and its gradients; of one that counts nothing, what other ranks need of it alone."""
+        refusal = None if self._weights.adds_up else NO_GATHERING
+        accumulates = self._counts or self._fills_buckets  # otherwise hooks take zeros in place of gradients
         self.is_forward_due = True
         try:
-            return forward_and_backward()
+            with (
+                computed.being(counts=self._counts, refusal=refusal),
+                nullcontext() if accumulates else set_aside(self.stepped.named.values()),
+            ):
+                return forward_and_backward()
         finally:
             self.is_forward_due = False
-
-    def _leave_out(self, forward_and_backward):
-        """End the micro-step of a batch that counts nothing; what other ranks gather meanwhile, gather with them."""
-        if self.shared and self._fills_buckets:
-            self._counts = False
-            try:
-                self._computed(forward_and_backward)
-            finally:
-                self._counts = True
-            return
-        if self.shared:
-            self.shared.take_part_in_step()
-        self._arm()
-        self._door.leave_out()
 
     def _is_shared_out(self, parameter):
         return bool(self.shared) and self.shared.holds(parameter)

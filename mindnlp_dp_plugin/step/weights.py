@@ -64,10 +64,12 @@ class Weights:
     Attributes:
         of_sum: What the sum of gradients is multiplied by; None for 1.
         num_ahead: Batches whose counts travel together, and which are therefore read before the first is computed.
+        adds_up: Whether the factors of all ranks' losses add up to the number of ranks, and gradients get no other.
     """
 
     of_sum = None
     num_ahead = 0
+    adds_up = True
 
     def __init__(self, collective: Collective):
         self._collective = collective
@@ -167,6 +169,7 @@ class CountedWeights(Weights):
     """
 
     num_ahead = 1
+    adds_up = False
 
     def __init__(self, door: Door, parameters, collective: Collective, average_over: str):
         super().__init__(collective)

@@ -82,6 +82,3 @@ class Door(Protocol):
 
     def forget_parameters(self) -> None:
         """The optimizer steps other parameters from now on: drop what was built from the old ones."""
-
-    def leave_out(self) -> None:
-        """The batch counts nothing: end the micro-step without a forward, as after a backward, by ``step.finish``."""

@@ -43,9 +43,6 @@ class PlainLoop:
     def forget_parameters(self):
         self.gradients_of = None
 
-    def leave_out(self):
-        self.step.finish()
-
     def train(self, batches, num_steps, rates, note):
         patches = Patches()
         self.step = Step(self, collectives.current(), dp.DataParallelConfig(), patches)

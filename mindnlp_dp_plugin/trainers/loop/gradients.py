@@ -82,9 +82,6 @@ class Call:
         self._step.announce([Announced(columns, self._loop.reads_again)])
         with self._loop.attaching_to(self._targets), self._step.micro_step():
             self._step.training_step(columns, forward_and_backward)
-        if not found:  # the batch counts nothing
-            values = self._fn(*args, **kwargs)
-            return (values[0], values[1:]) if self._has_aux else values
         return (self._loss, *found[0][1:]) if isinstance(found[0], tuple) else self._loss
 
     def forward(self, args, kwargs):

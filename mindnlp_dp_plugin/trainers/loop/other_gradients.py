@@ -1,9 +1,7 @@
-"""Gradients that a call leaves to others than the optimizer: they are averaged, too, or stay as they were."""
+"""Gradients that a call leaves to others than the optimizer: they are averaged, too."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -38,16 +36,3 @@ class NotStepped:
             self._reducer.finish()
             if scale != 1:
                 self._reducer.unscale(scale)
-
-
-@contextmanager
-def set_aside(parameters: Iterable[mindspore.Parameter]) -> Iterator[None]:
-    """A context behind which what is attached is as it was: gradients of the block are returned, not attached."""
-    found = [(parameter, parameter.grad) for parameter in parameters]
-    for parameter, _ in found:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in found:
-            parameter.grad = gradient

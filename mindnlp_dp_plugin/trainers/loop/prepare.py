@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.data.evaluation import shard_for_evaluation
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
-from mindnlp_dp_plugin.optim.parameters import stepped_parameters
+from mindnlp_dp_plugin.optim.parameters import set_aside, stepped_parameters
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
@@ -25,7 +25,7 @@ from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_r
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
 from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
-from mindnlp_dp_plugin.trainers.loop.other_gradients import NotStepped, set_aside
+from mindnlp_dp_plugin.trainers.loop.other_gradients import NotStepped
 from mindnlp_dp_plugin.trainers.loop.rows import HeldRows, TrainingRows
 
 DTYPES = {"no": None, "fp16": mindspore.float16, "bf16": mindspore.bfloat16}
@@ -63,7 +63,6 @@ class Loop:
             Masters().make(model)
         self.step = Step(self.door, collective, config, self._patches)
         self.door.count_steps(self.step.optimizer_steps)
-        self.door.leave_out = self.step.finish
         self._collective, self.config = collective, config
         self._not_stepped: dict[tuple, NotStepped] = {}
         self.rows: TrainingRows | None = None

@@ -65,10 +65,6 @@ class TrainerDoor:
         """The Trainer rebuilds its function of gradients when it has none."""
         self._trainer.grad_fn = None
 
-    def leave_out(self) -> None:
-        """As at the end of the Trainer's backward, also of an overriding subclass's."""
-        self._trainer.update_gradient_by_distributed_type(self.model)
-
 
 def _overrides(trainer, name):
     """Whether a subclass or the script replaced a method."""

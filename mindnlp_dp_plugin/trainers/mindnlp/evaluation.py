@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.dispatched import DispatchedForEvaluation
 from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluation
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
+from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
 from mindnlp_dp_plugin.step.dispatching import dispatch_for_evaluation
@@ -64,6 +65,7 @@ def evaluate_together(
     rounds_to = None if trainer.is_in_train else dtype_of_evaluation(trainer.args)
     with (
         no_grad(),
+        computed.being(is_whole=True),
         weights_in(rounds_to, trainer.model),
         computing_as_in_training(trainer.args) as in_float32,
     ):

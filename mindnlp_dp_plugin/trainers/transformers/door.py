@@ -90,6 +90,3 @@ class TrainerDoor:
     def forget_parameters(self) -> None:
         """MindNLP builds its function of gradients anew when the Trainer has none."""
         vars(self._trainer).pop("grad_fn", None)
-
-    def leave_out(self) -> None:
-        """No batch is left out: none of its counts decides what a step weighs."""
