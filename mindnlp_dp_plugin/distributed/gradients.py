@@ -20,12 +20,12 @@ class WhatIsComputed:
 
     Attributes:
         is_whole: Whether it is all rows of its batch, as in the Trainer's evaluation: no other rank's belong to it.
-        counts: Whether its rows count; if not, other ranks get none of it.
+        is_repeated: Whether another rank computes it, too, so that other ranks get none of its rows.
         refusal: Why rows cannot be gathered now, in a sentence; None if they can.
     """
 
     def __init__(self):
-        self.is_whole, self.counts, self.refusal = False, True, None
+        self.is_whole, self.is_repeated, self.refusal = False, False, None
 
     @contextmanager
     def being(self, **changes) -> Iterator[None]:
@@ -96,8 +96,8 @@ class _AllGather(_Function):
     @staticmethod
     def forward(ctx, tensor):
         group = collectives.current()
-        ctx.counts, ctx.dtype, ctx.shape = computed.counts, tensor.dtype, tuple(tensor.shape)
-        own = to_numpy(tensor) if ctx.counts else to_numpy(tensor)[:0]
+        own = to_numpy(tensor)[: 0 if computed.is_repeated else None]
+        ctx.dtype, ctx.shape, ctx.num_rows = tensor.dtype, tuple(tensor.shape), len(own)
         parts = group.all_gather_object(own, PURPOSE)
         shapes = {part.shape[1:] for part in parts}
         if len(shapes) > 1:
@@ -111,11 +111,11 @@ class _AllGather(_Function):
     @staticmethod
     def backward(ctx, gradient):
         group = collectives.current()
-        summed = np.ascontiguousarray(to_numpy(gradient), np.float32).reshape(-1)
-        buffer = summed.copy() if ctx.counts else np.zeros_like(summed)
+        buffer = to_numpy(gradient).astype(np.float32).reshape(-1)
         if not group.uses_numpy:
             buffer = mindspore.Tensor(buffer)
         group.all_reduce(buffer).wait()
         of_all = np.asarray(buffer if group.uses_numpy else buffer.asnumpy()).reshape(gradient.shape)
-        own = of_all[ctx.begin : ctx.begin + ctx.shape[0]] if ctx.counts else np.zeros(ctx.shape, np.float32)
-        return mindspore.Tensor(np.ascontiguousarray(own), dtype=ctx.dtype)
+        own = np.zeros(ctx.shape, np.float32)
+        own[: ctx.num_rows] = of_all[ctx.begin : ctx.begin + ctx.num_rows]
+        return mindspore.Tensor(own, dtype=ctx.dtype)

@@ -35,12 +35,18 @@ def parameters_outside(model, optimizer) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def set_aside(parameters: Iterable[mindspore.Parameter]) -> Iterator[None]:
-    """A context behind which what is attached is as it was: gradients of the block are returned, not attached."""
+def taken_from(parameters: Iterable) -> list[tuple]:
+    """What is attached to parameters, which are then without: (parameter, gradient) of each."""
     found = [(parameter, parameter.grad) for parameter in parameters]
     for parameter, _ in found:
         parameter.grad = None
+    return found
+
+
+@contextmanager
+def set_aside(parameters: Iterable[mindspore.Parameter]) -> Iterator[None]:
+    """A context behind which what is attached is as it was: gradients of the block are returned, not attached."""
+    found = taken_from(parameters)
     try:
         yield
     finally:

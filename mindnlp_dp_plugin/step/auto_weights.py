@@ -71,6 +71,11 @@ class AutoWeights(Weights):
         return self._relative_weight(self._place) * self._before / self._accumulation
 
     @property
+    def is_repeated(self):
+        """Whether another rank has the batch, too."""
+        return self._counts.is_repeated(self._place)
+
+    @property
     def share(self):
         """That of this micro-step."""
         return self._relative_weight(self._place) / self._collective.world_size

@@ -1,8 +1,11 @@
 """One step, as the data flows: count, weigh, scale, forward, arm, backward, finish, clip."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+
+import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
@@ -13,7 +16,7 @@ from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest,
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.optim.parameters import parameters_outside, set_aside
+from mindnlp_dp_plugin.optim.parameters import parameters_outside, taken_from
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
@@ -113,7 +116,7 @@ class Step:
         self._weights = self._weigh(parameters, config.average_over)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
-        self._counts = True
+        self._counts = self._has_gradients = True
         self._has_news = False
         self._factor_of_rank = None
         self._guard(config, patches)
@@ -183,11 +186,13 @@ class Step:
         if self._counts:
             self._weights.saw(loss)
         self._on_phase("wait for ranks")
+        # A mean over nothing is no number; another loss counts nothing itself, and may hold rows that others compare.
+        self._has_gradients = self._counts or math.isfinite(loss.astype(mindspore.float32).item())
         self._arm()
-        self._factor = self._weights.factor() * self.precision.scale if self._counts else 1
+        self._factor = self._weights.factor() * self.precision.scale if self._counts else 0
         self._is_weighed = True
         self._on_phase("backward")
-        return loss if self._factor == 1 else loss * self._factor
+        return loss if self._factor == 1 or not self._has_gradients else loss * self._factor
 
     def finish(self) -> None:
         """Behind backward: average the gradients, if they are due. All ranks must call it."""
@@ -298,16 +303,16 @@ class Step:
     def _computed(self, forward_and_backward):
         """The loss of a batch and its gradients; of one that counts nothing, what other ranks need of it alone."""
         refusal = None if self._weights.adds_up else NO_GATHERING
-        accumulates = self._counts or self._fills_buckets  # otherwise hooks take zeros in place of gradients
+        accumulated = [] if self._counts or self._fills_buckets else taken_from(self.stepped.named.values())
         self.is_forward_due = True
         try:
-            with (
-                computed.being(counts=self._counts, refusal=refusal),
-                nullcontext() if accumulates else set_aside(self.stepped.named.values()),
-            ):
+            with computed.being(is_repeated=self._weights.is_repeated, refusal=refusal):
                 return forward_and_backward()
         finally:
             self.is_forward_due = False
+            for parameter, before in accumulated:
+                new = parameter.grad if self._has_gradients else None
+                parameter.grad = new if before is None else before if new is None else before + new
 
     def _is_shared_out(self, parameter):
         return bool(self.shared) and self.shared.holds(parameter)
@@ -315,7 +320,7 @@ class Step:
     def _arm(self):
         self.stepped.agree()
         if self._fills_buckets:
-            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._counts)
+            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._has_gradients)
 
     def _weigh(self, parameters, average_over):
         if self.micro_batches:

@@ -64,11 +64,13 @@ class Weights:
     Attributes:
         of_sum: What the sum of gradients is multiplied by; None for 1.
         num_ahead: Batches whose counts travel together, and which are therefore read before the first is computed.
+        is_repeated: Whether another rank has the batch of this micro-step, too, and here it counts nothing.
         adds_up: Whether the factors of all ranks' losses add up to the number of ranks, and gradients get no other.
     """
 
     of_sum = None
     num_ahead = 0
+    is_repeated = False
     adds_up = True
 
     def __init__(self, collective: Collective):
@@ -178,7 +180,6 @@ class CountedWeights(Weights):
         self._accumulation = door.accumulation
         self._mean = WeightedMean(parameters, collective, self._accumulation, average_over != "micro_steps")
         self.reset = self._mean.reset
-        self._is_repeated = False
         self.begin_micro_step()
 
     def follow(self, parameters):
@@ -188,7 +189,7 @@ class CountedWeights(Weights):
     def announce(self, batches):
         """A batch that another rank has counts nothing."""
         (batch,) = batches
-        self._is_repeated = batch.is_repeated and self._average_over != "micro_steps"
+        self.is_repeated = batch.is_repeated and self._average_over != "micro_steps"
 
     def begin_micro_step(self):
         """A new batch follows."""
@@ -200,7 +201,7 @@ class CountedWeights(Weights):
         Raises:
             DataParallelError: If it is the second batch of this micro-step and has another count than the first.
         """
-        count = 0 if self._is_repeated else COUNTS[self._average_over](batch, self._door.predicts_next_token)
+        count = 0 if self.is_repeated else COUNTS[self._average_over](batch, self._door.predicts_next_token)
         first, self._count = self._count, count
         if first not in (None, count):
             raise DataParallelError(

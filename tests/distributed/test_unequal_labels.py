@@ -17,6 +17,8 @@ BY_ENGINE = [
     "zero2",
     "no_label_on_rank_1",
     "gpt2.place",
+    "in_batch_negatives",
+    "uneven_end_of_one_row.classes",
 ]
 JOBS = [
     *((2, "mpi", name) for name in ALL),

@@ -16,7 +16,7 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from mindnlp.core import value_and_grad
+from mindnlp.core import nn, ops, value_and_grad
 from mindnlp.core.optim import SGD
 from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
@@ -89,6 +89,35 @@ class OwnLoss(Trainer):
         return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
 
 
+def contrastive(logits):
+    """Each row's first half against all rows' second halves: in-batch negatives."""
+    first, second = (dp.all_gather(half.mean(1)) for half in (logits[:, :6], logits[:, 6:]))
+    return nn.functional.cross_entropy(ops.matmul(first, second.swapaxes(0, 1)), ops.arange(len(first)))
+
+
+def weighed_by_class(logits, labels):
+    """A cross entropy whose mean the weights of its labels' classes normalise."""
+    weights = mindspore.Tensor(np.linspace(0.2, 3, NUM_LABELS).astype(np.float32))
+    logits, labels = logits.reshape(-1, NUM_LABELS), labels.reshape(-1)
+    total = nn.functional.cross_entropy(logits, labels, weight=weights, reduction="sum")
+    counted = labels.asnumpy()
+    return dp.global_mean(total, float(weights.asnumpy()[counted[counted != -100]].sum()))
+
+
+class InBatchNegatives(Trainer):
+    """A loss that compares each row with all others."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        return contrastive(model(input_ids=inputs["input_ids"]).logits)
+
+
+class ClassWeights(Trainer):
+    """A loss normalised by its own weights."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        return weighed_by_class(model(input_ids=inputs["input_ids"]).logits, inputs["labels"])
+
+
 @dataclass
 class Case:
     """One training.
@@ -151,12 +180,19 @@ CASES = {
     ),
     "label_smoothing": Case(gpt2, text_of, arguments={"label_smoothing_factor": 0.1}),
     "own_compute_loss": Case(token_classifier, trainer=OwnLoss),
+    "in_batch_negatives": Case(token_classifier, trainer=InBatchNegatives, num_batches=3, num_missing=1),
+    "in_batch_negatives_accumulated": Case(
+        token_classifier, trainer=InBatchNegatives, arguments={"gradient_accumulation_steps": 2}, without_labels_on=1
+    ),
+    "in_batch_negatives_zero3": Case(token_classifier, trainer=InBatchNegatives, config={"zero_stage": 3}),
+    "class_weights": Case(token_classifier, trainer=ClassWeights, num_batches=3, num_missing=BATCH_SIZE + 1),
     "by_micro_batches": Case(token_classifier, num_missing=1, config={"elastic_determinism": True}),
 }
 
 LOOPS = [
     *("token_classification.dict", "gpt2.place", "accumulation_3_spanning_epochs.dict", "no_label_on_rank_1.place"),
     *("uneven_end_of_one_row.closure", "uneven_end.place", "zero1.dict"),
+    *("uneven_end_of_one_row.contrast", "uneven_end_of_one_row.classes"),
 ]
 
 
@@ -230,14 +266,21 @@ def train_by_loop(name, output, num_ranks):
     def by_closure():
         return model(**words).loss
 
-    way = {"dict": by_dict, "place": by_place, "closure": by_closure}[name.partition(".")[2]]
+    def by_contrast(batch):
+        return contrastive(model(input_ids=batch["input_ids"]).logits)
+
+    def by_class(batch):
+        return weighed_by_class(model(input_ids=batch["input_ids"]).logits, batch["labels"])
+
+    ways = dict(dict=by_dict, place=by_place, closure=by_closure, contrast=by_contrast, classes=by_class)
+    way = ways[name.partition(".")[2]]
     gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)
     accumulation, parameters, num_micro_steps = case.arguments.get("gradient_accumulation_steps", 1), [], 0
     while len(parameters) < NUM_STEPS:
         for words in rows.create_dict_iterator():
             num_micro_steps += 1
             steps = num_micro_steps % accumulation == 0
-            given = {by_dict: (words,), by_place: tuple(words.values()), by_closure: ()}[way]
+            given = {by_place: tuple(words.values()), by_closure: ()}.get(way, (words,))
             with nullcontext() if steps else dp.no_sync():
                 gradients(*given)
             if steps and len(parameters) < NUM_STEPS:
