@@ -60,8 +60,36 @@ class Settings:
         return self.micro_batch * self.gradient_accumulation_steps
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Of which training a checkpoint is, of whatever Trainer: fields of its record, None where it lacks them.
+
+    Attributes:
+        job: The run of ``mindnlp-dp run`` that wrote it.
+        train_call: In which of its process's calls of ``train()`` with this ``output_dir``.
+        training: The training it belongs to: a name that no other has.
+        trained: What was trained, by name.
+        began_with: A digest of the weights with which the training first began.
+        before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
+        ended_with: A digest of the weights with which it came to its end; None before.
+    """
+
+    job: str | None = None
+    train_call: int | None = None
+    training: str | None = None
+    trained: dict[str, Any] | None = None
+    began_with: str | None = None
+    before: list[str] | None = None
+    ended_with: str | None = None
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "Origin":
+        """What a record says of it."""
+        return cls(**{field.name: content.get(field.name) for field in fields(cls)})
+
+
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Origin):
     """What goes into the file of that name. A checkpoint of an earlier version lacks what has a default.
 
     Attributes:
@@ -82,13 +110,6 @@ class Record:
         settings: What decides which rows make a step.
         host_random: The states of Python's and NumPy's generators on each rank.
         loss_scaling: The state of the scale of the loss, if there is one.
-        job: The run of ``mindnlp-dp run`` that wrote it.
-        train_call: In which of its process's calls of ``train()`` with this ``output_dir``.
-        training: The training it belongs to: a name that no other has.
-        trained: What was trained, by name.
-        began_with: A digest of the weights with which the training first began.
-        before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
-        ended_with: A digest of the weights with which it came to its end; None before.
         command: With ``elastic_determinism``: the script that trained, and its arguments.
         environment: With ``elastic_determinism``: whose bits they are, the processor and versions by package.
         home: Of a snapshot: the folder of checkpoints to which it belongs.
@@ -112,13 +133,6 @@ class Record:
     settings: Settings
     host_random: list[dict[str, Any]]
     loss_scaling: dict[str, Any] | None = None
-    job: str | None = None
-    train_call: int | None = None
-    training: str | None = None
-    trained: dict[str, Any] | None = None
-    began_with: str | None = None
-    before: list[str] | None = None
-    ended_with: str | None = None
     command: list[str] | None = None
     environment: dict[str, str] | None = None
     home: str | None = None

@@ -7,10 +7,13 @@ import pytest
 
 from tests.harness import PROGRAMS, run, run_ranks_successfully
 
-QUICK = ("adamw", "zero2", "tokens", "fp16", "unused", "packed", "dispatched")
+QUICK = ("adamw", "zero2", "labels", "fp16", "unused", "packed", "dispatched")
+GOING_ON = ("adamw", "logged")
 STOPPED_AFTER = 3  # optimizer steps
 EVERY = (
     *QUICK,
+    "logged",
+    "tokens",
     "sgd",
     "momentum",
     "plain_sgd",
@@ -62,13 +65,13 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def of_four(folder):
     """What four ranks have trained; and one that they have begun, and stopped."""
-    return train(folder, 4, "mpi", 4, (*QUICK, "adamw:STOP"))
+    return train(folder, 4, "mpi", 4, (*QUICK, "logged", *(f"{name}:STOP" for name in GOING_ON)))
 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def of_fewer(of_four, folder, request):
     """The same on fewer ranks; and what those have gone on with."""
-    return train(folder, 4, "mpi", request.param, (*QUICK, "adamw:RESUME"))
+    return train(folder, 4, "mpi", request.param, (*QUICK, *(f"{name}:RESUME" for name in GOING_ON)))
 
 
 def test_fewer_ranks_train_what_four_do(of_four, of_fewer):
@@ -76,8 +79,9 @@ def test_fewer_ranks_train_what_four_do(of_four, of_fewer):
     assert_equal(of_fewer, {name: of_four[name] for name in QUICK})
 
 
-def test_what_four_ranks_began_fewer_end_as_if_never_stopped(of_four, of_fewer):
-    whole, stopped, gone_on = of_four["adamw"], of_four["adamw:STOP"], of_fewer["adamw:RESUME"]
+@pytest.mark.parametrize("name", GOING_ON)
+def test_what_four_ranks_began_fewer_end_as_if_never_stopped(of_four, of_fewer, name):
+    whole, stopped, gone_on = of_four[name], of_four[f"{name}:STOP"], of_fewer[f"{name}:RESUME"]
     assert len(stopped["digests"]) == STOPPED_AFTER
     assert stopped["digests"] + gone_on["digests"] == whole["digests"]
     for what in ("log", "training_loss", "scores", "tokens", "flos"):

@@ -18,7 +18,6 @@ ERRORS = {
     "rows_from_a_set": r"train_dataset, row \d+, column 'input_ids' differs between ranks: rank 0 has \[",
     "filtered_rows_from_a_set": r"train_dataset, batch 0, column 'input_ids' differs between ranks: rank 0 has \[",
     "labels_of_evaluation_numbered_by_a_set": r"data set to evaluate, row \d+, column 'labels' differs between ranks",
-    "seeds_by_rank": r"TrainingArguments\.seed differs between ranks: rank 0 has 42; rank 1 has 43\. Give every rank",
     "accumulation_by_rank": r"TrainingArguments\.gradient_accumulation_steps differs between ranks: rank 0 has 1; rank",
     "label_mapping_numbered_by_a_set": r"model\.config\.label2id differs between ranks: rank 0 has \{'",
     "evaluation_data_of_another_length": "to evaluate differs between ranks: rank 0 has 24 rows; rank 1 has 23 rows",

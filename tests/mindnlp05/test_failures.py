@@ -82,3 +82,18 @@ def test_replicas_that_differ_are_named(tmp_path):
     assert finished.returncode != 0
     assert re.search(r"Replicas differ after step 3: .*classifier\.bias on rank\(s\) 1", finished.stderr)
     assert result_of(tmp_path)["status"] == "failed"
+
+
+def test_a_restart_goes_on_from_its_own_stage_though_another_shares_the_folder(tmp_path):
+    def trained(name, *way, options=()):
+        output = tmp_path / name
+        output.mkdir()
+        job = dict(ranks=2, backend="mpi", log_dir=output / "logs", options=options)
+        finished = run_ranks(PROGRAMS / "stages.py", output, *way, **job)
+        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+        return output
+
+    never, killed = trained("never"), trained("killed", "killed", options=("--max-restarts", 1))
+    log = (killed / "logs" / "restart_1" / "rank_0.log").read_text()
+    assert f"Restart 1: training continues from {killed / 'training' / 'checkpoint-4'}\n" in log
+    assert ends_of(killed) == ends_of(never)

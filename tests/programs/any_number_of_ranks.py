@@ -179,9 +179,11 @@ CASES = {
     "zero2": Case(config={"zero_stage": 2, "bucket_cap_mb": 0.01}),
     "by_batch": Case(dataset=by_batch),
     "by_length": Case(dataset=by_length, arguments={"group_by_length": True}),
+    "logged": Case(arguments={"logging_steps": 1}),  # in the step that is saved, too
+    "labels": Case(model=guesses_words, dataset=masked_words),
     "tokens": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens"}),
     "tokens_zero2": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}),
-    "packed": Case(model=llama, dataset=packed, config={"average_over": "tokens"}),
+    "packed": Case(model=llama, dataset=packed),
     "dispatched": Case(dataset=dispatched, config={"dispatch_batches": True}),
     "samples": Case(config={"average_over": "samples"}),
     "noise": Case(arguments={"neftune_noise_alpha": 5.0}),

@@ -59,10 +59,6 @@ def labels_of_evaluation_numbered_by_a_set():
     )
 
 
-def seeds_by_rank():
-    tiny_trainer(OUTPUT, seed=42 + dp.get_rank()).train()
-
-
 def accumulation_by_rank():
     tiny_trainer(OUTPUT, gradient_accumulation_steps=1 + dp.get_rank()).train()
 
@@ -158,7 +154,6 @@ MISTAKES = [
     rows_from_a_set,
     filtered_rows_from_a_set,
     labels_of_evaluation_numbered_by_a_set,
-    seeds_by_rank,
     accumulation_by_rank,
     label_mapping_numbered_by_a_set,
     evaluation_data_of_another_length,

@@ -131,6 +131,7 @@ class Case:
         config: Fields of the DataParallelConfig of ranks.
         trainer: The Trainer.
         without_labels_on: The rank whose first batch has no label that counts; None for none.
+        is_shuffled: Whether rows come in an order drawn from a seed.
     """
 
     model: Any
@@ -141,6 +142,7 @@ class Case:
     config: dict = field(default_factory=dict)
     trainer: type = Trainer
     without_labels_on: int | None = None
+    is_shuffled: bool = False
 
 
 def token_classifier():
@@ -186,13 +188,14 @@ CASES = {
     ),
     "in_batch_negatives_zero3": Case(token_classifier, trainer=InBatchNegatives, config={"zero_stage": 3}),
     "class_weights": Case(token_classifier, trainer=ClassWeights, num_batches=3, num_missing=BATCH_SIZE + 1),
+    "seeds_by_rank": Case(token_classifier, is_shuffled=True, arguments={"seed": 5 + dp.get_rank()}),
     "by_micro_batches": Case(token_classifier, num_missing=1, config={"elastic_determinism": True}),
 }
 
 LOOPS = [
     *("token_classification.dict", "gpt2.place", "accumulation_3_spanning_epochs.dict", "no_label_on_rank_1.place"),
     *("uneven_end_of_one_row.closure", "uneven_end.place", "zero1.dict"),
-    *("uneven_end_of_one_row.contrast", "uneven_end_of_one_row.classes"),
+    *("uneven_end_of_one_row.contrast", "uneven_end_of_one_row.classes", "seeds_by_rank.dict"),
 ]
 
 
@@ -217,7 +220,7 @@ def dataset_of(case, num_ranks):
     if case.without_labels_on is not None:
         for row in range(case.without_labels_on, BATCH_SIZE * num_ranks, num_ranks):
             rows[row][1][:] = -100
-    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(batch_size)
+    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=case.is_shuffled).batch(batch_size)
 
 
 def values_of(model):
@@ -253,6 +256,7 @@ def train_by_loop(name, output, num_ranks):
     dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
     seed_everything(3)
     model = case.model()
+    mindspore.set_seed(5 + dp.get_rank())
     optimizer = SGD(list(model.parameters()), lr=0.1)
     model, optimizer, rows = dp.prepare(model, optimizer, dataset_of(case, num_ranks))
     words = None

@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import set_aside, stepped_parameters
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
@@ -56,8 +57,9 @@ class Loop:
     def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
         require_pynative()
         require_same_labels(model, collective)
-        seed = mindspore.get_seed()
-        self.door = LoopDoor(model, optimizer, DEFAULT_SEED if seed is None else seed, dtype, collective)
+        own = mindspore.get_seed()
+        seed = common_seed("mindspore.set_seed", DEFAULT_SEED if own is None else own, collective)
+        self.door = LoopDoor(model, optimizer, seed, dtype, collective)
         self._patches = Patches()
         if dtype is not None:
             Masters().make(model)
@@ -247,11 +249,10 @@ def _training_rows(dataset, loop, collective):
     if packing and collective.rank == 0:
         logger.warning(packing)
     seed = loop.door.seed
-    compared = {"mindspore.set_seed": seed}
     if loop.config.dispatch_batches:
-        share = dispatch_training_rows(dataset, collective, compared, seed)
+        share = dispatch_training_rows(dataset, collective, {}, seed)
     else:
-        share = shard_training_rows(dataset, collective, compared, seed)
+        share = shard_training_rows(dataset, collective, {}, seed)
     loop.step.compare_rows(share)
     return TrainingRows(share)
 

@@ -39,6 +39,7 @@ class LossFilter:
         self._sum, self._begun_at = mindspore.tensor(0.0), None
         self._before = 0.0  # the sum of all ranks when it was last computed, if nobody logged it
         self._seen, self._on_device = [], []  # losses and steps of this rank since then
+        self._is_common = False  # whether the Trainer's sum is that of all ranks, and nothing was added to it
         patches.replace(trainer.args, "logging_nan_inf_filter", self._is_wanted)
 
     def follow(self, sum_of_losses: mindspore.Tensor) -> None:
@@ -48,6 +49,7 @@ class LossFilter:
 
     def filtered(self, loss: mindspore.Tensor) -> mindspore.Tensor:
         """What the Trainer is to add to its sum for the loss of a micro-step."""
+        self._is_common = False
         if not self._is_wanted:
             return loss
         self._trainer.args.logging_nan_inf_filter = False
@@ -67,6 +69,13 @@ class LossFilter:
         Args:
             sum_of_losses: The Trainer's.
         """
+        return sum_of_losses.item() if self._is_common else self._sum_of_ranks(sum_of_losses)
+
+    def make_common(self) -> None:
+        """The Trainer's sum has become that of all ranks; to log it sets it to 0, on all of them."""
+        self._is_common = True
+
+    def _sum_of_ranks(self, sum_of_losses):
         self._read()
         is_finite = all(math.isfinite(loss) for loss, _ in self._seen)
         mine = sum_of_losses.item(), is_finite
@@ -113,14 +122,14 @@ class OrderedLosses(LossFilter):
 
     def filtered(self, loss):
         """The Trainer's own sum, of this rank, is replaced before it is used."""
+        self._is_common = False
         self._trainer.args.logging_nan_inf_filter = False
         self._on_device.append(self._step.latest)
         if len(self._on_device) == ON_DEVICE:
             self._read()
         return loss
 
-    def sum_of_ranks(self, sum_of_losses):
-        """The sum since the last log. All ranks must call it."""
+    def _sum_of_ranks(self, sum_of_losses):
         self._read()
         of_ranks = self._collective.all_gather_object(self._seen, Message("each loss since the last log"))
         per_step = len(self._step.micro_batches.mine)
@@ -143,4 +152,6 @@ def _mean(counted):
     total = sum(count for count, _ in counted)
     if not total:
         return 0.0
+    if len({count for count, _ in counted}) == 1:  # as if each counted 1
+        return float(np.float32(sum(loss for _, loss in counted) / len(counted)))
     return float(np.float32(sum(count * loss for count, loss in counted) / total))

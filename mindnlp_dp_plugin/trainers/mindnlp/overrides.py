@@ -10,29 +10,33 @@ from functools import partial
 from mindnlp.peft import PeftModel
 
 from mindnlp_dp_plugin.checkpoint import elsewhere, store
+from mindnlp_dp_plugin.checkpoint.agreement import own_checkpoint
+from mindnlp_dp_plugin.checkpoint.training import begin_training, digest_of_rows
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
-from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.data.sample import RowSample
+from mindnlp_dp_plugin.ddp.replicas import digests_of_trained, make_replicas
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers, settings_as_built
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
-from mindnlp_dp_plugin.trainers.mindnlp.resume.agreement import own_checkpoint
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
     open_workspaces,
     require_own_folders,
 )
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
-from mindnlp_dp_plugin.trainers.mindnlp.resume.training import begin_training
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 from mindnlp_dp_plugin.trainers.observe import throughput
+
+READINGS = 2
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
@@ -50,7 +54,8 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
 
 
 def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
-    current().barrier()  # the script may look for checkpoints, too: let all ranks do so before they change
+    # The script may look for checkpoints, too: all ranks have done so when all seeds are here.
+    self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
     try:
@@ -62,14 +67,25 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
 
 
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
-    self.data_parallel_training = training = begin_training(self, current())
-    is_resuming = self.data_parallel_config.resume
-    kept = elsewhere.bring_back(self.args.output_dir)
-    own = own_checkpoint(self, training, resume_from_checkpoint, current(), kept)
+    weights = digests_of_trained(self.model) if current().rank == 0 else []
+    self.data_parallel_training = training = begin_training(self, weights, current())
+    is_resuming, output_dir = self.data_parallel_config.resume, self.args.output_dir
+    kept = elsewhere.bring_back(output_dir)
+    rows = partial(_read_some_rows, self)
+    own = own_checkpoint(
+        output_dir, training, resume_from_checkpoint, is_resuming, current(), rows, store.problem_of, kept
+    )
     if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
         resume_from_checkpoint = own
-    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, self.args.output_dir, current(), whole=own)
+    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, output_dir, current(), whole=own)
     return stock(self, resume_from_checkpoint, *args, **kwargs)
+
+
+def _read_some_rows(self):
+    """A digest of rows of the data set. All ranks must call it."""
+    may_be_read = not self.data_parallel_config.dispatch_batches
+    dataset = self.get_train_dataset()
+    return digest_of_rows(RowSample(dataset).read(READINGS) if may_be_read else ShardedDataset.reading)
 
 
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
@@ -86,7 +102,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         session.step.join_parameters()
         session.checkpoints.wait()
         session.snapshots.discard()
-        self.data_parallel_training.end(self, self.args.should_save)
+        if self.args.should_save:
+            self.data_parallel_training.end(self._get_output_dir(), digests_of_trained(self.model))
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):
@@ -213,6 +230,7 @@ def evaluation_loop(
         self.data_parallel_session.step.check_replicas(anew=True)
         in_step = self.data_parallel_session.step.in_step
     else:
+        self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
         make_replicas(self.model, current())
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
     return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current(), in_step)

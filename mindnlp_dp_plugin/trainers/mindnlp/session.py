@@ -5,6 +5,7 @@ import logging
 
 import mindspore
 
+from mindnlp_dp_plugin.checkpoint.training import digest_of_rows
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -27,7 +28,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
-from mindnlp_dp_plugin.trainers.mindnlp.resume.training import digest_of_rows
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
 from mindnlp_dp_plugin.trainers.observe.work import Work
@@ -206,9 +206,7 @@ class TrainingSession:
                     "Leave one of the two out."
                 )
             grouped = functools.partial(shard_by_length, whole, args, self._collective, micro_batches)
-        settings = {
-            f"TrainingArguments.{name}": getattr(args, name) for name in ("seed", "gradient_accumulation_steps")
-        }
+        settings = {"TrainingArguments.gradient_accumulation_steps": args.gradient_accumulation_steps}
         if self._config.dispatch_batches:
             self._dataset = dispatch_training_rows(
                 whole, self._collective, settings, args.seed, micro_batches, counts=args.max_steps <= 0

@@ -1,30 +1,35 @@
 """Checkpoints by the Trainer's own ``_save_checkpoint``: whole or not at all, and the same for all ranks."""
 
-import logging
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
+import mindtorch
+import numpy as np
+import xxhash
 from transformers import trainer as trainer_module
 from transformers.trainer_utils import get_last_checkpoint
 
 from mindnlp_dp_plugin.checkpoint import elsewhere, store
+from mindnlp_dp_plugin.checkpoint.agreement import own_checkpoint
+from mindnlp_dp_plugin.checkpoint.training import begin_training, digest_of_rows
 from mindnlp_dp_plugin.collectives import Collective, current, require_same
+from mindnlp_dp_plugin.ddp.replicas import digests_of_trained
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_process import temporary_folder, told
-from mindnlp_dp_plugin.job.variables import JOB, RESTART
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.job.rank_process import temporary_folder
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.nested import map_leaves
 from mindnlp_dp_plugin.patching import Patches
-
-logger = logging.getLogger(__name__)
+from mindnlp_dp_plugin.step import rng
 
 RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
 HINT = Message("All ranks must read the same checkpoint: copy the folder to each node, or write to one that all share.")
 
-_calls = Counter()  # of train(), by output_dir: a script may train more than once with one
+READ, READINGS = 16, 2  # rows, spread over the data set, and how often: what is random differs
 
 
 def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
@@ -78,15 +83,17 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     Raises:
         DataParallelError: If ranks want different ones, or it is not whole.
     """
-    output_dir, restart = trainer.args.output_dir, int(told(RESTART) or 0)
-    _calls[output_dir] += 1
+    output_dir, is_resuming = trainer.args.output_dir, trainer.data_parallel_config.resume
     if trainer.args.should_save:
         os.makedirs(output_dir, exist_ok=True)
         store.open_workspace(output_dir)
     collective.barrier()
-    kept, is_resuming = elsewhere.bring_back(output_dir), trainer.data_parallel_config.resume
-    whole = _own_checkpoint(output_dir, restart, kept, collective) if restart or is_resuming else None
-    if whole and (restart or wanted is True or not wanted):
+    weights = digests_of_trained(trainer.model) if collective.rank == 0 else []
+    trainer.data_parallel_training = training = begin_training(trainer, weights, collective)
+    kept, rows = elsewhere.bring_back(output_dir), partial(_digest_of_rows, trainer.train_dataset)
+    whole = own_checkpoint(output_dir, training, wanted, is_resuming, collective, rows, kept=kept)
+    training.trained.setdefault("train_dataset", rows())
+    if whole:
         wanted = whole
     elif wanted is True and is_resuming:  # the first run has none yet
         wanted = None
@@ -105,28 +112,27 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     return wanted
 
 
-def _own_checkpoint(output_dir, restart, kept, collective):
-    """The newest whole one of this call of ``train()``; after a restart, of this job."""
-    why = tr("Restart {number}", number=restart) if restart else "--resume"
-    this_call = _calls[output_dir]
-    for folder, content in store.published_in(output_dir):
-        if kept and store.step_of(folder) > store.step_of(kept):
-            continue  # it may be on one node alone
-        is_of_job = content and content.get("job") == told(JOB)
-        if content and (content.get("train_call", this_call) != this_call or restart and not is_of_job):
-            continue
-        if problem := store.problem_of_files(folder):
-            _tell(tr("{why}: passed over {problem}", why=why, problem=f"{folder}: {problem}"), collective)
-            continue
-        _tell(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=folder), collective)
-        return str(folder)
-    _tell(tr("{why}: training continues from the start", why=why), collective)
-    return None
+def _digest_of_rows(dataset):
+    """A digest of some of its rows; random generators are left as they were."""
+    of_host, of_tensors = rng.host_state(), mindtorch.get_rng_state()
+    places = sorted({round(place) for place in np.linspace(0, len(dataset) - 1, READ)}) if len(dataset) else []
+    passes = [dict(chain.from_iterable(_values_of(dataset[place], place) for place in places)) for _ in range(READINGS)]
+    rng.restore_host_state(of_host)
+    mindtorch.set_rng_state(of_tensors)
+    first, second = passes
+    changing = {place[1] for place in first if second.get(place) != first[place]}
+    return digest_of_rows((first, changing))
 
 
-def _tell(words, collective):
-    if collective.rank == 0:
-        logger.warning(words)
+def _values_of(row, place):
+    """A digest of each value of a row, by its place and its name."""
+    named = row.items() if isinstance(row, Mapping) else {"": row}.items()
+    for name, value in named:
+        yield (place, str(name)), xxhash.xxh3_64_intdigest(repr(map_leaves(_plain, value)).encode())
+
+
+def _plain(value):
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def read_record(folder: str | None, trainer, collective: Collective) -> dict:
@@ -167,8 +173,7 @@ def _settings(trainer, collective):
 
 def _record(trainer, session, group):
     position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
-    origin = {"job": told(JOB), "train_call": _calls[trainer.args.output_dir]}
-    return {**_settings(trainer, group), **position, **origin}
+    return {**_settings(trainer, group), **position, **trainer.data_parallel_training.as_recorded()}
 
 
 def _rotate(trainer, output_dir):

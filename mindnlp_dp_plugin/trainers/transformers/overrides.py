@@ -8,13 +8,15 @@ from mindtorch.nn import parallel
 from transformers import Trainer
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.record import Origin
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
+from mindnlp_dp_plugin.ddp.replicas import check_buffers, digests_of_trained, make_replicas
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
@@ -62,11 +64,13 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
             "gradient_accumulation_steps": self.args.gradient_accumulation_steps,
             "num_train_epochs": self.args.num_train_epochs,
             "max_steps": self.args.max_steps,
-            "seed": self.args.seed,
-            "torch.initial_seed()": mindtorch.initial_seed(),
         }
         for name, value in settings.items():
             require_same(name, value, current(), SAME)
+        self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
+        own = mindtorch.initial_seed()
+        if own != (seed := common_seed("torch.manual_seed", own, current())):
+            mindtorch.manual_seed(seed)
         resume_from_checkpoint = agreed_checkpoint(self, resume_from_checkpoint, current())
         return stock(self, resume_from_checkpoint, *args, **kwargs)
     except Exception as error:
@@ -81,12 +85,15 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     """Train with this rank's part of the data, and end together."""
     require_pynative()
     record = read_record(resume_from_checkpoint, self, current())
+    self.data_parallel_training.adopt(Origin.of(record))
     session = TrainingSession(self, current(), self.data_parallel_config, record)
     self.data_parallel_session = session
     try:
         with rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
         session.step.check_replicas()
+        if self.args.should_save:
+            self.data_parallel_training.end(self.args.output_dir, digests_of_trained(self.model))
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):

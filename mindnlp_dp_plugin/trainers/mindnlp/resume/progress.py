@@ -82,6 +82,7 @@ class Progress(TrainerCallback):
         """Let the Trainer's tensor be that sum. All ranks must call it."""
         mindspore.ops.assign(self.pending_loss, mindspore.tensor(self.loss_since_log(), self.pending_loss.dtype))
         self._carried_loss = 0.0
+        self.losses.make_common()
 
     def begin_micro_step(self) -> None:
         """The first batch of a resumed run is read: the generators of Python and NumPy go on where they stood."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mindnlp_dp_plugin.trainers.mindnlp.resume.training import Kinship, Training, digest_of
+from mindnlp_dp_plugin.checkpoint.training import Kinship, Training, digest_of
 from tests.checkpoint.records import record
 
 OWN, ANOTHERS, UNKNOWN = Kinship.OWN, Kinship.ANOTHERS, Kinship.UNKNOWN

@@ -16,9 +16,8 @@ from typing import Any
 import xxhash
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.record import Record
+from mindnlp_dp_plugin.checkpoint.record import Origin
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import Message, tr
@@ -80,12 +79,12 @@ class Training:
             "before": self.before,
         }
 
-    def adopt(self, record: Record) -> None:
+    def adopt(self, record: Origin) -> None:
         """Be the training that goes on from a checkpoint."""
         if record.training is not None:
             self.id, self.began_with = record.training, record.began_with
 
-    def kinship(self, record: Record, is_restart: bool) -> tuple[Kinship, str]:
+    def kinship(self, record: Origin, is_restart: bool) -> tuple[Kinship, str]:
         """What a checkpoint of the same folder is to this training, and why.
 
         Args:
@@ -113,34 +112,37 @@ class Training:
             return (Kinship.ANOTHERS if has_ended else Kinship.OWN), difference
         return (Kinship.UNKNOWN if has_ended and not LENGTH.issuperset(changed) else Kinship.OWN), difference
 
-    def changed(self, record: Record) -> list[str]:
+    def changed(self, record: Origin) -> list[str]:
         """What is trained otherwise than in a checkpoint."""
         return [name for name, value in self.trained.items() if record.trained.get(name) != value]
 
-    def end(self, trainer, writes: bool) -> None:
-        """Note in the checkpoints of this training that it has come to its end.
+    def end(self, output_dir: str, weights: list[int]) -> None:
+        """Note in the checkpoints of this training that it has come to its end, where they are written.
 
         Args:
-            trainer: The Trainer that has trained.
-            writes: Whether this rank writes checkpoints.
+            output_dir: Their folder.
+            weights: Digests of those with which it ended.
         """
-        if not writes:
-            return
-        weights = digest_of_weights(trainer.model)
-        for folder, record in store.records_in(trainer._get_output_dir()):
-            if record and record.training == self.id:
-                store.amend(folder, ended_with=weights)
+        for folder, content in store.published_in(output_dir):
+            if content and content.get("training") == self.id:
+                store.amend(folder, ended_with=digest_of(weights))
 
 
-def begin_training(trainer, collective: Collective) -> Training:
-    """The training that a call of ``train()`` begins, the same on all ranks. All ranks must call it."""
+def begin_training(trainer, weights: list[int], collective: Collective) -> Training:
+    """The training that a call of ``train()`` begins, the same on all ranks. All ranks must call it.
+
+    Args:
+        trainer: The Trainer, MindNLP's or Hugging Face's.
+        weights: Digests of the parameters that are trained; those of rank 0 count.
+        collective: The ranks that train together.
+    """
     output_dir = os.path.realpath(trainer.args.output_dir)
     earlier = _begun[output_dir]
     training = Training(
         id=uuid.uuid4().hex,
         number=len(earlier) + 1,
         trained=_what_is_trained(trainer),
-        began_with=digest_of_weights(trainer.model) if collective.rank == 0 else "",
+        began_with=digest_of(weights),
         before=[digest_of(training.trained) for training in earlier],
         done={training.id for training in earlier},
     )
@@ -150,14 +152,9 @@ def begin_training(trainer, collective: Collective) -> Training:
 
 
 def digest_of_rows(reading: tuple[dict[tuple[int, str], int], set[str]]) -> str:
-    """A digest of the rows that ``RowSample.read`` has read, without those that are random."""
+    """A digest of rows that were read: of each value by its place, without the columns that are random."""
     digests, changing = reading
     return digest_of([(*place, value) for place, value in sorted(digests.items()) if place[1] not in changing])
-
-
-def digest_of_weights(model) -> str:
-    """A digest of the parameters that are trained."""
-    return digest_of([digest(parameter) for parameter in model.parameters() if parameter.requires_grad])
 
 
 def digest_of(content: Any) -> str:
