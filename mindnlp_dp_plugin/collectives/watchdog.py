@@ -28,6 +28,7 @@ from mindnlp_dp_plugin.job.rank_status import (
     Phase,
     RankStatus,
     Status,
+    describe_caught,
     describe_collective,
     describe_ranks,
     read_status,
@@ -315,7 +316,11 @@ class Watchdog(threading.Thread):
             pass
         try:
             error = DataParallelError(
-                "{why}. {hint}\n{ranks}", why=why, hint=HINT, ranks=describe_ranks(self._folder, self._local_ranks)
+                "{caught}{why}. {hint}\n{ranks}",
+                caught=describe_caught(self._folder, self._local_ranks),
+                why=why,
+                hint=HINT,
+                ranks=describe_ranks(self._folder, self._local_ranks),
             )
             write_record(folder_told(LOG_DIR), self._rank, error, 1)
             os.write(2, f"DataParallelError: {error}\n".encode(errors="replace"))

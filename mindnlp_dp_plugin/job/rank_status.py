@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import time
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import IntEnum
@@ -259,8 +260,25 @@ def note_exception(rank: int, error: BaseException | None) -> None:
         if error is None:
             _exception_path(folder, rank).unlink(missing_ok=True)
         else:
-            text = f"{type(error).__name__}: {error}"
+            text = "".join(traceback.format_exception(error))
             _exception_path(folder, rank).write_text(text, encoding="utf-8", errors="replace")
+
+
+def describe_caught(folder: Path, ranks: Iterable[int]) -> str:
+    """What ended ``train()`` on some of these ranks, and their scripts have caught, with tracebacks; empty without."""
+    ranks = list(ranks)
+    noted = {rank: path for rank in ranks if (path := _exception_path(folder, rank)).exists()}
+    if len(noted) == len(ranks):  # on all of them, none went on without the others
+        return ""
+    return "".join(
+        tr(
+            "rank {rank}: its train() raised {error}, and its script went on without the others:\n{traceback}\n",
+            rank=rank,
+            error=text.strip().rpartition("\n")[2],
+            traceback=text.rstrip(),
+        )
+        for rank, text in ((rank, path.read_text(encoding="utf-8")) for rank, path in noted.items())
+    )
 
 
 def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
@@ -270,10 +288,6 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     asked = [rank for rank, status in begun.items() if can_answer(folder, rank) and send_signal(status, SIGNAL)]
     stacks = read_stacks(folder, asked)
     lines = [f"  rank {rank}: {status or tr('has not started')}" for rank, status in statuses.items()]
-    for rank in begun:
-        if (note := _exception_path(folder, rank)).exists():
-            raised = {"rank": rank, "error": note.read_text(encoding="utf-8")}
-            lines.append("  " + tr("rank {rank}: its train() raised {error}, and the script went on", **raised))
     for rank in begun:
         lines.append(f"\n{tr('Stacks of rank {rank}, innermost call first:', rank=rank)}\n{stacks.get(rank, '')}")
     return "\n".join(lines)

@@ -56,6 +56,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
 def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
     # The script may look for checkpoints, too: all ranks have done so when all seeds are here.
     self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
+    _join_what_is_left(self)
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
     try:
@@ -112,8 +113,18 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
                     print(f"  {session.step.shared_out}")
         current().barrier()
         return output
+    except Exception:
+        self.data_parallel_left = session.step  # ranks may share parameters out, and the script may catch this
+        raise
     finally:
         session.close()
+
+
+def _join_what_is_left(self):
+    """Make parameters whole that a ``train()`` has left shared out, as it raised. All ranks must call it."""
+    if self.data_parallel_left and not self.data_parallel_session:
+        self.data_parallel_left.join_parameters()
+        self.data_parallel_left = None
 
 
 def _load_optimizer_and_scheduler(stock, self, checkpoint):
@@ -199,6 +210,12 @@ def _save_optimizer_and_scheduler(stock, self, output_dir):
     stock(self, output_dir)
 
 
+def save_model(stock, self, *args, **kwargs):
+    """Of parameters that are whole."""
+    _join_what_is_left(self)
+    stock(self, *args, **kwargs)
+
+
 def _save(stock, self, output_dir=None, state_dict=None):
     """Save adapters without the model they adapt; of any other model, buffers as well as parameters."""
     if not isinstance(self.model, PeftModel):
@@ -225,12 +242,13 @@ def evaluation_loop(
     """Each rank scores its share; every rank gets all rows and their metrics."""
     if self.args.past_index >= 0:  # a batch needs what the model made of the one before
         return stock(self, dataset, description, prediction_loss_only, ignore_keys, metric_key_prefix)
-    in_step = iter
-    if self.is_in_train:
-        self.data_parallel_session.step.check_replicas(anew=True)
-        in_step = self.data_parallel_session.step.in_step
+    in_step, session = iter, self.data_parallel_session  # is_in_train stays True behind a train() that raised
+    if session:
+        session.step.check_replicas(anew=True)
+        in_step = session.step.in_step
     else:
         self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
+        _join_what_is_left(self)
         make_replicas(self.model, current())
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
     return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current(), in_step)
@@ -247,6 +265,7 @@ TRAINER_METHODS = (
     _maybe_log_save_evaluate,
     _save_checkpoint,
     _save_optimizer_and_scheduler,
+    save_model,
     _save,
     _load_best_model,
     evaluation_loop,

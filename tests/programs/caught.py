@@ -1,0 +1,45 @@
+"""A script catches what ends its training, and goes on: ``python caught.py OUTPUT all|one [zero3]``.
+
+A callback raises after the second step: on all ranks, or on rank 1 alone. Then the script evaluates, predicts, saves
+and trains again, and leaves ``OUTPUT/rank<r>.json``.
+"""
+
+import mindnlp_dp_plugin as dp  # isort: skip
+
+import json
+import sys
+from pathlib import Path
+
+from mindnlp.engine import TrainerCallback
+
+from tests.programs.resume_scenarios import digest_of
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+
+OUTPUT, WHO = Path(sys.argv[1]), sys.argv[2]
+
+
+class Raises(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 2 and (WHO == "all" or dp.get_rank() == 1):
+            raise MemoryError("out of memory")
+
+
+if "zero3" in sys.argv:
+    dp.install(dp.DataParallelConfig(zero_stage=3))
+raises, model = Raises(), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+batch_size = 8 if dp.get_world_size() > 1 else 16
+rows = tiny_dataset(32, batch_size)
+trainer = tiny_trainer(OUTPUT / "training", model, rows, callbacks=[raises], optim="sgd")
+trainer.eval_dataset = tiny_dataset(20, 4)
+left = {}
+try:
+    trainer.train()
+except MemoryError as error:
+    left["caught"] = str(error)
+left["loss"] = trainer.evaluate()["eval_loss"]
+left["predictions"] = trainer.predict(tiny_dataset(20, 4)).predictions.tolist()
+trainer.save_model(str(OUTPUT / "saved"))
+trainer.remove_callback(raises)
+left["trained"] = trainer.train().training_loss
+left["model"] = digest_of(trainer.model)
+(OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(left))
