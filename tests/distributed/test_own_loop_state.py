@@ -28,6 +28,19 @@ def test_it_goes_on_in_mid_epoch_to_the_last_bit(one_process, of_ranks, how):
     assert one_process[how] and of_ranks[how]
 
 
+def test_other_ranks_go_on_in_mid_epoch_at_the_same_global_batch(tmp_path):
+    def weights(ranks):
+        job = dict(ranks=ranks, backend="mpi", log_dir=tmp_path / f"logs{ranks}")
+        finished = run_ranks("own_loop_state.py", tmp_path, 4, "elsewhere", **job)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return [json.loads((tmp_path / f"elsewhere.{ranks}.rank{rank}.json").read_text()) for rank in range(ranks)]
+
+    of_two = weights(2)
+    of_one, of_four = weights(1), weights(4)
+    for other in (*of_one, *of_four):
+        np.testing.assert_allclose(other, of_two[0], rtol=0, atol=2e-6)
+
+
 def test_a_signal_to_one_rank_ends_the_job_after_a_step_and_the_same_command_goes_on(tmp_path, of_ranks, request):
     job = dict(ranks=NUM_RANKS, backend=request.node.callspec.params["of_ranks"], log_dir=tmp_path / "logs")
     ended = run_ranks("own_loop_state.py", tmp_path, NUM_RANKS, "stopped", **job)

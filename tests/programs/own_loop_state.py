@@ -1,10 +1,11 @@
 """Save and go on, evaluate, and what is refused, in loops prepared by ``dp.prepare``.
 
-    python own_loop_state.py OUTPUT NUM_RANKS [stopped]
+    python own_loop_state.py OUTPUT NUM_RANKS [stopped|elsewhere]
 
 Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves OUTPUT/state.rank<r>.json. With
 ``stopped``, the last rank gets a signal in mid-epoch, and the same command goes on from what was saved; leaves
-OUTPUT/stopped.rank<r>.json.
+OUTPUT/stopped.rank<r>.json. With ``elsewhere`` a loop without dropout is trained in mid-epoch and saved, or goes on if
+OUTPUT has its state; leaves OUTPUT/elsewhere.<world size>.rank<r>.json.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -29,6 +30,7 @@ from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK, WORLD_SIZE = dp.get_rank(), dp.get_world_size()
 NUM_STEPS, SAVED_AT, STRUCK_AT = 7, 3, 5  # of 4 in an epoch
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def prepared(mixed_precision="no"):
@@ -79,6 +81,18 @@ def train(objects, until, folder=None, stopped_in=None):
 def stopped():
     folder = OUTPUT / "states" / "stopped"
     return train(prepared(), NUM_STEPS, folder if folder.exists() else None, folder)[-1]
+
+
+def elsewhere():
+    """Its weights after NUM_STEPS; on fewer or more ranks each has more or fewer rows."""
+    mindspore.set_seed(42)
+    model = tiny_model(seed=3, **WITHOUT_DROPOUT)
+    optimizer = SGD(model.parameters(), lr=1e-1)
+    rows = tiny_rows(8 * NUM_RANKS * 4, shuffle=True).batch(8 * NUM_RANKS // WORLD_SIZE)
+    objects = dp.prepare(model, optimizer, rows, LambdaLR(optimizer, lambda step: 1 / (1 + step)))
+    folder = OUTPUT / "states" / "state"
+    train(objects, NUM_STEPS, folder if folder.exists() else None)
+    return values_of(model)
 
 
 def goes_on(mixed_precision):
@@ -140,9 +154,6 @@ def pair():
     return {"values": values_of(generator) + values_of(critic), "said": said(lambda: dp.save_state(OUTPUT / "pair"))}
 
 
-WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-
 def head_alone_is_stepped():
     """Gradients of all parameters are asked for and clipped, of which the optimizer steps the last few."""
     model = tiny_model(seed=3 + RANK, **WITHOUT_DROPOUT)
@@ -163,8 +174,6 @@ def head_alone_is_stepped():
 
 def mean_over_labels():
     """No row of rank 0's first batch has a label."""
-    if WORLD_SIZE > 1:
-        dp.install(dp.DataParallelConfig(average_over="tokens"))
     chance = np.random.default_rng(7)
     rows = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(number % 3)) for number in range(32 * NUM_RANKS)]
     for number in range(0, 8 * NUM_RANKS, NUM_RANKS):
@@ -178,7 +187,6 @@ def mean_over_labels():
         gradients_of(batch)
         optimizer.step()
         optimizer.zero_grad()
-    dp.install()
     return values_of(model)
 
 
@@ -223,6 +231,8 @@ def refusals():
 
 if __name__ == "__main__" and sys.argv[3:] == ["stopped"]:
     (OUTPUT / f"stopped.rank{RANK}.json").write_text(json.dumps(stopped()))
+elif __name__ == "__main__" and sys.argv[3:] == ["elsewhere"]:
+    (OUTPUT / f"elsewhere.{WORLD_SIZE}.rank{RANK}.json").write_text(json.dumps(elsewhere()))
 elif __name__ == "__main__":
     found = {
         "goes_on": goes_on("no"),

@@ -97,7 +97,8 @@ class Loop:
     @property
     def reads_again(self) -> bool:
         """Whether the batch that was read last is another rank's, too, so that all have as many."""
-        return self.rows is not None and self.rows.is_repeated
+        rows = TrainingRows.read_last
+        return rows is not None and rows.is_repeated
 
     def columns_of(self, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
         """The batch that a function of the loss is called with, by name.
@@ -105,7 +106,7 @@ class Loop:
         Tensors that come from the rows have the names of their columns, others those of the function's arguments. A
         function that is given nothing computes the batch that was read last.
         """
-        read = self.rows.latest if self.rows else {}
+        read = TrainingRows.read_last.latest if TrainingRows.read_last else {}
         if not (args or kwargs):
             return read
         columns = dict(kwargs)

@@ -50,7 +50,10 @@ class TrainingRows(Rows):
         epoch: The epoch that is being read, or the next.
         num_read: Batches of it that this rank has read.
         latest: The last batch, as column name to value.
+        read_last: Those that a batch was read from last, of all loops of this process.
     """
+
+    read_last: "TrainingRows | None" = None
 
     def __init__(self, dataset: ShardedDataset):
         super().__init__(dataset)
@@ -61,6 +64,10 @@ class TrainingRows(Rows):
     def is_repeated(self) -> bool:
         """Whether another rank reads the last batch, too."""
         return self._dataset.is_repeated
+
+    def reads_on(self, num_replicas: int, batch_size: int) -> bool:
+        """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order."""
+        return self._dataset.reads_on(num_replicas, batch_size)
 
     def start_at(self, epoch: int, num_read: int) -> None:
         """Let the next iterator go on in the middle of an epoch."""
@@ -76,7 +83,7 @@ class TrainingRows(Rows):
         self._is_under_way = True
         for batch in self._dataset.create_dict_iterator(**{"num_epochs": 1, **options}):
             self.num_read += 1
-            self.latest = batch
+            self.latest, TrainingRows.read_last = batch, self
             yield batch
         self.epoch, self.num_read, self._is_under_way = self.epoch + 1, 0, False
 

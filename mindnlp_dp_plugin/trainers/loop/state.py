@@ -97,13 +97,13 @@ def load_state(folder: str | Path) -> LoopState:
         Where the loop goes on: ``for epoch in range(state.epoch, num_epochs)``.
 
     Raises:
-        DataParallelError: If it is damaged, ranks read different ones, or it stands in the middle of an epoch that was
-            read by another number of ranks, with other batches or another seed.
+        DataParallelError: If it is damaged, ranks read different ones, or it stands in the middle of an epoch whose
+            rows these ranks would read in another order.
     """
     loop, group = latest_loop(), current()
     door, record = loop.door, store.read_whole(folder)
     require_same("dp.load_state", record["digests"], group, HINT, str(folder))
-    _require_same_rows_of_a_step(folder, record, loop, group)
+    num_batches = _batches_read(folder, record, loop, group)
     contents = safe_unpickler.load(str(Path(folder, STATE)))
     _load_model(door.model, contents["model"], folder)
     door.optimizer.load_state_dict(contents["optimizer"])
@@ -111,34 +111,36 @@ def load_state(folder: str | Path) -> LoopState:
     if loop.scheduler:
         loop.scheduler.load_state_dict(contents["scheduler"])
     if loop.rows:
-        loop.rows.start_at(record["epoch"], record["num_batches"])
+        loop.rows.start_at(record["epoch"], num_batches)
     door.num_steps, door.clock.micro_steps, door.seed = record["num_steps"], record["micro_steps"], record["seed"]
     loop.step.reducer.take_order(record["gradient_order"])
     if loop.step.precision.scaler and record["loss_scaling"]:
         vars(loop.step.precision.scaler).update(record["loss_scaling"])
     if record["world_size"] == group.world_size:
         rng.restore_host_state(record["host_random"][group.rank])
-    return LoopState(record["epoch"], record["num_batches"], record["num_steps"])
+    return LoopState(record["epoch"], num_batches, record["num_steps"])
 
 
-def _require_same_rows_of_a_step(folder, record, loop, group):
+def _batches_read(folder, record, loop, group):
+    """How many of its batches this rank has read in the epoch, where other ranks may have read it."""
     if not (loop.rows and record["num_batches"]):
-        return
-    now = {
-        "world_size": group.world_size,
-        "batch_size": loop.rows.get_batch_size(),
-        "seed": loop.door.seed,
-    }
-    changed = [name for name, value in now.items() if record[name] != value]
-    if changed:
+        return 0
+    now = {"world_size": group.world_size, "batch_size": loop.rows.get_batch_size(), "seed": loop.door.seed}
+    num_rows = record["num_batches"] * record["batch_size"] * record["world_size"]
+    num_batches, rest = divmod(num_rows, now["batch_size"] * now["world_size"])
+    reads_on = loop.rows.reads_on(record["world_size"], record["batch_size"]) and record["seed"] == now["seed"]
+    if rest or not reads_on:
+        changed = [name for name, value in now.items() if record[name] != value]
         raise DataParallelError(
-            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}). Take the "
-            "old ones, or a state that was saved at the end of an epoch.",
+            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and other "
+            "rows would be left. Take the old ones, ranks and batches of the same global batch, or a state that was "
+            "saved at the end of an epoch.",
             folder=str(folder),
             names=", ".join(changed),
             before=", ".join(str(record[name]) for name in changed),
             now=", ".join(str(now[name]) for name in changed),
         )
+    return num_batches
 
 
 def _load_model(model, saved: dict[str, Any], folder):
