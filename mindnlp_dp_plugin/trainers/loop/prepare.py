@@ -106,7 +106,7 @@ class Loop:
         Tensors that come from the rows have the names of their columns, others those of the function's arguments. A
         function that is given nothing computes the batch that was read last.
         """
-        read = TrainingRows.read_last.latest if TrainingRows.read_last else {}
+        read = TrainingRows.read_last.latest if TrainingRows.read_last is not None else {}
         if not (args or kwargs):
             return read
         columns = dict(kwargs)

@@ -60,12 +60,12 @@ def save_state(folder: str | Path) -> None:
         "scheduler": loop.scheduler.state_dict() if loop.scheduler else None,
     }
     record = {
-        "epoch": loop.rows.epoch if loop.rows else 0,
-        "num_batches": loop.rows.num_read if loop.rows else 0,
+        "epoch": loop.rows.epoch if loop.rows is not None else 0,
+        "num_batches": loop.rows.num_read if loop.rows is not None else 0,
         "num_steps": door.num_steps,
         "micro_steps": door.clock.micro_steps,
         "world_size": group.world_size,
-        "batch_size": loop.rows.get_batch_size() if loop.rows else None,
+        "batch_size": loop.rows.get_batch_size() if loop.rows is not None else None,
         "seed": door.seed,
         "gradient_order": step.reducer.order,
         "loss_scaling": step.precision.scaler and vars(step.precision.scaler),
@@ -110,7 +110,7 @@ def load_state(folder: str | Path) -> LoopState:
     count_steps_in_whole_numbers(door.optimizer)
     if loop.scheduler:
         loop.scheduler.load_state_dict(contents["scheduler"])
-    if loop.rows:
+    if loop.rows is not None:
         loop.rows.start_at(record["epoch"], num_batches)
     door.num_steps, door.clock.micro_steps, door.seed = record["num_steps"], record["micro_steps"], record["seed"]
     loop.step.reducer.take_order(record["gradient_order"])
@@ -123,7 +123,7 @@ def load_state(folder: str | Path) -> LoopState:
 
 def _batches_read(folder, record, loop, group):
     """How many of its batches this rank has read in the epoch, where other ranks may have read it."""
-    if not (loop.rows and record["num_batches"]):
+    if loop.rows is None or not record["num_batches"]:
         return 0
     now = {"world_size": group.world_size, "batch_size": loop.rows.get_batch_size(), "seed": loop.door.seed}
     num_rows = record["num_batches"] * record["batch_size"] * record["world_size"]
