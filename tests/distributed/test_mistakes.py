@@ -59,7 +59,11 @@ def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
     [
         ("MINDNLP_DP_BUCKET_CAP_MB", "much", "MINDNLP_DP_BUCKET_CAP_MB='much' is not understood: give a number"),
         ("MINDNLP_DP_BUCKET_CAP_MB", "-1", "bucket_cap_mb=-1.0 is not a size in MB"),
-        ("MINDNLP_DP_AVERAGE_OVER", "rows", "average_over='rows' is not known: choose one of auto, ranks, micro_steps, "),
+        (
+            "MINDNLP_DP_AVERAGE_OVER",
+            "rows",
+            "average_over='rows' is not known: choose one of auto, ranks, ",
+        ),
         ("MINDNLP_DP_TIMEOUT", "0", "timeout=0.0 is not a time: give the seconds a collective may wait"),
         ("MINDNLP_DP_CPU_TUNING", "perhaps", "MINDNLP_DP_CPU_TUNING='perhaps' is not understood: give one of 1, true"),
         (

@@ -11,9 +11,11 @@ ALL = (
     *("gpt2_adamw", "masked_bert", "t5", "bart", "smoothed_bert", "smoothed_gpt2", "accumulation"),
     *("accumulated_tokens", "unclipped", "momentum", "frozen", "unused"),
     *("llama_regression", "llama_classifier", "token_classifier"),
+    *("sums_itself", "sums_itself_accumulated", "takes_the_mean", "loss_function", "flattened"),
+    *("flattened_accumulated", "flattened_mean", "nested", "doubled"),
 )
 # The engine and a third rank could change these; ``make test-mindnlp05-slow`` runs the others so, too.
-MOST = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression")
+MOST = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression", "sums_itself_accumulated", "flattened", "doubled")
 OTHERS = [name for name in ALL if name not in MOST]
 BOUND = 2e-6
 
@@ -35,6 +37,7 @@ def require_equal(name, of_ranks, alone, ranks):
         np.testing.assert_array_equal(result["digests"], results[0]["digests"])
     assert len(set(results[0]["digests"])) == len(expected["digests"]), "each step changes the model"
     np.testing.assert_allclose(results[0]["parameters"], expected["parameters"], rtol=0, atol=BOUND)
+    np.testing.assert_allclose(results[0]["score"], expected["score"], rtol=0, atol=1e-6)
     np.testing.assert_allclose(results[0]["losses"], expected["losses"], rtol=0, atol=1.1e-4)  # logged so rounded
 
 

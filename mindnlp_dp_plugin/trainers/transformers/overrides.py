@@ -1,17 +1,20 @@
 """The overrides: one function for each overridden method of the Trainer, under its name; ``stock`` is the method."""
 
+import copy
 import itertools
 
 import accelerate.utils.dataclasses as accelerate_dataclasses
 import mindtorch
 from mindtorch.nn import parallel
 from transformers import Trainer
+from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import Origin
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import check_buffers, digests_of_trained, make_replicas
+from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
@@ -22,7 +25,7 @@ from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
-from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, num_rows
+from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, read_each_row_once
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
@@ -112,20 +115,23 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 
 def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=None, is_training=False, **kwargs):
-    """The loader of training rows reads them in the same order on all ranks."""
+    """The loader of training rows reads them in the same order on all ranks, and each on one."""
     if is_training and sampler_fn is not None:
         given, seed = sampler_fn, self.args.data_seed or self.args.seed
 
         def sampler_fn(dataset):
             return same_on_ranks(given(dataset), seed, current())
 
-    return stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
+    loader = stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
+    if is_training:
+        read_each_row_once(loader)
+    return loader
 
 
 def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
-    """The batches of an optimizer step, without what accelerate fills them up with."""
+    """The batches of an optimizer step, and what of them counts."""
     session = self.data_parallel_session
-    batches = session.reading(session.rows.cut(itertools.islice(epoch_iterator, num_batches)))
+    batches = session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))
     return stock(self, batches, num_batches, device)
 
 
@@ -189,19 +195,22 @@ def evaluation_loop(stock, self, *args, **kwargs):
         session.step.check_replicas(anew=True)
     patches = Patches()
     patches.stand_in(self, _prediction_step_of(self), "prediction_step")
+    # A batch is whole on one rank, and its loss as well.
+    patches.replace(self.args, "average_tokens_across_devices", False)
     try:
-        return stock(self, *args, **kwargs)
+        with computed.being(is_whole=True):
+            return stock(self, *args, **kwargs)
     finally:
         patches.undo()
 
 
 def _prediction_step_of(self):
     def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
+        given, rows = copy.copy(inputs), find_batch_size(inputs)  # to compute a loss takes labels out
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
-        own, _ = counted_rows(self, current(), inputs)
-        counts_labels = self.model_accepts_loss_kwargs or self.compute_loss_func is not None  # on all ranks, each time
-        if loss is not None and not counts_labels and 0 < own < num_rows(inputs):
-            loss, *_ = stock(model, first_rows(inputs, own), True, *args, **kwargs)
+        own, _ = counted_rows(self, current(), rows) if rows else (0, 0)
+        if loss is not None and rows and 0 < own < rows:
+            loss, *_ = stock(model, first_rows(given, own, rows), True, *args, **kwargs)
         return loss, *rest
 
     return prediction_step

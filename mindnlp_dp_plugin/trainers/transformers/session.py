@@ -1,10 +1,13 @@
 """One call of ``train()``: from the end of its preparations to its end."""
 
+import copy
+
 import mindtorch
 from transformers import Trainer
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
@@ -45,7 +48,7 @@ class TrainingSession:
         self.stragglers: StragglerMonitor | None = None
         self.preemption = Preemption()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
-        self.rows = CountedRows(trainer, collective, self._patches)
+        self.rows = CountedRows(trainer, collective)
         self.preemption.begin()
 
     def begin(self) -> None:
@@ -93,20 +96,36 @@ class TrainingSession:
         mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
 
     def _micro_step(self, stock, model, inputs, *args, **kwargs):
-        micro_step, rank = self.clock.micro_steps, self._collective.rank
         self._batch = inputs
         self._work.add(inputs)
-        mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
-        with self.step.micro_step():
+        self._seed_dropout()
+        with computed.being(is_repeated=not self.rows.counts(inputs)), self.step.micro_step():
             return stock(model, inputs, *args, **kwargs)
 
-    def _compute_loss(self, stock, *args, **kwargs):
-        if not self.step.is_forward_due:
-            return stock(*args, **kwargs)
-        return self.step.forward(lambda: self._weighed(stock, *args, **kwargs))
+    def _seed_dropout(self):
+        micro_step, rank = self.clock.micro_steps, self._collective.rank
+        mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
 
-    def _weighed(self, stock, *args, **kwargs):
+    def _compute_loss(self, stock, model, inputs, return_outputs=False, num_items_in_batch=None, **kwargs):
+        options = dict(kwargs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
+        if not self.step.is_forward_due:
+            return stock(model, inputs, **options)
+        return self.step.forward(lambda: self._weighed(stock, model, inputs, options))
+
+    def _weighed(self, stock, model, inputs, options):
         self.rows.begin_loss()
-        loss = stock(*args, **kwargs)
+        given = copy.copy(inputs)  # to compute a loss takes labels out
+        loss = stock(model, inputs, **options)
+        number = options["num_items_in_batch"]
+        self.rows.try_kind(loss, None if number is None else lambda: self._loss_again(stock, model, given, options))
         weight = self.rows.weigh(self._batch, self._door.predicts_next_token)
         return loss if weight == 1 else loss * weight
+
+    def _loss_again(self, stock, model, inputs, options):
+        """Without gradients, and divided by twice the number of labels."""
+        generator = mindtorch.get_rng_state()
+        self._seed_dropout()
+        with mindtorch.no_grad():
+            loss = stock(model, inputs, **{**options, "num_items_in_batch": 2 * options["num_items_in_batch"]})
+        mindtorch.set_rng_state(generator)
+        return loss

@@ -16,6 +16,17 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from tests.mindnlp05.programs import models
+from tests.mindnlp05.programs.own_losses import (
+    Logits,
+    OfDoubled,
+    OfNested,
+    SumsItself,
+    TakesTheMean,
+    doubled,
+    flattened,
+    nested,
+    summed,
+)  # fmt: skip
 
 GLOBAL_BATCH = 12  # for one process, two ranks and three
 ADAMW = dict(optim="adamw_torch", learning_rate=1e-3, adam_epsilon=1e-4)  # rounding of gradients near 0
@@ -45,6 +56,18 @@ SCENARIOS = {
     "frozen": (models.frozen, "class", SGD),
     "unused": (models.unused, "class", ADAMW),
 }
+ACCUMULATED = {**SGD, "gradient_accumulation_steps": 3}
+OWN = {  # with what else the Trainer gets
+    "sums_itself": (SumsItself, "tokens", SGD, {}),
+    "sums_itself_accumulated": (SumsItself, "tokens", ACCUMULATED, {}),
+    "takes_the_mean": (TakesTheMean, "tokens", SGD, {}),
+    "loss_function": (Logits, "tokens", ACCUMULATED, {"compute_loss_func": summed}),
+    "flattened": (SumsItself, "tokens", SGD, {"data_collator": flattened}),
+    "flattened_accumulated": (SumsItself, "tokens", ACCUMULATED, {"data_collator": flattened}),
+    "flattened_mean": (TakesTheMean, "tokens", SGD, {"data_collator": flattened}),
+    "nested": (Logits, "class", ACCUMULATED, {"data_collator": nested, "kind": OfNested}),
+    "doubled": (Logits, "class", SGD, {"data_collator": doubled, "kind": OfDoubled}),
+}
 
 
 class Digests(TrainerCallback):
@@ -59,8 +82,9 @@ class Digests(TrainerCallback):
 
 
 def train(name, output):
-    build, labels, options = SCENARIOS[name]
-    options = dict(options)
+    build, labels, options, given_too = OWN[name] if name in OWN else (*SCENARIOS[name], {})
+    options, given_too = dict(options), dict(given_too)
+    kind = given_too.pop("kind", Trainer)
     given = dict(lr=options["learning_rate"], momentum=options.pop("momentum", 0.0))
     set_seed(1)
     model = build()
@@ -70,23 +94,29 @@ def train(name, output):
     arguments = TrainingArguments(
         str(output / name),
         per_device_train_batch_size=GLOBAL_BATCH // dp.get_world_size(),
+        per_device_eval_batch_size=4,
         logging_steps=1,
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
+        remove_unused_columns=name not in OWN,
         **{"num_train_epochs": 1, **options},
     )
     digests = Digests(model)
     # 53 rows: the last batch of an epoch is filled up on ranks, and is not in one process.
     more = {"optimizer_cls_and_kwargs": (torch.optim.SGD, given)} if given["momentum"] else {}
-    trainer = Trainer(model, arguments, train_dataset=models.Rows(53, labels), callbacks=[digests], **more)
+    trainer = kind(model, arguments, train_dataset=models.Rows(53, labels), callbacks=[digests], **more, **given_too)
     trainer.train()
+    # Of 13 rows, the last batch has one, and is filled up on ranks.
+    rows = models.Rows(13, labels, seed=1)
+    score = trainer.evaluate(rows).get("eval_loss", 0.0) if name in SCENARIOS else 0.0
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     np.savez(
         output / f"{name}.rank{dp.get_rank()}.npz",
         parameters=np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()]),
         digests=digests.of_steps,
         losses=losses,
+        score=score,
     )
 
 

@@ -1,0 +1,88 @@
+"""Models, losses and collators of one's own: what each of them makes of rows, the Trainer weighs."""
+
+import torch
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel, Trainer
+
+from tests.mindnlp05.programs.models import VOCABULARY
+
+
+class OwnModel(PreTrainedModel):
+    """Guesses each word from itself; rows do not see each other, so they may lie in one."""
+
+    def __init__(self):
+        super().__init__(PretrainedConfig())
+        self.words, self.head = nn.Embedding(VOCABULARY, 16), nn.Linear(16, VOCABULARY)
+
+    def logits(self, input_ids):
+        return self.head(torch.tanh(self.words(input_ids)))
+
+
+class SumsItself(OwnModel):
+    """As many remote models do: a sum over labels, divided by the number that it is told."""
+
+    def forward(self, input_ids, labels=None, attention_mask=None, **kwargs):
+        logits = self.logits(input_ids)
+        number = kwargs.get("num_items_in_batch")
+        if number is None:
+            number = (labels != -100).sum()
+        flat = logits.view(-1, VOCABULARY), labels.view(-1)
+        return {"loss": nn.functional.cross_entropy(*flat, reduction="sum") / number, "logits": logits}
+
+
+class TakesTheMean(OwnModel):
+    """Takes further arguments, and a mean all the same."""
+
+    def forward(self, input_ids, labels=None, attention_mask=None, **kwargs):
+        logits = self.logits(input_ids)
+        return {"loss": nn.functional.cross_entropy(logits.view(-1, VOCABULARY), labels.view(-1)), "logits": logits}
+
+
+class Logits(OwnModel):
+    """Leaves the loss to a function."""
+
+    def forward(self, input_ids, attention_mask=None):
+        return {"logits": self.logits(input_ids)}
+
+
+def summed(outputs, labels, num_items_in_batch=None):
+    flat = outputs["logits"].view(-1, VOCABULARY), labels.view(-1)
+    return nn.functional.cross_entropy(*flat, reduction="sum") / num_items_in_batch
+
+
+def flattened(rows):
+    """One row of all their words, without padding."""
+    lengths = [int(row["attention_mask"].sum()) for row in rows]
+    return {
+        name: torch.cat([row[name][:length] for row, length in zip(rows, lengths)])[None]
+        for name in ("input_ids", "labels")
+    }
+
+
+def nested(rows):
+    words, labels = (torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels"))
+    return {"text": {"words": words}, "classes": [labels]}
+
+
+def doubled(rows):
+    """Two rows of each."""
+    return {name: torch.stack([row[name] for row in rows for _ in range(2)]) for name in ("input_ids", "labels")}
+
+
+class OfRows(Trainer):
+    """A mean over rows."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        words, labels = self.read(inputs)
+        loss = nn.functional.cross_entropy(model(words)["logits"].mean(1), labels)
+        return (loss, {}) if return_outputs else loss
+
+
+class OfNested(OfRows):
+    def read(self, inputs):
+        return inputs["text"]["words"], inputs["classes"][0]
+
+
+class OfDoubled(OfRows):
+    def read(self, inputs):
+        return inputs["input_ids"], inputs["labels"]
