@@ -1,6 +1,8 @@
 """The ranks this process belongs to: joined when the plugin is installed, left when the script is done."""
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
 from mindnlp_dp_plugin.collectives.base import Collective
@@ -13,6 +15,9 @@ from mindnlp_dp_plugin.job.cluster import scheduler_address
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_status import JOINING, show_status
 from mindnlp_dp_plugin.job.variables import JOB
+
+compared_at_the_end: list[Callable[[], Any]] = []
+"""What each returns must be the same on all ranks when the script is done; an object that can be pickled."""
 
 _group: Collective | None = None
 _watchdog: Watchdog | None = None
@@ -56,9 +61,18 @@ def shutdown() -> None:
     """Wait until every rank is done with its last collective. All ranks must call it, last of all.
 
     If a rank left earlier, a collective in which its peers still are would fail.
+
+    Raises:
+        DataParallelError: If what ``compared_at_the_end`` tells differs between ranks.
     """
     if isinstance(_group, Watched):
-        _group.end()
+        everyone = _group.end([tell() for tell in compared_at_the_end])
+        if any(told != everyone[0] for told in everyone):
+            raise DataParallelError(
+                "At the end of the script, ranks hold different parameters of what dp.prepare got: what this job has "
+                "saved since the last comparison is of one of them. Let all ranks do the same to the model and its "
+                "optimizer."
+            )
         _say(End.DONE)
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.collectives.engines import Engine
@@ -107,20 +108,30 @@ class Watched(Collective):
     def barrier(self):
         self._wait(self._next("barrier"), self._engine.barrier)
 
-    def end(self) -> None:
-        """Wait, however long it takes, until all ranks are done. All ranks must call it, last of all."""
-        self._wait(self._next(ENDING), self._meet_at_the_end)
+    def end(self, last: Any = None) -> list:
+        """Wait, however long it takes, until all ranks are done. All ranks must call it, last of all.
+
+        Args:
+            last: What this rank has to say, an object.
+
+        Returns:
+            What all ranks had.
+        """
+        everyone = self._wait(self._next(ENDING), self._meet_at_the_end, last)
         self._status.end()
+        return everyone
 
     def leave(self):
         self._wait(self._next(LEAVING), self._engine.barrier)
         self._engine.leave()
 
-    def _meet_at_the_end(self):
+    def _meet_at_the_end(self, last):
         # What a rank still does for itself may take longer than an engine waits, and MPI would use up a core meanwhile.
         while not self._watchdog.are_all_at_their_ends():
             time.sleep(END_POLL_S)
+        everyone = self._engine.all_gather_object(last)
         self._engine.barrier()
+        return everyone
 
     def see_off(self) -> None:
         """Before this process leaves at once: wait for ranks of this node that are in a collective it has completed.

@@ -1,4 +1,4 @@
-"""Ask all ranks for whole numbers, and for answers to yes-or-no questions, without waiting at once."""
+"""Sum numbers over the ranks, and count answers to yes-or-no questions, without waiting at once."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,16 @@ class Vote:
     All ranks must create it, in the same order of collectives.
 
     Args:
-        answers: This rank's numbers, up to 2**24 in sum, and answers; as many on all ranks.
+        answers: This rank's numbers and answers; as many on all ranks. Whole numbers are exact up to 2**24 in sum.
         collective: The ranks to ask.
     """
 
-    def __init__(self, answers: Sequence[int], collective: Collective):
+    def __init__(self, answers: Sequence[float], collective: Collective):
         answers = np.array(answers, np.float32)
         self._sum = answers if collective.uses_numpy else mindspore.Tensor(answers)
         self._work = collective.all_reduce(self._sum)
 
-    def count(self) -> list[int]:
+    def count(self) -> list[float]:
         """Wait for all, and return the sums."""
         self._work.wait()
-        return [round(float(number)) for number in np.asarray(self._sum)]
+        return [float(number) for number in np.asarray(self._sum)]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.collectives.wakeups import stop_preemption
+from mindnlp_dp_plugin.errors import DataParallelError
 
 FLUSH_S = 1  # for MindSpore's threads to send the rest of the last barrier
 RAY_WORKER = "default_worker.py"  # what Ray starts its workers with
@@ -102,6 +103,11 @@ def _end_at_once():
 
 
 def _leave():
-    collectives.shutdown()
+    try:
+        collectives.shutdown()
+    except DataParallelError as error:  # Python would go on, and end with 0
+        sys.stderr.write(f"DataParallelError: {error}\n")
+        _note(1)
+        _end_at_once()
     time.sleep(FLUSH_S)
     stop_preemption()

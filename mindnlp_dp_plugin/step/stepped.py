@@ -11,6 +11,7 @@ from mindnlp_dp_plugin.ddp.vote import Vote
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
+from mindnlp_dp_plugin.step.hyperparameters import Hyperparameters
 from mindnlp_dp_plugin.trainers.port import Door
 
 HINT = Message("Give the optimizer the same parameters on every rank, at the same step.")
@@ -20,7 +21,7 @@ NUM_NAMED = 4
 class SteppedParameters:
     """Asks all ranks before each optimizer step whether an optimizer has new parameters, and lets them join.
 
-    The question travels during forward, with those of ``Door.votes``, so it costs no wait.
+    The question travels during forward, with those of ``Door.votes`` and what ranks step with, so it costs no wait.
 
     Args:
         door: The loop.
@@ -52,13 +53,14 @@ class SteppedParameters:
         has_changed = {id(parameter) for parameter in stepped_parameters(self._door.optimizer)} != self._known()
         answers = [has_changed, *self._door.votes()]
         self._num_answers, self._hear_counts = len(answers), hear
-        self._vote = Vote([*answers, *counts], self._collective)
+        self._asked = self._hyperparameters.values()
+        self._vote = Vote([*answers, *counts, *self._asked], self._collective)
         if has_changed and self._hear() == self._collective.world_size:
             self._follow_optimizer()
 
     def send(self, counts: Sequence[int], hear: Callable[[list[int]], None]) -> None:
         """Only sum numbers, where no question is due. All ranks must call it; arguments as of ``ask``."""
-        self._num_answers, self._hear_counts = 0, hear
+        self._num_answers, self._hear_counts, self._asked = 0, hear, []
         self._vote = Vote(counts, self._collective)
 
     def agree(self) -> None:
@@ -99,10 +101,13 @@ class SteppedParameters:
     def _hear(self) -> int:
         """The number of ranks with new parameters."""
         sums = self._vote.count()
-        answers, counts = sums[: self._num_answers], sums[self._num_answers :]
+        whole, asked = sums[: len(sums) - len(self._asked)], sums[len(sums) - len(self._asked) :]
+        whole = [round(number) for number in whole]
+        answers, counts = whole[: self._num_answers], whole[self._num_answers :]
         self._hear_counts(counts)
         if not answers:
             return 0
+        self._hyperparameters.require_same(self._asked, asked, self._collective.world_size)
         num_changed, *votes = answers
         self._door.count(votes)
         return num_changed
@@ -121,6 +126,7 @@ class SteppedParameters:
         verdict = tr("Optimizers of ranks differ after step {step}", step=self._door.num_steps)
         require_same_structure(found.items(), self._collective, verdict, HINT)
         self._door.forget_parameters()
+        self._hyperparameters = Hyperparameters(self._door, self._collective)
         return found
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import mindspore
 
-from mindnlp_dp_plugin.collectives import Collective, current
+from mindnlp_dp_plugin.collectives import Collective, compared_at_the_end, current
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data.evaluation import shard_for_evaluation
+from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import set_aside, stepped_parameters
 from mindnlp_dp_plugin.patching import Patches
@@ -70,6 +71,7 @@ class Loop:
         self.rows: TrainingRows | None = None
         self.scheduler = None
         self.num_steps_before = 0
+        compared_at_the_end.append(self._digest)
 
     def follow(self, scheduler) -> None:
         """Take what sets the learning rate, and let it stay where a step is left out."""
@@ -131,8 +133,14 @@ class Loop:
                 "Compute those of all batches of a step but the last within `with dp.no_sync():`."
             )
 
+    def _digest(self):
+        """Of what it has stepped."""
+        is_compared = self.door.num_steps and self.config.check_replicas_every != 0
+        return [digest(parameter) for parameter in self.step.stepped.named.values()] if is_compared else None
+
     def close(self) -> None:
         """Let model and optimizer go."""
+        compared_at_the_end.remove(self._digest)
         self.step.close()
         self._patches.undo()
 
@@ -179,6 +187,7 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
             "(mindspore.dataset.GeneratorDataset(...).batch(n)), and a learning rate scheduler.",
             type=type(unknown[0]).__name__,
         )
+    asked = [thing.dataset_size for thing in objects if _is_rows(thing) and getattr(thing, "dataset_size", None)][:1]
     loop = Loop(model, optimizer, collective, config, dtype)
     prepared = []
     for thing in objects:
@@ -190,6 +199,8 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
         elif _is_scheduler(thing):
             loop.follow(thing)
         prepared.append(thing)
+    if loop.scheduler is not None and loop.rows is not None and asked:
+        _say_how_many_batches(asked[0], loop.rows, collective)
     for other in loops:
         other.num_steps_before = other.door.num_steps
     loops.append(loop)
@@ -241,6 +252,22 @@ def latest_loop() -> Loop:
     return newest
 
 
+def _say_how_many_batches(asked, rows, collective):
+    """A schedule is as long as the script has said, perhaps by the length of rows that were yet to be dealt out."""
+    own = rows.get_dataset_size()
+    if collective.rank == 0 and own and own != asked:
+        logger.warning(
+            tr(
+                "The length of the rows was asked before dp.prepare: {asked} batches, of which each rank reads {own}. "
+                "If the scheduler's length was made from it, it is {ranks} times too long: make the scheduler from "
+                "len(rows) of what dp.prepare returns.",
+                asked=asked,
+                own=own,
+                ranks=collective.world_size,
+            )
+        )
+
+
 def _ids(parameters):
     return set(map(id, parameters))
 
@@ -255,7 +282,7 @@ def _training_rows(dataset, loop, collective):
     else:
         share = shard_training_rows(dataset, collective, {}, seed)
     loop.step.compare_rows(share)
-    return TrainingRows(share)
+    return TrainingRows(share, loop.step.check_replicas)
 
 
 def _held_rows(dataset, loop, collective):

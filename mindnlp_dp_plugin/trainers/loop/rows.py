@@ -46,6 +46,10 @@ class Rows:
 class TrainingRows(Rows):
     """Rows to train on, sharded as the Trainer's. A new iterator is a new epoch, in another order if rows are shuffled.
 
+    Args:
+        dataset: This rank's part.
+        after_epoch: Is called when all batches of an epoch were taken. All ranks must take them.
+
     Attributes:
         epoch: The epoch that is being read, or the next.
         num_read: Batches of it that this rank has read.
@@ -55,8 +59,9 @@ class TrainingRows(Rows):
 
     read_last: "TrainingRows | None" = None
 
-    def __init__(self, dataset: ShardedDataset):
+    def __init__(self, dataset: ShardedDataset, after_epoch: Callable[[], None]):
         super().__init__(dataset)
+        self._after_epoch = after_epoch
         self.epoch, self.num_read, self.latest = 0, 0, {}
         self._is_under_way = False
 
@@ -86,6 +91,7 @@ class TrainingRows(Rows):
             self.latest, TrainingRows.read_last = batch, self
             yield batch
         self.epoch, self.num_read, self._is_under_way = self.epoch + 1, 0, False
+        self._after_epoch()
 
 
 class HeldRows(Rows):
