@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.programs.unequal_labels import CASES, LOOPS
+from tests.programs.unequal_labels import CASES, LOOPS, OF_SEEDS
 
 ALL = [*CASES, *LOOPS]
 
@@ -42,3 +42,11 @@ def test_ranks_equal_one_process_after_each_step(output_of, ranks, backend, name
     np.testing.assert_allclose(results[0]["parameters"], expected["parameters"], rtol=0, atol=bound)
     np.testing.assert_allclose(results[0]["losses"], expected["losses"], rtol=0, atol=2 * bound)
     np.testing.assert_allclose(results[0]["train_loss"], expected["train_loss"], rtol=0, atol=2 * bound)
+
+
+def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(output_of):
+    output = output_of("unequal_labels.py", 2, *OF_SEEDS, ranks=2, backend="mpi")
+    alike, by_rank = (np.load(output / f"{name}.rank1.npz")["parameters"] for name in ("seeds_alike", "seeds_by_rank"))
+    np.testing.assert_array_equal(by_rank, alike)
+    said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and what else must be common, comes"
+    assert (output / "logs" / "rank_0.log").read_text().count(said) == 1
