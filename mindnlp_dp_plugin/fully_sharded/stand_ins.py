@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
 from mindnlp_dp_plugin.errors import DataParallelError
 
 MAP_NORESERVE = 0x4000  # Python's mmap names it from 3.13 on
+mincore = ctypes.PyDLL(None).mincore  # microseconds, in which no other thread need run
 
 
 class NotANumber:
@@ -93,7 +94,7 @@ class Untouched:
     def _first_touched(self):
         pages = np.empty(self._bytes.size // mmap.PAGESIZE, np.uint8)
         address, told = ctypes.c_void_p(self._bytes.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
-        if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(self._bytes.size), told):
+        if mincore(address, ctypes.c_size_t(self._bytes.size), told):
             raise OSError("mincore")
         page = int(pages.argmax())
         return page * mmap.PAGESIZE if pages[page] else None

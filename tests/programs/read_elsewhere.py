@@ -85,8 +85,10 @@ class Between(TrainerCallback):
 
     def on_step_end(self, args, state, *rest, **kwargs):
         state.global_step -= 1  # the step that has ended
-        self.training.at("behind a step")
-        state.global_step += 1
+        try:
+            self.training.at("behind a step")
+        finally:
+            state.global_step += 1
 
 
 PLACES = (
