@@ -1,6 +1,5 @@
 """A bucket of parameters of which each rank keeps its part alone."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,34 +9,10 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, Untouched
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
 
 READERS = ("asnumpy", "numpy", "item", "tolist", "copy", "clone", "__deepcopy__")
-
-
-class StandIns:
-    """What parameters hold while they are let go: the right shape, in one memory for all, of NaN.
-
-    Whatever computes with it gives NaN, so that no part is ever taken for the whole.
-
-    Args:
-        parameters: All that may be let go.
-    """
-
-    def __init__(self, parameters: list):
-        self._memories = {}
-        for dtype in {parameter.dtype for parameter in parameters}:
-            largest = max(parameter.size for parameter in parameters if parameter.dtype == dtype)
-            self._memories[dtype] = (
-                np.full(largest, math.nan, mindspore.dtype_to_nptype(dtype))
-                if is_on_cpu()
-                else mindspore.ops.full((largest,), math.nan, dtype=dtype)
-            )
-
-    def of(self, parameter) -> mindspore.Tensor:
-        """A tensor of a parameter's shape and dtype."""
-        values = self._memories[parameter.dtype][: parameter.size].reshape(parameter.shape)
-        return mindspore.Tensor.from_numpy(values) if is_on_cpu() else values
 
 
 class SharedBucket(SlicedBucket):
@@ -50,11 +25,11 @@ class SharedBucket(SlicedBucket):
         stand_ins: What they hold meanwhile.
     """
 
-    def __init__(self, parameters: list, names: list[str], collective: Collective, stand_ins: StandIns):
+    def __init__(self, parameters: list, names: list[str], collective: Collective, stand_ins: Untouched | NotANumber):
         super().__init__(parameters, collective)
-        self._names, self._stand_ins = names, stand_ins
+        self._names = names
         self.take_values()
-        self.let_go()
+        self.let_go(stand_ins)
 
     @property
     def num_bytes(self) -> int:
@@ -97,11 +72,11 @@ class SharedBucket(SlicedBucket):
                 mindspore.Tensor.from_numpy(values.asnumpy().copy()) if is_on_cpu() else values.copy()
             )
 
-    def let_go(self) -> None:
+    def let_go(self, stand_ins: Untouched | NotANumber) -> None:
         """Keep the slices alone."""
         self._memory = []
         for name, parameter in zip(self._names, self.parameters):
-            stand_in = self._stand_ins.of(parameter)
+            stand_in = stand_ins.of(parameter)
             parameter.assign_value(stand_in)
             self._memory.append(stand_in._data_ptr())
             for reader in READERS:

@@ -1,19 +1,17 @@
 """The parameters of a model while they are shared out: lent to each module that computes, whole on request."""
 
 import functools
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import mindspore
-
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.ddp.replicas import digest, make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket, StandIns
+from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket
+from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, stand_ins_of
 from mindnlp_dp_plugin.fully_sharded.units import units_of, units_of_parameters
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
@@ -65,11 +63,11 @@ class SharedParameters:
         self._units_of = units_of_parameters(model, units)
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         self._parameters = [p for p in model.parameters() if id(p) in self._units_of]
-        self._stand_ins = StandIns(self._parameters)
+        self._named = {self._names[id(parameter)]: parameter for parameter in self._parameters}
+        self._stand_ins = stand_ins_of(self._named)
         self._buckets, self._bucket_of, self._stepped = [], {}, None
         self._num_whole = 0  # contexts within which parameters are whole
         self._lent, self._of_forward = [], []  # buckets, in the order in which they were gathered
-        self._is_first = True
         self._caching = caching_configs(model)
         self._let_caches(False)
         patches.on_undo(lambda: self._let_caches(True))
@@ -79,6 +77,7 @@ class SharedParameters:
             if hasattr(model, name):
                 patches.stand_in(model, functools.partial(self._whole_alone, name), name)
         self._share_out({id(parameter) for parameter in stepped}, makes_equal=True)
+        patches.on_undo(self._give_up)
         _shared[model] = self
         patches.on_undo(lambda: _shared.pop(model, None))
 
@@ -144,6 +143,7 @@ class SharedParameters:
 
     def begin(self) -> None:
         """A batch begins: note from now on what it gathers."""
+        self._stand_ins.require_unread()
         self._lent = []
 
     def end_forward(self, loss: Any = None) -> None:
@@ -153,17 +153,14 @@ class SharedParameters:
             loss: Its loss, where there is one.
 
         Raises:
-            DataParallelError: If the very first is no number: code outside of a module has read its parameters.
+            DataParallelError: If code outside of a module has read its parameters.
         """
         self._of_forward = list(self._lent)
-        if loss is not None and self._is_first:
-            self._is_first = False
-            if not math.isfinite(loss.astype(mindspore.float32).item()):
-                raise DataParallelError(
-                    "zero_stage=3: the first loss is no finite number. If it is one with zero_stage=2, the model reads "
-                    "parameters of a module outside of that module's forward, where they are not whole: take "
-                    "zero_stage=2."
-                )
+        self._stand_ins.require_unread(loss)
+
+    def end_step(self) -> None:
+        """Its backward has ended."""
+        self._stand_ins.require_unread()
 
     def in_step(self, batches: Iterable) -> Iterator[Any]:
         """This rank's batches; behind them it takes part in the forwards of others. All ranks must use it up.
@@ -201,6 +198,7 @@ class SharedParameters:
         self._stepped = stepped
 
     def _gather(self, keeps):
+        self._stand_ins.require_unread(None)
         self._let_caches(True)
         for bucket in self._buckets:
             if keeps:
@@ -212,7 +210,13 @@ class SharedParameters:
         for bucket in self._buckets:
             if takes_values:
                 bucket.take_values()
-            bucket.let_go()
+            bucket.let_go(self._stand_ins)
+
+    def _give_up(self):
+        """Training has failed, if anything is let go now: nobody looks any more, so it is NaN."""
+        if self._buckets:
+            self._stand_ins = NotANumber(self._named)
+            self._let_go(takes_values=False)
 
     def _let_caches(self, may_be):
         """A cache of keys and values would grow in both passes of a unit; the model's files are to say what it said."""

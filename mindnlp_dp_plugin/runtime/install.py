@@ -118,7 +118,7 @@ def _serve_mindnlp(group, config):
 
 def _serve_loops(group, config):
     summed = Summed()
-    mindspore.hook(group, summed, _when_imported, _patches)
+    mindspore.hook(group, summed, _when_imported, _patches, config.train_apart)
     if group.world_size > 1 and not config.train_apart:
         Guard(summed, WITH_TRAINER if compat.has_mindnlp05() else WITH_PREPARE).install(_when_imported, _patches)
 

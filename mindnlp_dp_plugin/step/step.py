@@ -137,6 +137,8 @@ class Step:
         if self.shared:
             self.shared.begin()
         yield
+        if self.shared:
+            self.shared.end_step()
         self.stepped.agree()
         self._weights.require(self._is_weighed)
         self.precision.require(self._is_weighed)

@@ -24,10 +24,12 @@ class Summed:
 
     Attributes:
         numbers: How many numbers so far.
+        on_first_step: Is called with an optimizer before it first steps on what was summed.
     """
 
     def __init__(self):
         self.numbers = 0
+        self.on_first_step: Callable[[Any], None] = lambda optimizer: None
         self._operators = weakref.WeakSet()
         self._uncalled = weakref.WeakSet()
 
@@ -96,6 +98,8 @@ class Guard:
         since = self._summed.numbers - self._at_last_step.get(optimizer, 0)
         if since < sum(math.prod(gradient.shape) for gradient in gradients) and not self._summed.may_be_in_a_graph:
             self._refuse(optimizer)
+        if optimizer not in self._at_last_step:
+            self._summed.on_first_step(optimizer)
         self._at_last_step[optimizer] = self._summed.numbers
 
     def _refuse(self, optimizer):

@@ -75,6 +75,52 @@ def test_a_reducer_in_a_graph_counts_as_an_average_over_mccl(values_of):
     assert all((one[name] == other[name]).all() for name in one)
 
 
+REFUSED = "DataParallelError: Ranks hold different models and step on one averaged gradient: "
+WAYS_OUT = ("mindspore.set_seed(1)", "mindspore.set_auto_parallel_context(parameter_broadcast=True)")
+
+
+@pytest.mark.parametrize(
+    ("backend", "snippet"),
+    [
+        *(("mpi", name) for name in ("refused_reducers", "refused_comm_func", "refused_mint")),
+        *(("mccl", name) for name in ("refused_reducers", "refused_reducers_in_graphs", "refused_comm_func")),
+        pytest.param("mccl", "refused_mint", marks=pytest.mark.slow),
+    ],
+)
+def test_ranks_that_begin_with_different_models_are_refused(output_of, backend, snippet):
+    output = output_of("mindspore_loops.py", "0", snippet, ranks=2, backend=backend)
+    for rank in (0, 1):
+        for way, said in np.load(output / f"{snippet}-{rank}.npz").items():
+            assert str(said).startswith(f"{REFUSED}dense_relu_sequential.0.weight on rank 1"), (way, said)
+            assert not [words for words in WAYS_OUT if words not in str(said)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "snippet"),
+    [("mpi", "broadcast_reducers"), ("mccl", "broadcast_reducers"), ("mccl", "broadcast_reducers_in_graphs")],
+)
+def test_ranks_begin_with_what_rank_0_has_if_asked(output_of, backend, snippet):
+    output = output_of("mindspore_loops.py", "0", snippet, ranks=2, backend=backend)
+    one, other = (dict(np.load(output / f"{snippet}-{rank}.npz")) for rank in (0, 1))
+    assert len(one) >= 8 and set(one) == set(other)
+    assert not [name for name in one if not np.array_equal(one[name], other[name])]
+
+
+def test_a_rank_may_step_alone_and_send_what_it_has(output_of):
+    output = output_of("mindspore_loops.py", "0", "rank_0_steps_alone", ranks=2, backend="mpi")
+    one, other = (dict(np.load(output / f"rank_0_steps_alone-{rank}.npz")) for rank in (0, 1))
+    assert one and not [name for name in one if not np.array_equal(one[name], other[name])]
+
+
+def test_ranks_that_train_apart_may_begin_with_different_models(tmp_path):
+    finished = run_ranks(
+        *("mindspore_loops.py", tmp_path, "0", "refused_reducers"),
+        **dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs", env={"MINDNLP_DP_TRAIN_APART": "1"}),
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert {str(said) for said in np.load(tmp_path / "refused_reducers-0.npz").values()} == {"none"}
+
+
 NOT_THERE = "DataParallelError: mindspore.communication.comm_func.send does not exist on a CPU"
 
 

@@ -22,6 +22,7 @@ ALIKE = (
     "nothing_to_train_on_before_the_step",
     "parameters_are_changed_between_steps",
     "sentences_are_written_between_steps",
+    "a_loss_reads_gathered_parameters",
 )
 OTHERWISE = "mindnlp_dp_plugin.gathered_parameters(model)"
 
@@ -55,9 +56,37 @@ def test_whatever_reads_a_part_is_told_how_to_read_the_whole(outcomes, name):
 
 def test_what_cannot_be_shared_out_is_refused_by_name(outcomes):
     refusals = outcomes["refusals"]
-    assert refusals["elsewhere"].startswith("zero_stage=3: the first loss is no finite number.")
+    assert refusals["elsewhere"].startswith("zero_stage=3: words.weight was read or changed outside of its module's")
     assert refusals["forward"].startswith("zero_stage=3: a BertLayer has a forward of its own")
     assert refusals["elastic"].startswith("zero_stage=3 with elastic_determinism: ")
+
+
+READ = "zero_stage=3: {} was read or changed outside of its module's forward, while it was shared out over the ranks"
+REFUSED = "zero_stage=3: {} is shared out over the ranks, and is not whole here"
+
+
+@pytest.mark.parametrize("job", jobs((2, "mpi")), ids=str)
+def test_however_wherever_and_whenever_a_part_is_read_it_is_named_in_that_step(output_of, job):
+    drawn = outcomes_of_reading(output_of, "34", "memory", *job)
+    assert len(drawn) == 34 and {draw["step"] for draw in drawn} == {0, 1, 2, 3}
+    for draw in drawn:
+        words = draw["said"]
+        assert words.startswith((READ.format(draw["name"]), REFUSED.format(draw["name"]))), draw
+        assert OTHERWISE in words and "\n" not in words
+        assert draw["after"] == draw["step"] + (draw["place"] == "behind a step"), draw
+
+
+def test_where_the_machine_does_not_tell_what_was_read_each_loss_is_looked_at(output_of):
+    for draw in outcomes_of_reading(output_of, "0", "losses", 2, "mpi"):
+        assert draw["said"].startswith("zero_stage=3: a loss is no finite number."), draw
+        assert draw["after"] == draw["step"] + 1, draw
+
+
+def outcomes_of_reading(output_of, num_draws, watch, ranks, backend):
+    output = output_of("read_elsewhere.py", num_draws, watch, ranks=ranks, backend=backend)
+    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
+    assert len(others) == ranks - 1 and all(other == first for other in others)
+    return first
 
 
 FAMILIES = [

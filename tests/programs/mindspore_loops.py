@@ -127,12 +127,14 @@ def parameters(net):
     return {parameter.name: parameter.asnumpy() for parameter in net.get_parameters()}
 
 
-def prepare(mode):
+def prepare(mode, seed=1, broadcasts=False):
     ms.set_context(mode=mode)
     if SIZE is None:
-        ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True)
+        modes = dict(parallel_mode=ms.ParallelMode.DATA_PARALLEL, parameter_broadcast=broadcasts)
+        ms.set_auto_parallel_context(gradients_mean=True, **modes)
         init()
-    ms.set_seed(1)
+    if seed is not None:
+        ms.set_seed(seed)
     data_set = create_dataset(get_rank(), get_group_size()) if SIZE is None else create_dataset(0, None)
     net = Network()
     return data_set, net, nn.CrossEntropyLoss(), nn.SGD(net.trainable_params(), 1e-1)
@@ -201,6 +203,124 @@ def reducer_in_a_graph():
 
     for data, label in data_set:
         optimizer(averaged(data, label)[1])
+    return parameters(net)
+
+
+def average_by_reducer(optimizer):
+    return nn.DistributedGradReducer(optimizer.parameters)
+
+
+def average_by_comm_func(optimizer):
+    from mindspore.communication.comm_func import all_reduce
+
+    return lambda grads: tuple(all_reduce(grad)[0] / get_group_size() for grad in grads)
+
+
+def average_by_mint(optimizer):
+    def average(grads):
+        for grad in grads:
+            ms.mint.distributed.all_reduce(grad)
+        return tuple(grad / get_group_size() for grad in grads)
+
+    return average
+
+
+def steps_of(average_by, mode, broadcasts, compiled=False):
+    """Two steps from what each rank has drawn."""
+    data_set, net, loss_fn, optimizer = prepare(mode, None, broadcasts)
+
+    def forward_fn(data, label):
+        return loss_fn(net(data), label)
+
+    grad_fn = ms.value_and_grad(forward_fn, None, net.trainable_params())
+    average = average_by(optimizer)
+    begun = {f"begun.{name}": values.copy() for name, values in parameters(net).items()}
+
+    def averaged(data, label):
+        return average(grad_fn(data, label)[1])
+
+    averaged = ms.jit(averaged) if compiled else averaged
+    for data, label in data_set:
+        optimizer(averaged(data, label))
+    return {**begun, **parameters(net)}
+
+
+def model_of(mode, broadcasts):
+    data_set, net, loss_fn, optimizer = prepare(mode, None, broadcasts)
+    ms.Model(net, loss_fn, optimizer).train(1, data_set, dataset_sink_mode=False)
+    return parameters(net)
+
+
+WAYS = {
+    "reducer": lambda broadcasts: steps_of(average_by_reducer, ms.PYNATIVE_MODE, broadcasts),
+    "reducer_in_a_jit": lambda broadcasts: steps_of(average_by_reducer, ms.PYNATIVE_MODE, broadcasts, compiled=True),
+    "reducer_in_graph_mode": lambda broadcasts: steps_of(average_by_reducer, ms.GRAPH_MODE, broadcasts),
+    "model": lambda broadcasts: model_of(ms.PYNATIVE_MODE, broadcasts),
+    "model_in_graph": lambda broadcasts: model_of(ms.GRAPH_MODE, broadcasts),
+    "comm_func": lambda broadcasts: steps_of(average_by_comm_func, ms.PYNATIVE_MODE, broadcasts),
+    "mint": lambda broadcasts: steps_of(average_by_mint, ms.PYNATIVE_MODE, broadcasts),
+}
+
+
+def refusals_of(*ways):
+    found = {}
+    for way in ways:
+        try:
+            WAYS[way](False)
+            found[way] = np.array("none")
+        except RuntimeError as error:
+            found[way] = np.array(f"{type(error).__name__}: {error}")
+    return found
+
+
+@snippet
+def refused_reducers():
+    return refusals_of("reducer", "model")
+
+
+@snippet
+def refused_reducers_in_graphs():
+    return refusals_of("reducer_in_graph_mode", "reducer_in_a_jit", "model_in_graph")
+
+
+@snippet
+def refused_comm_func():
+    return refusals_of("comm_func")
+
+
+@snippet
+def refused_mint():
+    return refusals_of("mint")
+
+
+def broadcast_by(*ways):
+    return {f"{way}.{name}": values for way in ways for name, values in WAYS[way](True).items()}
+
+
+@snippet
+def broadcast_reducers():
+    return broadcast_by("reducer", "model")
+
+
+@snippet
+def broadcast_reducers_in_graphs():
+    return broadcast_by("reducer_in_graph_mode", "reducer_in_a_jit", "model_in_graph")
+
+
+@snippet
+def rank_0_steps_alone():
+    from mindspore.communication import comm_func
+
+    data_set, net, loss_fn, optimizer = prepare(ms.PYNATIVE_MODE, None)
+    grad_fn = ms.value_and_grad(lambda data, label: loss_fn(net(data), label), None, net.trainable_params())
+    for data, label in data_set:
+        for parameter in net.trainable_params():
+            parameter.assign_value(comm_func.broadcast(parameter, 0))
+        grads = tuple(comm_func.all_reduce(grad)[0] for grad in grad_fn(data, label)[1])
+        if get_rank() == 0:
+            optimizer(grads)
+    for parameter in net.trainable_params():
+        parameter.assign_value(comm_func.broadcast(parameter, 0))
     return parameters(net)
 
 

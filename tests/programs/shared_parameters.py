@@ -13,7 +13,7 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
-from mindnlp.engine import TrainerCallback
+from mindnlp.engine import Trainer, TrainerCallback
 from mindnlp.transformers import LlamaConfig, LlamaForCausalLM
 from mindspore.dataset import GeneratorDataset
 
@@ -183,6 +183,21 @@ def sentences_are_written_between_steps(stage):
     writes = Writes()
     trainer = trainer_with(stage, llama(), words(*[6, 3, 5, 2] * 2), callbacks=[writes])
     return [*ended(trainer), *writes.words, *writes.caches, trainer.model.config.use_cache]
+
+
+class Borrows(Trainer):
+    """Its loss has a term of a layer's weight, as it is in the whole model."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        with dp.gathered_parameters(model):
+            loss = loss + ops.matmul(outputs.logits, model.classifier.weight[:, :3].T).mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+@is_the_same_in_both_stages
+def a_loss_reads_gathered_parameters(stage):
+    return ended(trainer_with(stage, trainer_type=Borrows))
 
 
 class Reads(TrainerCallback):

@@ -7,7 +7,9 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import Summed
 
 
-def hook(group: Collective, summed: Summed, when_imported: Callable, patches: Patches) -> None:
+def hook(
+    group: Collective, summed: Summed, when_imported: Callable, patches: Patches, trains_apart: bool = False
+) -> None:
     """Answer MindSpore's functions and operators on ranks, or only count what they sum where they work.
 
     Args:
@@ -15,10 +17,13 @@ def hook(group: Collective, summed: Summed, when_imported: Callable, patches: Pa
         summed: Notes what the script sums.
         when_imported: Calls a function with a module when that is imported.
         patches: Restores MindSpore.
+        trains_apart: Whether ranks may begin with different models.
     """
     import mindspore
+    from mindspore.nn.wrap import grad_reducer
 
     from mindnlp_dp_plugin.trainers.mindspore import collectives, ranks, training
+    from mindnlp_dp_plugin.trainers.mindspore.beginnings import Beginnings
     from mindnlp_dp_plugin.trainers.mindspore.exchanges import Exchanges
 
     if group.forms_cluster:
@@ -27,7 +32,11 @@ def hook(group: Collective, summed: Summed, when_imported: Callable, patches: Pa
         ranks.answer_for_ranks(group, patches)
         training.answer_over_mpi(group, summed, patches)
     is_on_cpu = mindspore.get_context("device_target") == "CPU"
-    exchanges = Exchanges(group, summed)
+    beginnings = Beginnings(group)
+    if not trains_apart:
+        beginnings.follow_reducers(grad_reducer.DistributedGradReducer, patches)
+        summed.on_first_step = beginnings.note
+    exchanges = Exchanges(group, summed, beginnings)
     for name, kind in collectives.KINDS.items():
         when_imported(
             name,

@@ -10,6 +10,7 @@ from mindnlp_dp_plugin.distributed.gather import gather_arrays
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.trainers.guard import Summed
+from mindnlp_dp_plugin.trainers.mindspore.beginnings import Beginnings
 
 OPERATIONS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 TENSORS = Message("tensors, in a collective of MindSpore's")
@@ -29,11 +30,12 @@ class Exchanges:
     Args:
         group: The ranks.
         summed: Notes how much the script sums.
+        beginnings: Compares what ranks began with, when they sum again.
     """
 
-    def __init__(self, group: Collective, summed: Summed):
+    def __init__(self, group: Collective, summed: Summed, beginnings: Beginnings):
         self.group = group
-        self._summed = summed
+        self._summed, self._beginnings = summed, beginnings
 
     def reduced(self, tensor: mindspore.Tensor, operation: str) -> mindspore.Tensor:
         """The sum, mean, product, least or largest over all ranks."""
@@ -78,14 +80,18 @@ class Exchanges:
         return tensor[begin : begin + length]
 
     def _sum(self, values):
-        buffer = values.reshape(-1).copy()
-        if not buffer.size:
+        if not values.size:
             return values
+        # One number more travels with the script's: how many ranks have something to compare.
+        asked = [] if self._beginnings.is_over else [float(self._beginnings.is_due)]
+        buffer = np.concatenate([values.reshape(-1), np.array(asked, np.float32)])
         if not self.group.uses_numpy:
             buffer = mindspore.Tensor(buffer)
         self.group.all_reduce(buffer).wait()
         total = buffer if self.group.uses_numpy else buffer.asnumpy()
-        return total.reshape(values.shape)
+        if asked and total[-1]:
+            self._beginnings.compare()
+        return total[: values.size].reshape(values.shape)
 
     @staticmethod
     def _array(tensor):

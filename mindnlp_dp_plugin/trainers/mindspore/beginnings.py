@@ -1,0 +1,127 @@
+"""Ranks that step on one averaged gradient begin with one model: MindSpore's own loops draw each rank's by itself."""
+
+import sys
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import mindspore
+from mindspore.communication import GlobalComm
+
+from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.replicas import DIGESTS, digest, make_equal
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.trainers.guard import COMPILERS, SPLITS_MODELS
+
+
+class Beginnings:
+    """Compares the parameters that ranks begin with, once.
+
+    Those of a reducer of gradients, which all ranks call, when it is first called or compiled. Those of an optimizer
+    that steps on sums of the script's own, when the script sums again: perhaps not all ranks step.
+
+    Args:
+        group: The ranks.
+    """
+
+    def __init__(self, group: Collective):
+        self._group = group
+        self._of_reducers = weakref.WeakKeyDictionary()
+        self._before_first_step, self._is_over = None, False
+
+    def follow_reducers(self, kind: type, patches: Patches) -> None:
+        """Look at what reducers of gradients are made for, and at their first use.
+
+        Args:
+            kind: ``nn.DistributedGradReducer``, MindSpore's or what answers for it.
+            patches: Restores it.
+        """
+
+        def __init__(stock, reducer, parameters, *args, **kwargs):
+            parameters = list(parameters)
+            stock(reducer, parameters, *args, **kwargs)
+            asked = args[3] if len(args) > 3 else kwargs.get("group")
+            is_for_all = asked in (None, GlobalComm.WORLD_COMM_GROUP)
+            if is_for_all and mindspore.get_auto_parallel_context("parallel_mode") not in SPLITS_MODELS:
+                self._take(reducer, [each for each in parameters if not each.layerwise_parallel])
+
+        def __call__(stock, reducer, *args, **kwargs):
+            self._require_same_of(reducer)
+            return stock(reducer, *args, **kwargs)
+
+        def get_parse_method_of_class(stock, cell, *args, **kwargs):
+            if isinstance(cell, kind) and not _broadcasts():  # then MindSpore does, behind the compilation
+                self._require_same_of(cell)
+            return stock(cell, *args, **kwargs)
+
+        patches.stand_in(kind, __init__)
+        patches.stand_in(kind, __call__)
+        if self._group.forms_cluster:  # otherwise there is no such graph
+            compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
+            patches.stand_in(compiler, get_parse_method_of_class)
+
+    def note(self, optimizer: Any) -> None:
+        """An optimizer is about to step for the first time, on gradients that the script has summed."""
+        if not self._is_over and self._before_first_step is None:
+            if groups := getattr(optimizer, "param_groups", None):  # MindNLP's, whose parameters' names are random
+                parameters = [parameter for group in groups for parameter in group["params"]]
+                named = [(f"{type(optimizer).__name__}[{index}]", each) for index, each in enumerate(parameters)]
+            else:
+                named = [(parameter.name, parameter) for parameter in optimizer.parameters]
+            self._before_first_step = _digests(named)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to compare; the same on all ranks."""
+        return self._is_over
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this rank has something to compare with the others'."""
+        return self._before_first_step is not None
+
+    def compare(self) -> None:
+        """Compare what the ranks have that have stepped. All ranks must call it.
+
+        Raises:
+            DataParallelError: If they had different parameters.
+        """
+        self._require_same(self._before_first_step)
+        self._before_first_step = None
+
+    def _take(self, reducer, parameters):
+        self._of_reducers[reducer] = parameters
+        if _broadcasts():  # as graphs do; MindSpore's PyNative does not
+            make_equal([(each.name, each) for each in parameters], self._group)
+
+    def _require_same_of(self, reducer):
+        if (parameters := self._of_reducers.pop(reducer, None)) is not None:
+            self._require_same(_digests((parameter.name, parameter) for parameter in parameters))
+
+    def _require_same(self, mine):
+        self._is_over = True
+        everyone = self._group.all_gather_object(mine, DIGESTS)
+        compared = [(rank, theirs) for rank, theirs in enumerate(everyone) if theirs is not None]
+        (first, expected), *others = compared
+        for rank, theirs in others:
+            found = [name for (name, one), (_, other) in zip(expected, theirs) if one != other]
+            if found:
+                raise DataParallelError(
+                    "Ranks hold different models and step on one averaged gradient: {name} on rank {rank} is not what "
+                    "rank {first} holds. Call mindspore.set_seed(1) on all ranks before the network is built, or "
+                    "mindspore.set_auto_parallel_context(parameter_broadcast=True) before Model or "
+                    "nn.DistributedGradReducer is made. If each rank is meant to train a model of its own, set "
+                    "MINDNLP_DP_TRAIN_APART=1.",
+                    name=found[0],
+                    rank=rank,
+                    first=first,
+                )
+
+
+def _broadcasts():
+    return mindspore.get_auto_parallel_context("parameter_broadcast")
+
+
+def _digests(named: Iterable):
+    return [(name, digest(each)) for name, each in named if not getattr(each, "layerwise_parallel", False)]
