@@ -67,6 +67,7 @@ class TrainingSession:
         self._config = config
         self.resumption = resumption
         self.preemption = Preemption()
+        self.step: Step | None = None
         self.checkpoints: Checkpoints | None = None
         self.snapshots: Snapshots | None = None
         self._callbacks = []
