@@ -84,6 +84,19 @@ def test_replicas_that_differ_are_named(tmp_path):
     assert result_of(tmp_path)["status"] == "failed"
 
 
+def test_a_callback_that_sets_another_number_on_one_rank_is_named(tmp_path):
+    finished = run(tmp_path, "rate")
+    assert finished.returncode == 1
+    assert "Before optimizer step 3, weight_decay of parameter group 0 is 0" in finished.stderr
+
+
+def test_what_all_ranks_caught_leaves_a_trainer_that_works(tmp_path):
+    finished = run(tmp_path, "caught")
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    first, second = ends_of(tmp_path)
+    assert first == second and (tmp_path / "saved" / "model.safetensors").exists()
+
+
 def test_a_restart_goes_on_from_its_own_stage_though_another_shares_the_folder(tmp_path):
     def trained(name, *way, options=()):
         output = tmp_path / name
