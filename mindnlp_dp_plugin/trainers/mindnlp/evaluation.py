@@ -11,10 +11,12 @@ from mindnlp.engine.utils import EvalLoopOutput, EvalPrediction, denumpify_deten
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data.dispatched import DispatchedForEvaluation
 from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluation
+from mindnlp_dp_plugin.data.sharded import ShardedByBatch
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
+from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.dispatching import dispatch_for_evaluation
 from mindnlp_dp_plugin.step.same_data import require_same_rows
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import computing_as_in_training, dtype_of_evaluation
@@ -58,7 +60,12 @@ def evaluate_together(
     if trainer.data_parallel_config.dispatch_batches:
         share = dispatch_for_evaluation(dataset, collective, trainer.args.seed)
     else:
-        share = shard_for_evaluation(dataset, collective.world_size, collective.rank, seed=trainer.args.seed)
+        ranks = collective.world_size, collective.rank
+        share = shard_for_evaluation(dataset, *ranks, trainer.args.seed)
+        if isinstance(share, ShardedByBatch) and not trainer.data_parallel_session:  # each rank runs the whole pipeline
+            share = shard_for_evaluation(
+                dataset, *ranks, common_seed("TrainingArguments.seed", trainer.args.seed, collective)
+            )
     if not isinstance(share, DispatchedForEvaluation) and dataset not in _compared:
         require_same_rows(Message("The data set to evaluate"), dataset, collective, share.num_rows)
         _compared.add(dataset)

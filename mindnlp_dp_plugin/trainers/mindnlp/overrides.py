@@ -247,7 +247,6 @@ def evaluation_loop(
         session.step.check_replicas(anew=True)
         in_step = session.step.in_step
     else:
-        self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
         _join_what_is_left(self)
         make_replicas(self.model, current())
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
