@@ -245,7 +245,12 @@ class Watchdog(threading.Thread):
         if lasts and lost.end == End.FAILED:
             self._leave(tr("rank {lost} has failed, so rank {rank} ends, too: rank {lost} has said why", **known))
         if lasts and waits:
-            self._leave(tr("rank {lost} is gone, killed perhaps, and rank {rank} is in {collective}", **known))
+            self._leave(
+                tr(
+                    "rank {lost} is gone (killed, or its machine is out of reach), and rank {rank} is in {collective}",
+                    **known,
+                )
+            )
 
     def _leave(self, why):
         with suppress(OSError):

@@ -111,9 +111,30 @@ def test_a_rank_that_fails_ends_the_others_though_no_launcher_does(ranks, rank, 
     other = started[1 - rank]
     assert started[rank].wait(TIMEOUT_S) == WAYS[way]
     _, stderr = other.communicate(timeout=PROMPTLY_S)
-    killed = f"is gone, killed perhaps, and rank {1 - rank} is in barrier (number 2)"
+    killed = f"is gone (killed, or its machine is out of reach), and rank {1 - rank} is in barrier (number 2)"
     expected = killed if way == "is killed" else f"has failed, so rank {1 - rank} ends, too"
     assert other.returncode == 1 and f"DataParallelError: rank {rank} {expected}" in stderr
+
+
+WAITS_FOR_A_SUM = """
+import mindnlp_dp_plugin as dp
+import os, signal
+import mindspore, numpy as np
+from mindnlp_dp_plugin import collectives
+
+dp.barrier()
+if dp.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+collectives.current().all_reduce(mindspore.Tensor(np.ones(4, np.float32))).wait()
+print("has the sum", flush=True)
+"""
+
+
+def test_a_rank_that_waits_for_a_sum_of_gradients_is_seen_to_wait(ranks):
+    first, _ = ranks(script=WAITS_FOR_A_SUM)
+    stdout, stderr = first.communicate(timeout=TIMEOUT_S)
+    assert first.returncode == 1 and said(stdout) == []
+    assert "DataParallelError: rank 1 is gone" in stderr and "rank 0 is in all_reduce" in stderr
 
 
 ALONE = """
