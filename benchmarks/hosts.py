@@ -129,10 +129,12 @@ class Job:
             yield ["msrun", *places, f"--node_rank={rank}", f"--log_dir={output / f'msrun_{rank}'}", *words]
 
     def _of_torchrun(self, output, words, options):
-        run = [sys.argv[1], "-m", "torch.distributed.run", "--nproc-per-node=1", "--rdzv-backend=c10d", *options]
-        run += [] if options else [f"--nnodes={len(self.hosts)}"]
+        run = [sys.argv[1], "-m", "torch.distributed.run", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+        run += options or [f"--nnodes={len(self.hosts)}"]
         for host in self.hosts:
+            # These hosts know no names: a cluster's do, and need neither of the last two.
             meeting = [f"--rdzv-endpoint={self.hosts[0].address}:{PORT}", f"--local-addr={host.address}"]
+            meeting += [f"--rdzv-conf=is_host={host is self.hosts[0]},last_call_timeout=5"]
             yield [*run, *meeting, "--no-python", *words]
 
     def _of_mpirun(self, output, words, options):
@@ -227,7 +229,7 @@ def start_again(output, least, env):
     run_ranks_successfully("killed_once.py", never, **how)
     with namespaces.network(3) as network:
         strikes = {"MINDNLP_DP_RESUME": "1", "STRIKES": "3 1" if least == 3 else "3 2 with-its-launcher", **env}
-        options = (f"--nnodes={least}:3", "--max-restarts=3", "--rdzv-conf=join_timeout=60,last_call_timeout=5")
+        options = [f"--nnodes={least}:3", "--max-restarts=3"]
         job = Job(network.hosts, again, "torchrun", "killed_once.py", again, env=strikes, options=options)
         job.wait()
     struck, starts = float((again / "struck").read_text()), (again / "starts.rank0").read_text().split("\n")
