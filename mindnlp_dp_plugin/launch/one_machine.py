@@ -6,7 +6,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect_nodes
-from mindnlp_dp_plugin.job.several_nodes import PORT, Elastic, Hosts, Nodes
+from mindnlp_dp_plugin.job.several_nodes import PORT, WHERE, Nodes
 from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.launch.options import RunOptions
 from mindnlp_dp_plugin.launch.script_names import imports_the_plugin
@@ -64,18 +64,26 @@ def _asked_for(given, backend, port, max_restarts):
     if most < 2:
         return None
     address = shlex.quote(given.get("master_addr") or "NODE0")
-    place = (f"--nnodes {given['nnodes']}", most, given.get("node_rank") or "0", address, port or PORT)
-    if least < most or max_restarts:
-        return Elastic(*place, least=least, max_restarts=max_restarts)
-    return Hosts(*place) if backend == "mpi" else Nodes(*place)
+    is_elastic = least < most or max_restarts
+    return Nodes(
+        f"--nnodes {given['nnodes']}",
+        most,
+        "torchrun" if is_elastic else "mpirun" if backend == "mpi" else "msrun",
+        given.get("node_rank") or "0",
+        address,
+        port or PORT,
+        least if least < most else None,
+        max_restarts,
+    )
 
 
 def _how_to_start(nodes, nproc, asked, command):
     settings = asked.as_settings("trace.json")
-    if isinstance(nodes, Elastic):
+    if nodes.engine == "torchrun":
         settings[of_setting("resume")] = "1"
     program = shlex.join(["python", *command] if command[0] == "-m" else command)
-    told = {"asked_by": nodes.asked_by, "where": nodes.where, "line": nodes.line(nproc, program, settings)}
+    line, where = nodes.line(nproc, program, settings), WHERE[nodes.engine]
+    told = {"asked_by": nodes.asked_by, "where": where, "line": line}
     if imports_the_plugin(command):
         return DataParallelError(
             "{asked_by}: mindnlp-dp run starts the ranks of one machine. Give, {where}: {line}", **told

@@ -5,7 +5,7 @@ import pytest
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_nodes
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.several_nodes import Allocation, Nodes
+from mindnlp_dp_plugin.job.several_nodes import Nodes
 
 # Recorded on Slurm 22.05: task 3 of `srun -N2 -n4`.
 SRUN = {
@@ -68,24 +68,24 @@ RANKS = {
     "PyTorchJob": (PYTORCH_JOB, RankInfo(1, 2, 0, 1, "PyTorchJob", scheduler=("job-master-0", 23456))),
     "Alibaba PAI": (PAI, RankInfo(1, 2, 0, 1, "PyTorchJob", scheduler=("dlc1-master-0", 23456))),
 }
-KUBEFLOW = Nodes("Kubeflow (2 nodes)", 2, "$PET_NODE_RANK", "$PET_MASTER_ADDR", "$PET_MASTER_PORT")
-OF_TORCH = Nodes("PyTorchJob (2 nodes)", 2, "$RANK", "$MASTER_ADDR", "$MASTER_PORT")
+KUBEFLOW = Nodes("Kubeflow (2 nodes)", 2, "msrun", "$PET_NODE_RANK", "$PET_MASTER_ADDR", "$PET_MASTER_PORT")
+OF_TORCH = Nodes("PyTorchJob (2 nodes)", 2, "msrun", "$RANK", "$MASTER_ADDR", "$MASTER_PORT")
 NODES = {
-    "srun": (SRUN, Allocation("Slurm (2 nodes)", 2)),
-    "srun on a node": ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "4"}, Allocation("srun (4 tasks)", 1)),
-    "sbatch": (SBATCH, Allocation("Slurm (2 nodes)", 2)),
-    "interactive step": (INTERACTIVE, Allocation("Slurm (2 nodes)", 2)),
+    "srun": (SRUN, Nodes("Slurm (2 nodes)", 2, "srun")),
+    "srun on a node": ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "4"}, Nodes("srun (4 tasks)", 1, "srun")),
+    "sbatch": (SBATCH, Nodes("Slurm (2 nodes)", 2, "srun")),
+    "interactive step": (INTERACTIVE, Nodes("Slurm (2 nodes)", 2, "srun")),
     "PyTorchJob": (PYTORCH_JOB, OF_TORCH),
     "Alibaba PAI": (PAI, OF_TORCH),
     "Kubeflow": (PET, KUBEFLOW),
     "PyTorchJob of 4": ({**PYTORCH_JOB, **PET, "WORLD_SIZE": "8"}, KUBEFLOW),
     "AscendJob": (
-        ASCEND_JOB, Nodes("AscendJob (2 nodes)", 2, "$MS_NODE_RANK", "$MS_SCHED_HOST", "$MS_SCHED_PORT"),
+        ASCEND_JOB, Nodes("AscendJob (2 nodes)", 2, "msrun", "$MS_NODE_RANK", "$MS_SCHED_HOST", "$MS_SCHED_PORT"),
     ),
-    "ModelArts": (MODEL_ARTS, Nodes("ModelArts (2 nodes)", 2, "$VC_TASK_INDEX", "${VC_WORKER_HOSTS%%,*}")),
-    "Volcano": (VOLCANO, Nodes("Volcano (2 nodes)", 2, "$VC_TASK_INDEX", "${VC_WORKER_HOSTS%%,*}")),
+    "ModelArts": (MODEL_ARTS, Nodes("ModelArts (2 nodes)", 2, "msrun", "$VC_TASK_INDEX", "${VC_WORKER_HOSTS%%,*}")),
+    "Volcano": (VOLCANO, Nodes("Volcano (2 nodes)", 2, "msrun", "$VC_TASK_INDEX", "${VC_WORKER_HOSTS%%,*}")),
     "SkyPilot": (
-        SKYPILOT, Nodes("SkyPilot (2 nodes)", 2, "$SKYPILOT_NODE_RANK", "${SKYPILOT_NODE_IPS%%[[:space:]]*}"),
+        SKYPILOT, Nodes("SkyPilot (2 nodes)", 2, "msrun", "$SKYPILOT_NODE_RANK", "${SKYPILOT_NODE_IPS%%[[:space:]]*}"),
     ),
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ class Platform(Environment):
         if not self.is_present(environ) or (number := self.count_nodes(environ)) == 1:
             return None
         asked_by = tr("{system} ({number} nodes)", system=self.name, number=number)
-        return Nodes(asked_by, number, self.node_rank, self.master_addr, self.master_port)
+        return Nodes(asked_by, number, "msrun", self.node_rank, self.master_addr, self.master_port)
 
     @property
     def hint(self) -> str:
@@ -115,7 +115,7 @@ class Volcano(Platform):
             return None
         index = "VC_TASK_INDEX" if "VC_TASK_INDEX" in environ else "VK_TASK_INDEX"
         asked_by = tr("{system} ({number} nodes)", system=self.name, number=number)
-        return Nodes(asked_by, number, f"${index}", f"${{VC_{task}_HOSTS%%,*}}")
+        return Nodes(asked_by, number, "msrun", f"${index}", f"${{VC_{task}_HOSTS%%,*}}")
 
 
 class SkyPilot(Platform):

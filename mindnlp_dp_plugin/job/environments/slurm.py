@@ -9,7 +9,7 @@ import re
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, number, number_below
 from mindnlp_dp_plugin.job.rank_info import RankInfo
-from mindnlp_dp_plugin.job.several_nodes import Allocation
+from mindnlp_dp_plugin.job.several_nodes import Nodes
 from mindnlp_dp_plugin.language import Message, tr
 
 HINT = Message("srun sets it; outside of Slurm, unset SLURM_STEP_ID")
@@ -48,13 +48,13 @@ class Slurm(Environment):
         if self.is_present(environ):
             num_nodes, num_tasks = len(_tasks_per_node(environ)), count(environ, "SLURM_STEP_NUM_TASKS", HINT)
             if num_nodes == 1:
-                return Allocation(tr("srun ({number} tasks)", number=num_tasks), 1)
+                return Nodes(tr("srun ({number} tasks)", number=num_tasks), 1, "srun")
         elif _is_in_a_step(environ) or "SLURM_JOB_NUM_NODES" not in environ:
             return None
         else:
             num_nodes = count(environ, "SLURM_JOB_NUM_NODES", HINT)
         asked_by = tr("{system} ({number} nodes)", system="Slurm", number=num_nodes)
-        return Allocation(asked_by, num_nodes) if num_nodes > 1 else None
+        return Nodes(asked_by, num_nodes, "srun") if num_nodes > 1 else None
 
 
 def _is_in_a_step(environ):

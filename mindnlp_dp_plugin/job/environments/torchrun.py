@@ -59,7 +59,7 @@ class PyTorchJob(Environment):
         if not self.is_present(environ):
             return None
         asked_by = tr("{system} ({number} nodes)", system="PyTorchJob", number=environ["WORLD_SIZE"])
-        return Nodes(asked_by, _world_size(environ), "$RANK", "$MASTER_ADDR", "$MASTER_PORT")
+        return Nodes(asked_by, _world_size(environ), "msrun", "$RANK", "$MASTER_ADDR", "$MASTER_PORT")
 
 
 def _world_size(environ):
