@@ -304,7 +304,7 @@ def test_any_command_line_of_run():
             if chance.random() < 0.1:
                 words += [name, chance.choice(values)]
         words += [*chance.choice([*[SCRIPTS[0]] * 5, *SCRIPTS]), chance.choice(WORDS)]
-        environ = {**dict.fromkeys(SETTINGS), "MINDNLP_DP_TIMEOUT": "0.01"}  # for names of nodes to be resolved
+        environ = dict.fromkeys(SETTINGS)
         environ[chance.choice([name for name in SETTINGS if not environ[name]])] = chance.choice(WORDS)
         outcome = runner.invoke(commands, words, env=environ, standalone_mode=False)
         if outcome.exception is None:
