@@ -260,7 +260,8 @@ def summary(results):
         verdict, difference = said_of(result, "equal to the last bit"), result.get("difference")
         lines.append(f"| {' | '.join(map(str, result['case']))} | {verdict} | {difference} |")
     for result in results["disks"]:
-        verdict = said_of(result, "resumes as if never stopped, on shared and on separate disks")
+        on = "a shared disk" if result["case"][0] == "mpirun" else "shared and on separate disks"
+        verdict = said_of(result, f"resumes as if never stopped, on {on}")
         lines += ["", f"{result['case'][0]}: {verdict}."]
     lines += ["", "| started by | hosts | what happens | ranks are gone after (s) | launchers after (s) | first said |"]
     lines += ["| --- | --- | --- | --- | --- | --- |"]
