@@ -107,8 +107,8 @@ test-oldest: install   ## oracle, evaluation, resume, families and the tests wit
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/versions.py --mindspore 2.7.0 \
 		--python $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-hosts: install   ## several nodes made of network namespaces: equality, failures, a slow link; needs root and iproute2
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py
+hosts: install $(VENV)-torch/installed   ## machines made of network namespaces, by msrun, mpirun and torchrun: equality, failures, restarts; needs root and iproute2
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py $(VENV)-torch/bin/python
 
 docs-check: install   ## every command and piece of Python that README and docs show
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check

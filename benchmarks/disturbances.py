@@ -6,17 +6,14 @@ Each disturbance starts a job of two ranks, does something to it, and returns wh
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from mindnlp_dp_plugin.job.variables import STATUS_DIR
-from mindnlp_dp_plugin.launch.ports import control_port, free_port
 from mindnlp_dp_plugin.launch.signals import STOPPING
 
 REPOSITORY = Path(__file__).parents[1]
@@ -175,20 +172,6 @@ def in_own_mounts(script):
     return ["unshare", "--map-root-user", "--mount", "sh", "-ec", script, "sh"]
 
 
-def garbage_comes(folder, engine, chance):
-    """To the launchers' port, while the second node has yet to come."""
-    port = str(free_port())
-    options = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port)
-    first = Job(folder, "mccl", SHORT, *options, "--node-rank", "0", stdout=subprocess.DEVNULL, nproc=1)
-    deadline, num_sent = time.monotonic() + 20, 0
-    while num_sent < 50 and time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", control_port(int(port))), 1) as stranger:
-            stranger.sendall(chance.randbytes(chance.randrange(70_000)) + b"\n")
-            num_sent += 1
-    second = Job(folder, "mccl", SHORT, *options, "--node-rank", "1", stdout=subprocess.DEVNULL, nproc=1)
-    return first.end(0, "all ranks are done") + second.end(0, "all ranks are done")
-
-
 def folder_in_shared_memory_is_removed(folder, engine, chance):
     """As systemd does at a logout: the job goes on, and says so."""
     job = Job(folder, engine, "300", stdout=subprocess.DEVNULL)
@@ -216,7 +199,7 @@ def ranks_leave_at_once(folder, engine, chance):
 
 ALL = (
     launcher_is_killed, reader_stalls, output_is_full, rank_is_stopped, launcher_is_told_to_stop, launcher_is_stopped,
-    logs_are_removed, disk_of_the_logs_is_full, shared_memory_is_small, garbage_comes,
+    logs_are_removed, disk_of_the_logs_is_full, shared_memory_is_small,
     folder_in_shared_memory_is_removed, rank_is_done_early, child_of_a_rank_uses_the_plugin, ranks_leave_at_once,
 )  # fmt: skip
 

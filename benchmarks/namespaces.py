@@ -12,11 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 LINK = "eth0"
 SUBNET = "198.18.0"  # RFC 2544: for benchmarks, nowhere routed
-WIRE = Path(__file__).parent / "programs/wire.py"
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,9 @@ class Host:
         """Takes the link down."""
         _run("ip", "-n", self.namespace, "link", "set", LINK, "down")
 
-    def mend(self) -> None:
-        """Brings the link up again."""
-        _run("ip", "-n", self.namespace, "link", "set", LINK, "up")
+    def members(self) -> list[int]:
+        """The processes on it."""
+        return _members(self.namespace)
 
 
 class Network:
@@ -76,21 +74,6 @@ class Network:
             _run(*here, "address", "add", f"{host.address}/24", "dev", LINK)
             _run(*here, "link", "set", "lo", "up")
             _run(*here, "link", "set", LINK, "up")
-
-    def slow_down(self, bytes_per_s: float, delay_s: float) -> None:
-        """Puts a slow and long wire in the place of the switch between two hosts.
-
-        Args:
-            bytes_per_s: In each direction.
-            delay_s: One way.
-        """
-        ports = ("port0", "port1")
-        for port in ports:
-            _run("ip", "-n", self._switch, "link", "set", port, "nomaster")
-        wire = [sys.executable, WIRE, *ports, str(bytes_per_s), str(delay_s)]
-        process = subprocess.Popen(["ip", "netns", "exec", self._switch, *wire], stdout=subprocess.PIPE)
-        if not process.stdout.readline():
-            sys.exit("the slow wire could not be laid.")
 
     def remove(self) -> None:
         """Removes them, and ends all that runs on them."""

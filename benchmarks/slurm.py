@@ -142,33 +142,27 @@ def check(cluster):
     yield "srun -N1 -n2: as mindnlp-dp run --nproc 2, to the last bit", (status, digests) == (0, two)
     status, _, digests = cluster.python(["srun", "-N2", "-n4"], "srun_4")
     yield "srun -N2 -n4: as mindnlp-dp run --nproc 4, to the last bit", (status, digests) == (0, four)
-    for script in ("slurm.sh", "slurm_launcher.sh"):
-        job = cluster.submit(EXAMPLES / script, script)
-        holds = (cluster.digests(script), cluster.state(job)) == (four, ("COMPLETED", "0:0"))
-        yield f"sbatch examples/clusters/{script}: the same", holds
-    for engine in ("mpi", "mccl"):
-        command = ["salloc", "-N2", "-n4", *RUN, "--nproc", "2", "--backend", engine, "--log-dir", f"{engine}_logs"]
-        status, _, digests = cluster.run(command, f"salloc_{engine}")
-        holds = (status, digests) == (0, two)
-        yield f"mindnlp-dp run --backend {engine} in an allocation of two nodes stays on its own", holds
+    job = cluster.submit(EXAMPLES / "slurm.sh", "batch")
+    holds = (cluster.digests("batch"), cluster.state(job)) == (four, ("COMPLETED", "0:0"))
+    yield "sbatch examples/clusters/slurm.sh: the same", holds
+    own = [*RUN, "--nproc", "2", "--backend", "mccl", "--log-dir"]
+    status, said, digests = cluster.run(["salloc", "-N2", "-n4", *own, "refused_logs"], "refused")
+    holds = (status, digests) == (2, []) and "srun --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 python" in said
+    yield "mindnlp-dp run in an allocation of two nodes names the line of srun", holds
+    status, _, digests = cluster.run(["salloc", "-N2", "-n4", "srun", "-N1", "-n1", *own, "one_logs"], "salloc")
+    yield "srun -N1 -n1 mindnlp-dp run there uses one", (status, digests) == (0, two)
 
     for way, ended in {"exit": (7, "Exited with exit code 7"), "killed": (137, "Killed")}.items():
         status, said, _ = cluster.python(["srun", "-N2", "-n2"], way, "1", way)
         took = time.time() - (cluster.folder / way / "at_step_2_on_1").stat().st_mtime
         holds = status == ended[0] and f"task 1: {ended[1]}" in said and took < SOON_S and cluster.all_gone()
         yield f"a rank of srun fails ({way}): its status is told, the other ends soon, nobody is left", holds
-    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "exception", "3", "exception")
-    named = "mindnlp-dp: rank 3 on " in cluster.said(job) and "ValueError: no such label" in cluster.said(job)
-    yield "an exception on the second node: named, status 1:0", named and cluster.state(job) == ("FAILED", "1:0")
-    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "killed", "3", "hang", wait=False)
-    cluster.wait_for("killed", "at_step_2_on_3")
-    launchers = [process for process in cluster.processes() if "--log-dir" in process.info["cmdline"]]
-    (second,) = (
-        process for process in launchers if process.environ().get("SLURM_NODEID") == "1" and is_python(process)
+    job = cluster.submit(EXAMPLES / "slurm.sh", "exception", "3", "exception")
+    named = "3: ValueError: no such label" in cluster.said(job)
+    yield (
+        "an exception on the second node: shown with its rank, the job fails",
+        named and cluster.state(job)[0] == "FAILED",
     )
-    second.kill()
-    holds = cluster.ended_state(job)[0] == "FAILED" and cluster.all_gone()
-    yield "the launcher of one node is killed: the job fails, nobody is left", holds
     job = cluster.submit(EXAMPLES / "slurm_requeue.sh", "requeued", "3", "wait", wait=False)
     cluster.wait_for("requeued", "at_step_2_on_3")
     slurm_cluster.run(["scancel", "--signal=USR1", job], cluster.environ)
@@ -177,7 +171,7 @@ def check(cluster):
     holds = holds and "stopped by SIGUSR1 after step 3, which " in cluster.said(job)
     yield "scancel --signal=USR1: a checkpoint, the job is queued again and ends as if never stopped", holds
     options = ("--no-requeue",)  # it would be queued again, and its state with it
-    job = cluster.submit(EXAMPLES / "slurm_launcher.sh", "down", "3", "hang", wait=False, options=options)
+    job = cluster.submit(EXAMPLES / "slurm.sh", "down", "3", "hang", wait=False, options=options)
     cluster.wait_for("down", "at_step_2_on_3")
     slurm_cluster.run(["scontrol", "update", "nodename=n2", "state=down", "reason=test"], cluster.environ)
     holds = cluster.ended_state(job)[0] == "NODE_FAIL" and cluster.all_gone()
@@ -194,11 +188,6 @@ def check_mindnlp05(cluster, python):
         srun = ["srun", f"-N{nodes}", f"-n{ranks}", "--kill-on-bad-exit=1", python]
         holds = cluster.train_by_mindnlp05(srun, f"hf_srun_{ranks}") == (0, expected)
         yield f"MindNLP 0.5, srun -N{nodes} -n{ranks}: the same, to the last bit", holds
-
-
-def is_python(process):
-    """Whether it is the launcher itself, not the srun that started it."""
-    return process.name().startswith(("python", "mindnlp-dp"))
 
 
 if __name__ == "__main__":

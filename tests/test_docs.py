@@ -28,7 +28,7 @@ def test_docs_build_without_a_warning(tmp_path):
 
     texts, translated = texts_of_the_index(site), texts_of_the_index(site / "zh")
     assert not [page for page in (*texts, *translated) if page.startswith("zh/")]
-    for words in ("belongs to a job that is still running", "was given on two nodes", "holds one class only"):
+    for words in ("belongs to a job that is still running", "starts the ranks of one machine", "holds one class only"):
         assert words in texts["messages/"] and words in translated["messages/"]
     assert "仍在运行的作业" in translated["messages/"]
     assert "数据并行" in translated[""]

@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.config import (
     DataParallelConfig,
 )
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_node
+from mindnlp_dp_plugin.job.environments import VARIABLES, detect, detect_nodes
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE, of_setting
 
@@ -246,7 +246,7 @@ SYSTEMS = [
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "PET_NNODES",
     "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NPROC_PER_NODE", "MA_NUM_HOSTS", "VC_TASK_INDEX",
     "VC_WORKER_HOSTS", "VC_WORKER_NUM", "VC_[_HOSTS", "VC_[_NUM", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES",
-    "SKYPILOT_NODE_IPS", "MINDNLP_DP_JOB",
+    "SKYPILOT_NODE_IPS", "SLURM_JOB_NUM_NODES", "MINDNLP_DP_JOB",
 ]  # fmt: skip
 
 
@@ -260,10 +260,9 @@ def test_any_systems_variables_are_read_or_refused_in_one_line():
     for _ in range(NUM_CASES):
         names = chance.sample(SYSTEMS, chance.randrange(len(SYSTEMS)))
         environ = {name: chance.choice(texts if chance.random() < 0.3 else ["1", "2"]) for name in names}
-        for read in (detect, detect_node):
+        for read in (detect, detect_nodes):
             try:
-                assert read(environ)
-                num_read += 1
+                num_read += bool(read(environ))
             except DataParallelError as error:
                 assert "\n" not in str(error) and any(name in str(error) for name in [*SYSTEMS, *NAMES]), (
                     environ,
@@ -274,9 +273,7 @@ def test_any_systems_variables_are_read_or_refused_in_one_line():
 
 OPTIONS = {
     "--nproc": ["1", "2", "3", "64", "0", "-1", "two", ""],
-    "--nnodes": ["1", "2", "0", "x"],
-    "--node-rank": ["0", "1", "2", "-1", "9" * 30],
-    "--master-addr": ["127.0.0.1", "0.0.0.0", "localhost", "a" * 70, "a..b", "", "\udcff"],
+    "--nnodes": ["1", "2", "0", "x", "2:3", "9" * 30],
     "--master-port": ["0", "1", "65535", "65536", "x"],
     "--backend": ["auto", "mccl", "mpi", "hccl", "gloo", ""],
     "--log-dir": ["", "logs", "/", "\udcff"],
@@ -307,7 +304,7 @@ def test_any_command_line_of_run():
             if chance.random() < 0.1:
                 words += [name, chance.choice(values)]
         words += [*chance.choice([*[SCRIPTS[0]] * 5, *SCRIPTS]), chance.choice(WORDS)]
-        environ = {**dict.fromkeys(SETTINGS), "MINDNLP_DP_TIMEOUT": "0.01"}  # for names of nodes to be resolved
+        environ = dict.fromkeys(SETTINGS)
         environ[chance.choice([name for name in SETTINGS if not environ[name]])] = chance.choice(WORDS)
         outcome = runner.invoke(commands, words, env=environ, standalone_mode=False)
         if outcome.exception is None:

@@ -69,6 +69,7 @@ def english_words(text: str) -> set[str]:
 NAMES = {
     *(
         "mindnlp",
+        "torchrun",
         "doctor",
         "run",
         "bench",

@@ -6,9 +6,9 @@ from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.command_line import Command
 from mindnlp_dp_plugin.doctor import engines
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_single_node
+from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 
 MODULE = "mindnlp_dp_plugin.bench.on_ranks"
 
@@ -24,9 +24,9 @@ def bench(nproc, backend, log_dir):
     N ranks would do. Leave the machine idle meanwhile.
     """
     require_single_node("mindnlp-dp bench")
-    for engine in engines.to_try() if backend == "auto" else [backends.choose(backend, num_nodes=1)]:
+    for engine in engines.to_try() if backend == "auto" else [backends.choose(backend)]:
         click.echo(f"{engine}:")
-        status = launch(Job(["-m", MODULE], nproc, engine, log_dir / engine, master_port=free_port()))
+        status = launch(Job(["-m", MODULE], nproc, engine, log_dir / engine))
         if status:
             return status
     return 0

@@ -10,9 +10,9 @@ from mindnlp_dp_plugin.cli.predict import MODULE
 from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_single_node
+from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.recipes.checks import require_packages
 
 
@@ -38,4 +38,4 @@ def export(run, kind, out, batch_size, max_length, log_dir):
     request = make_request(run, kind, out, batch_size, max_length)
     os.environ[of_setting("cpu_operators")] = "0"  # MindSpore traces its own operators only
     command = ["-m", MODULE, "export", request]
-    return launch(Job(command, 1, backends.choose("auto", num_nodes=1), log_dir, master_port=free_port()))
+    return launch(Job(command, 1, backends.choose("auto"), log_dir))

@@ -28,22 +28,6 @@ class NumRanks(click.ParamType):
         return number
 
 
-class NumNodes(click.ParamType):
-    """A number of nodes, or the fewest and the most: ``MIN:MAX``."""
-
-    name = "integer or min:max"
-
-    def convert(self, value, param, ctx):
-        """The fewest and the most."""
-        if isinstance(value, tuple):
-            return value
-        least, _, most = str(value).partition(":")
-        least, most = (click.IntRange(min=1).convert(number, param, ctx) for number in (least, most or least))
-        if least > most:
-            self.fail(tr("{value}: {least} is more than {most}.", value=value, least=least, most=most), param, ctx)
-        return least, most
-
-
 nproc = partial(
     option,
     "--nproc",

@@ -8,9 +8,9 @@ import click
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_single_node
+from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.ports import free_port
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.recipes.checks import require_packages
 
 MODULE = "mindnlp_dp_plugin.recipes"
@@ -43,5 +43,5 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
         request.save(path)
-        engine = backends.choose(backend, num_nodes=1)
-        return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir, master_port=free_port()))
+        engine = backends.choose(backend)
+        return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir))

@@ -10,10 +10,10 @@ from mindnlp_dp_plugin.command_line import Command, Group, option
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job, require_single_node
+from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.launch.options import PeakTflops
-from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.checks import check, require_packages
 from mindnlp_dp_plugin.recipes.options import config_option, parameters, to_arguments
 from mindnlp_dp_plugin.recipes.registry import RECIPES
@@ -62,7 +62,7 @@ def add_recipe(name: str) -> None:
         if options.dataset is None and not RECIPES[name].generates_data:
             raise click.UsageError(tr("Missing option '--dataset'."))
         DataParallelConfig.from_env()
-        engine = backends.choose(backend, num_nodes=1)
+        engine = backends.choose(backend)
         task = RECIPES[name].task or name
         check(options, nproc, task)
         if prove:
@@ -71,7 +71,7 @@ def add_recipe(name: str) -> None:
             return proof.prove(options, task, nproc, engine, log_dir)
         command = ["-m", MODULE, "train", task, *to_arguments(options)]
         asked = {"profile": profile, "peak_tflops": peak_tflops}
-        return launch(Job(command, nproc, engine, log_dir, master_port=free_port(), **asked))
+        return launch(Job(command, nproc, engine, log_dir, **asked))
 
 
 def _defaults(name):

@@ -1,5 +1,7 @@
 """MindSpore's own collectives: HCCL on Ascend, MCCL on CPU, both through ``mindspore.mint.distributed``."""
 
+import pickle
+
 import mindspore
 import numpy as np
 from mindspore.communication import get_group_size, get_rank, init, release
@@ -7,20 +9,27 @@ from mindspore.mint.distributed import distributed  # the package's are for scri
 
 from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
 from mindnlp_dp_plugin.collectives.wakeups import without_preemption
-from mindnlp_dp_plugin.job.secret import pack, unpack
 
 
 class MindSporeWork(Work):
-    """A collective that MindSpore runs on a stream of its own."""
+    """A collective that MindSpore runs on a stream of its own.
 
-    def __init__(self, handle):
-        self._handle = handle
+    Args:
+        handle: MindSpore's.
+        buffer: On CPU, what it sums: there ``wait`` comes back when the sum is there, not when it is queued, so that
+            the watchdog sees this rank wait.
+    """
+
+    def __init__(self, handle, buffer=None):
+        self._handle, self._buffer = handle, buffer
 
     def progress(self):
         return False  # it moves by itself, and cannot be asked
 
     def wait(self):
         self._handle.wait()
+        if self._buffer is not None:
+            self._buffer.asnumpy()
 
 
 class MindSporePartWork(MindSporeWork, PartWork):
@@ -43,11 +52,11 @@ class MindSporeCollective(Collective):
         self.world_size = get_group_size()
         self._all_gather = mindspore.ops.AllGather()
         # On Ascend alone, and not in the first versions of mint.
-        on_device = mindspore.get_context("device_target") != "CPU"
-        self.can_reduce_scatter = on_device and hasattr(distributed, "reduce_scatter_tensor_uneven")
+        self._on_device = mindspore.get_context("device_target") != "CPU"
+        self.can_reduce_scatter = self._on_device and hasattr(distributed, "reduce_scatter_tensor_uneven")
 
     def all_reduce(self, buffer):
-        return MindSporeWork(distributed.all_reduce(buffer, async_op=True))
+        return MindSporeWork(distributed.all_reduce(buffer, async_op=True), None if self._on_device else buffer)
 
     def reduce_scatter(self, buffer, lengths):
         if not self.can_reduce_scatter:
@@ -58,7 +67,7 @@ class MindSporeCollective(Collective):
 
     def all_gather(self, part):
         # The operator: mint.distributed's is not there on CPU.
-        if part.dtype == mindspore.bfloat16 and mindspore.get_context("device_target") == "CPU":
+        if part.dtype == mindspore.bfloat16 and not self._on_device:
             return self._all_gather(part.astype(mindspore.float32)).astype(part.dtype)
         return self._all_gather(part)
 
@@ -72,8 +81,8 @@ class MindSporeCollective(Collective):
     def all_gather_object(self, value, purpose=None):
         # As bytes: MindSpore 2.7.0 unpickles only numbers, strings and their containers.
         gathered = [None] * self.world_size
-        distributed.all_gather_object(gathered, pack(value))
-        return [unpack(theirs) for theirs in gathered]
+        distributed.all_gather_object(gathered, pickle.dumps(value))
+        return [pickle.loads(theirs) for theirs in gathered]
 
     def leave(self):
         release()
@@ -82,4 +91,4 @@ class MindSporeCollective(Collective):
         # distributed.barrier returns at once on MCCL (2.7.0 and 2.10.0); no rank gets the sum before all have called.
         token = mindspore.Tensor(np.ones(1, np.float32))
         self.all_reduce(token).wait()
-        token.asnumpy()
+        token.asnumpy()  # on a device the wait queues only

@@ -1,8 +1,8 @@
-"""Let each rank hear how the others end, where no launcher ends them all: ranks of srun, of torchrun on several nodes.
+"""Let each rank hear how the others end, where no launcher ends them all: of srun, and on several machines.
 
-MindSpore's scheduler misses a rank after 30 s, and ends rank 0 by a signal, with no word of whose fault it is. So each
-rank holds a connection to rank 0, over which it says how it ends, and rank 0 passes it on. The kernel closes that of a
-rank that is killed. A link that is down or a node without power is left to the scheduler.
+MindSpore's scheduler misses a rank after 30 s, and ends rank 0 by a signal, with no word of whose fault it is; mpirun
+notices no link that is down. So each rank holds a connection to rank 0, over which it says how it ends, and rank 0
+passes it on. The kernel closes that of a rank that is killed, and notices a link that is down or a machine that is off.
 """
 
 import hmac
@@ -15,8 +15,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
+import psutil
+
 from mindnlp_dp_plugin.collectives.base import Collective
-from mindnlp_dp_plugin.job.connection import Connection
+from mindnlp_dp_plugin.collectives.connection import Connection
 from mindnlp_dp_plugin.language import Message, tr
 
 MEETING = Message("the address where ranks hear of each other's ends")
@@ -60,6 +62,8 @@ class Lifeline:
     def __init__(self, rank: int, connections: dict[int, Connection]):
         self._rank = rank
         self._connections = connections
+        for connection in connections.values():
+            connection.watch_link()
         self._ended: dict[int, End] = {}
         self._first: Loss | None = None
         os.register_at_fork(after_in_child=self._close)  # or a child would hold them when this rank is gone
@@ -96,28 +100,29 @@ class Lifeline:
             connection.close()
 
 
-def tie(collective: Collective, scheduler: str, port: int) -> Lifeline:
+def tie(collective: Collective, scheduler: tuple[str, int] | None) -> Lifeline:
     """Connect the ranks. All ranks must call it.
 
     Ranks that cannot be connected train all the same; rank 0 says so.
 
     Args:
         collective: The ranks.
-        scheduler: The address of MindSpore's scheduler: rank 0 listens in the same network.
-        port: The scheduler's port.
+        scheduler: The address and port of MindSpore's scheduler: rank 0 listens in the same network. None if there is
+            none: then it listens in all of its networks.
     """
     if collective.rank:
         return Lifeline(collective.rank, _call_rank_0(collective))
-    family, address = _own_address(scheduler, port)
-    with closing(socket.create_server((address, 0), family=family, backlog=collective.world_size)) as listener:
-        tied = _receive(listener, collective)
+    family, addresses = _own_address(*scheduler) if scheduler else _all_own_addresses()
+    where = addresses[0] if len(addresses) == 1 else ""
+    with closing(socket.create_server((where, 0), family=family, backlog=collective.world_size)) as listener:
+        tied = _receive(listener, addresses, collective)
     if missing := sorted({*range(1, collective.world_size)} - {*tied}):
         logger.warning(
             tr(
                 "Ranks {ranks} cannot connect to rank 0 at {address}: if one of them fails, the others hear of it "
                 "half a minute later.",
                 ranks=missing,
-                address=address,
+                address=" ".join(addresses),
             )
         )
     return Lifeline(0, tied)
@@ -128,23 +133,29 @@ def _own_address(scheduler, port):
     family, *_, there = socket.getaddrinfo(scheduler, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(there)
-        return family, probe.getsockname()[0]
+        return family, [probe.getsockname()[0]]
+
+
+def _all_own_addresses():
+    of_interfaces = [address for found in psutil.net_if_addrs().values() for address in found]
+    own = [each.address for each in of_interfaces if each.family == socket.AF_INET]
+    return socket.AF_INET, [address for address in own if not address.startswith("127.")] or ["127.0.0.1"]
 
 
 def _call_rank_0(collective):
-    address, token = collective.all_gather_object(None, MEETING)[0]
-    try:
-        connection = Connection(socket.create_connection(address, TIE_S), address[0])
-    except OSError:
-        return {}
-    connection.send(rank=collective.rank, token=token)
-    return {0: connection}
+    addresses, port, token = collective.all_gather_object(None, MEETING)[0]
+    for address in addresses:
+        with suppress(OSError):
+            connection = Connection(socket.create_connection((address, port), TIE_S / len(addresses)), address)
+            connection.send(rank=collective.rank, token=token)
+            return {0: connection}
+    return {}
 
 
-def _receive(listener, collective):
+def _receive(listener, addresses, collective):
     """The other ranks' connections; whoever does not know the token is no rank."""
     token = secrets.token_hex()
-    collective.all_gather_object((listener.getsockname()[:2], token), MEETING)
+    collective.all_gather_object((addresses, listener.getsockname()[1], token), MEETING)
     listener.setblocking(False)
     tied, waiting, deadline = {}, [], time.monotonic() + TIE_S
     while len(tied) < collective.world_size - 1 and time.monotonic() < deadline:

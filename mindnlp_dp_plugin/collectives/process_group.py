@@ -111,8 +111,10 @@ def _join_others(rank_info, backend, timeout):
             announced=rank_info.world_size,
             joined=collective.world_size,
         )
-    if engine.forms_cluster and JOB not in os.environ and (scheduler := scheduler_address()):
-        _lifeline = tie(collective, *scheduler)
+    scheduler = scheduler_address() if engine.forms_cluster else None
+    on_several_nodes = rank_info.local_world_size not in (None, rank_info.world_size)
+    if JOB not in os.environ and (scheduler or (on_several_nodes and not engine.forms_cluster)):
+        _lifeline = tie(collective, scheduler)
         _watchdog.listen(_lifeline)
     status.leave()
     group = Watched(collective, engine, status, _watchdog)

@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -40,6 +41,7 @@ from mindnlp_dp_plugin.language import Message, tr
 POLL_S = 0.25
 END_POLL_S = 0.02
 SEE_OFF_S = 5
+HELD_UP_S = 5  # for a step to come to where it waits for what it has started
 LAUNCHER_S = 2  # for a launcher to see who failed first, and to end this rank itself if it does that
 CLAIMANT_TIMEOUT_S = 5
 HINT = Message(
@@ -158,7 +160,9 @@ class Watched(Collective):
     def _started(self, name, start, buffer, *more):
         noted = self._next(name, math.prod(buffer.shape))
         work = self._wait(noted, start, buffer, *more) if self._starting_waits else start(buffer, *more)
-        return WatchedWork(work, self._wait, noted)
+        watched = WatchedWork(work, self._wait, noted)
+        self._watchdog.pending.add(watched)
+        return watched
 
     def _wait(self, noted, call, *arguments):
         self._status.enter(*noted)
@@ -172,18 +176,25 @@ class Watched(Collective):
 
 
 class WatchedWork(PartWork):
-    """A collective in progress, whose wait is recorded."""
+    """A collective in progress, whose wait is recorded.
+
+    Attributes:
+        noted: What ``RankStatus.enter`` is told of it.
+        since: When it was started.
+        is_done: Whether it was waited for.
+    """
 
     def __init__(self, work: Work, wait, noted):
         self._work = work
         self._wait = wait
-        self._noted = noted
+        self.noted, self.since, self.is_done = noted, time.monotonic(), False
 
     def progress(self):
         return self._work.progress()
 
     def wait(self):
-        self._wait(self._noted, self._work.wait)
+        self._wait(self.noted, self._work.wait)
+        self.is_done = True
 
     @property
     def part(self):
@@ -198,10 +209,15 @@ class Watchdog(threading.Thread):
         rank_info: Which rank this is.
         status: This rank's status.
         timeout: Seconds a collective may wait.
+
+    Attributes:
+        pending: Collectives that were started, and perhaps not waited for: MindSpore's on CPU hold up whatever is
+            computed after them.
     """
 
     def __init__(self, rank_info: RankInfo, status: RankStatus, timeout: float):
         super().__init__(name="watchdog", daemon=True)
+        self.pending: weakref.WeakSet[WatchedWork] = weakref.WeakSet()
         self._rank = rank_info.rank
         self._status = status
         self._folder = folder_told(STATUS_DIR)
@@ -251,13 +267,27 @@ class Watchdog(threading.Thread):
         """End after a rank that has failed; one that is gone without a word may have left by ``os._exit(0)``."""
         if lost is None or mine.phase == Phase.DONE:
             return
-        lasts = time.monotonic() - lost.since > LAUNCHER_S
-        waits = mine.phase == Phase.WAITING and time.monotonic() - mine.since > LAUNCHER_S
-        known = {"rank": self._rank, "lost": lost.rank, "collective": mine.collective if waits else ""}
+        now = time.monotonic()
+        lasts = now - lost.since > LAUNCHER_S
+        known = {"rank": self._rank, "lost": lost.rank}
         if lasts and lost.end == End.FAILED:
             self._leave(tr("rank {lost} has failed, so rank {rank} ends, too: rank {lost} has said why", **known))
-        if lasts and waits:
-            self._leave(tr("rank {lost} is gone, killed perhaps, and rank {rank} is in {collective}", **known))
+        waits = mine.phase == Phase.WAITING and now - mine.since > LAUNCHER_S
+        if lasts and (collective := mine.collective if waits else self._held_up_by(now - lost.since)):
+            self._leave(
+                tr(
+                    "rank {lost} is gone (killed, or its machine is out of reach), and rank {rank} is in {collective}",
+                    collective=collective,
+                    **known,
+                )
+            )
+
+    def _held_up_by(self, seconds):
+        """A collective that was started and has not been waited for, for so long that it holds this rank up."""
+        with suppress(RuntimeError):  # another has just been started
+            held = [work for work in self.pending if not work.is_done and time.monotonic() - work.since > HELD_UP_S]
+            return describe_collective(*held[0].noted) if held and seconds > HELD_UP_S else None
+        return None
 
     def _leave(self, why):
         with suppress(OSError):

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch import backends
+from mindnlp_dp_plugin.launch import backends, child
 
 LIMIT_S = 60
 GRACE_S = 10
@@ -54,11 +53,11 @@ def all_reduce(backend: str) -> Finding:
 
 def _run(backend, log_dir, result) -> str | None:
     """Runs the ranks; returns what went wrong, if anything."""
-    launcher = [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--standalone", "--nproc", "2"]
-    command = [*launcher, "--backend", backend, "--log-dir", log_dir, PROGRAM, result]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    # Not by the command: that refuses where a system speaks of several nodes.
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process, job = child.start([str(PROGRAM), str(result)], 2, backend, log_dir, **pipes)
     try:
-        _, said = process.communicate(timeout=LIMIT_S)
+        _, said = process.communicate(job, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         _end(process)
         return tr("no result within {seconds} s: two ranks start, but do not meet, or hang", seconds=LIMIT_S)

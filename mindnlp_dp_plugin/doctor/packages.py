@@ -149,7 +149,7 @@ def mpi() -> Finding:
     if wanted != "mpi" and has_ascend():
         return ok("mpi", tr("not needed on Ascend"))
     try:
-        backends.choose("mpi", num_nodes=1)
+        backends.choose("mpi")
     except DataParallelError as error:
         if wanted == "mpi":
             return failure(

@@ -1,4 +1,4 @@
-"""Which rank a process is, and on which node of a job a launcher runs."""
+"""Which rank a process is."""
 
 from dataclasses import dataclass
 
@@ -26,22 +26,3 @@ class RankInfo:
     launcher: str = "none"
     is_scheduler: bool = False
     scheduler: tuple[str, int] | None = None
-
-
-@dataclass(frozen=True)
-class NodeInfo:
-    """One node of a job, on which ``mindnlp-dp run`` is to start ranks.
-
-    Attributes:
-        num_nodes: Number of nodes in the job.
-        node_rank: The rank of this node, from 0.
-        master_addr: Name or address of node 0; None for a single node.
-        master_port: A free port there; None if the system names none.
-        system: The system whose variables say so.
-    """
-
-    num_nodes: int = 1
-    node_rank: int = 0
-    master_addr: str | None = None
-    master_port: int | None = None
-    system: str = "none"

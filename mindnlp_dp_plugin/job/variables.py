@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
+from mindnlp_dp_plugin.language import Message
 
 PREFIX = "MINDNLP_DP_"
-SECRET = "MINDNLP_DP_SECRET"  # what the nodes of a job prove to know
 
 # The launcher sets the others for its ranks.
 LOG_DIR = "MINDNLP_DP_LOG_DIR"  # where a rank leaves its log and its error record
@@ -19,11 +19,14 @@ LOCAL_WORLD_SIZE = "MINDNLP_DP_LOCAL_WORLD_SIZE"  # ranks on this node
 LOCAL_RANK = "MINDNLP_DP_LOCAL_RANK"  # a rank's number among them; its card has another if the launcher hides the rest
 DEFERRED = "MINDNLP_DP_DEFERRED"  # set for the ranks of mindnlp-dp run, which pin themselves before they install
 GOES_ON = "MINDNLP_DP_GOES_ON"  # set if the ranks may be started again; one process alone saves for that, too
-WORLD_SIZES = "MINDNLP_DP_WORLD_SIZES"  # those a job may have that goes on without nodes; the last is the one asked for
 RANK_PROCESS = "MINDNLP_DP_RANK_PROCESS"  # the process that is the rank, which sets it itself, for its children
 JOINED = "MINDNLP_DP_JOINED"  # the same, if it has joined others: what a child's environment says of a launcher is its
 
 NAMES = {name for name in vars().copy().values() if isinstance(name, str) and name.startswith(PREFIX)}  # all of these
+
+GONE = {  # what users may have set
+    "MINDNLP_DP_SECRET": Message("mindnlp-dp run starts the ranks of one machine, and its nodes need no secret"),
+}
 
 
 def of_setting(field: str) -> str:
@@ -44,12 +47,14 @@ def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
     settings = [of_setting(field) for field in fields]
     known = {*settings, *NAMES}
     for name in sorted(environ):
+        if name in GONE:
+            raise DataParallelError("{name} is gone, so unset it: {why}.", name=name, why=GONE[name])
         if name.startswith(PREFIX) and name not in known:
             raise DataParallelError(
                 "{name}={value!r} is not a setting: is {alike} meant? Correct or unset it; docs/settings lists all.",
                 name=name,
                 value=environ[name],
-                alike=_most_alike(name, [*settings, LANGUAGE, SECRET]),
+                alike=_most_alike(name, [*settings, LANGUAGE]),
             )
 
 

@@ -13,32 +13,23 @@ def starter(engine: Engine) -> ModuleType:
     return importlib.import_module(f"mindnlp_dp_plugin.launch.{engine.starter}")
 
 
-def choose(backend: str, num_nodes: int, needs_cluster: bool = False) -> str:
-    """Resolve ``auto``: HCCL on Ascend; on CPU MPI if installed and on one node, otherwise MCCL.
+def choose(backend: str, needs_cluster: bool = False) -> str:
+    """Resolve ``auto``: HCCL on Ascend; on CPU MPI if installed, otherwise MCCL.
 
     Args:
         backend: ``auto`` or the name of an engine.
-        num_nodes: Number of nodes.
         needs_cluster: Whether the script uses MindSpore's own cluster.
 
     Raises:
-        DataParallelError: If the engine is not installed, or does not go with several nodes.
+        DataParallelError: If the engine is not installed.
     """
     if backend == "auto":
-        without_cluster = num_nodes == 1 and not needs_cluster
-        return next(name for name in usable_here() if without_cluster or ENGINES[name].forms_cluster)
+        return next(name for name in usable_here() if ENGINES[name].forms_cluster or not needs_cluster)
     if missing := starter(ENGINES[backend]).missing():
         raise DataParallelError(
             "--backend {backend} needs {missing}, not found: pip install 'mindnlp-dp-plugin[mpi]', or --backend mccl.",
             backend=backend,
             missing=missing,
-        )
-    if num_nodes > 1 and not ENGINES[backend].forms_cluster:
-        raise DataParallelError(
-            "--nnodes {num_nodes} does not go with --backend {backend}: on several nodes use mpirun with its own host "
-            "list and `import mindnlp_dp_plugin` first in the script, or --backend mccl.",
-            num_nodes=num_nodes,
-            backend=backend,
         )
     return backend
 

@@ -13,11 +13,11 @@ FIRST_JOIN_S = 120  # at least, for the first rank to import what it needs, and 
 
 
 class Deadlines:
-    """How long the ranks of this node may wait for each other.
+    """How long the ranks may wait for each other.
 
     Args:
         scratch_dir: The folder with their status.
-        ranks: The ranks of this node.
+        ranks: The ranks.
         timeout: The limit in seconds, unless the script sets another.
     """
 
@@ -53,7 +53,7 @@ class Deadlines:
         if joining:
             waited = now - min(status.since for status in joining)
             limit = joining[0].timeout or self._timeout
-            if not away:  # they wait for the engine itself, or for another node
+            if not away:  # they wait for the engine itself
                 limit = max(limit, FIRST_JOIN_S)
         else:
             waited, limit = now - self._began, max(self._timeout, FIRST_JOIN_S)

@@ -5,7 +5,7 @@ import socket
 import time
 from pathlib import Path
 
-from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord
+from mindnlp_dp_plugin.job.error_record import ErrorRecord
 from mindnlp_dp_plugin.job.signals import name_of
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.logs import last_bytes
@@ -28,7 +28,6 @@ def death(name: str, rank: int | None, returncode: int) -> ErrorRecord:
         time_ns=time.time_ns(),
         exit_code=128 - returncode if returncode < 0 else returncode or 1,
         message=_how(returncode),
-        cause=Cause.DIED,
         name=name,
     )
 
@@ -50,7 +49,7 @@ def first_failure(deaths: list[ErrorRecord], records: dict[int, ErrorRecord]) ->
 
 
 def headline(failure: ErrorRecord) -> str:
-    """One line: who failed first on this node, and how."""
+    """One line: who failed first, and how."""
     if failure.kind:
         return tr(
             "rank {rank} on {host} failed first: {exception}, exit status {status}",

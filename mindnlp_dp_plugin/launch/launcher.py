@@ -1,4 +1,4 @@
-"""Start the ranks of a job on this node, and end all of them when one fails or the user stops the job."""
+"""Start the ranks of a job, and end all of them when one fails or the user stops the job."""
 
 import os
 import shlex
@@ -21,9 +21,7 @@ from mindnlp_dp_plugin.job.variables import (
     JOB,
     LOG_DIR,
     RESTART,
-    SECRET,
     STATUS_DIR,
-    WORLD_SIZES,
     of_setting,
 )
 from mindnlp_dp_plugin.language import Message, tr
@@ -32,8 +30,8 @@ from mindnlp_dp_plugin.launch.guard import Guard
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Monitor
+from mindnlp_dp_plugin.launch.ports import LOOPBACK
 from mindnlp_dp_plugin.launch.processes import ProcessTree
-from mindnlp_dp_plugin.launch.rendezvous.meeting import rendezvous
 from mindnlp_dp_plugin.launch.restarts import Restarts
 from mindnlp_dp_plugin.launch.result import Ending
 from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
@@ -41,13 +39,12 @@ from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
 from mindnlp_dp_plugin.launch.terminal import say, tell, tell_note
 
 MAX_BACKOFF_S = 30
-PROFILED = "3,4"  # steps to skip, which compile, allocate and regroup the buckets; and steps to profile
 DEVICE_RELEASE_S = 10  # the time Ascend's driver needs to release a device after a kill
 
 
 def plan(job: Job) -> list[Process]:
-    """The processes of a job on this node."""
-    if job.world_size == 1:
+    """The processes of a job."""
+    if job.nproc == 1:
         log = rank_log(job.log_dir, 0)
         processes = [Process("rank 0", 0, worker_argv(job.command), {}, log)]
     else:
@@ -59,7 +56,7 @@ def plan(job: Job) -> list[Process]:
         JOB: job.name,
         RESTART: str(job.restart),
         of_setting("backend"): job.backend,
-        "MASTER_ADDR": job.master_addr,
+        "MASTER_ADDR": LOOPBACK,
         "MASTER_PORT": str(job.master_port),
         # Sets and dictionaries of texts come in the same order on all ranks.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
@@ -67,20 +64,9 @@ def plan(job: Job) -> list[Process]:
     }
     if job.scratch_dir:  # else the ranks of a dry run are on their own
         common |= {LOG_DIR: str(job.log_dir.absolute()), STATUS_DIR: str(job.scratch_dir)}
-    if job.secret:
-        common[SECRET] = job.secret
-    if job.max_restarts or job.seats:
+    if job.max_restarts:
         common[GOES_ON] = "1"
-    if job.seats:
-        common[WORLD_SIZES] = ",".join(map(str, job.world_sizes))
-    if job.resume:
-        common[of_setting("resume")] = "1"
-    if job.trace:
-        common[of_setting("trace")] = str(job.log_dir.absolute() / "trace.json")
-    if job.profile:
-        common[of_setting("profile")] = os.environ.get(of_setting("profile"), PROFILED)
-    if job.peak_tflops is not None:
-        common[of_setting("peak_tflops")] = str(job.peak_tflops)
+    common |= job.as_settings(trace=str(job.log_dir.absolute() / "trace.json"))
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 
@@ -102,13 +88,13 @@ def launch(job: Job) -> int:
         the signal that stopped the launcher.
 
     Raises:
-        DataParallelError: If the device is missing, the log directory cannot be used, or nodes do not find each other.
+        DataParallelError: If the device is missing, or the log directory cannot be used.
         Interrupted: When everything is done after a SIGINT.
     """
     require_device(ENGINES[job.backend])
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
-    with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir, job.local_ranks):
+    with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir):
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             tell_note(
                 tr(
@@ -118,43 +104,38 @@ def launch(job: Job) -> int:
                 )
             )
         restarts = Restarts(job.max_restarts)
-        job, ending = run_once(job, signals, homes, guard, restarts)
+        ending = run_once(job, signals, homes, guard)
         while ending.exit_code and not (signals.stop or ending.was_stopped):
-            why_not = restarts.why_not(ending.failure, is_elastic=job.seats is not None)
+            why_not = restarts.why_not(ending.failure)
             if why_not is not None:
                 ending = replace(ending, words=ending.words + _no_restart(why_not))
                 break
             say(ending.words)
             delay = backoff(job.backend, restarts.used)
             job = job.again()
-            is_elastic = job.seats and ending.failure.is_of_a_node
-            if is_elastic and job.node_rank == 0:
-                job = replace(job, seats=job.seats.without(ending.failure.node_rank))
-            start = Message("the nodes that are left go on") if is_elastic else restarts
-            tell(tr("{restart} in {seconds} s; logs: {logs}", restart=start, seconds=delay, logs=job.log_dir))
+            tell(tr("{restart} in {seconds} s; logs: {logs}", restart=restarts, seconds=delay, logs=job.log_dir))
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
-            job, ending = run_once(job, signals, homes, guard, restarts)
-        if job.node_rank == 0:
-            newest = newest_checkpoint(homes, job.name)
-            ending.write(
-                job.first_log_dir,
-                restarts=job.restart,
-                last_checkpoint=newest,
-                seconds=round(time.monotonic() - began, 3),
-                job=job.name,
-                command=job.command,
+            ending = run_once(job, signals, homes, guard)
+        newest = newest_checkpoint(homes, job.name)
+        ending.write(
+            job.first_log_dir,
+            restarts=job.restart,
+            last_checkpoint=newest,
+            seconds=round(time.monotonic() - began, 3),
+            job=job.name,
+            command=job.command,
+        )
+        if ending.exit_code and newest:
+            has_ended = store.read_published(newest).get("ended_with") is not None
+            hint = tr(
+                Message("the newest whole checkpoint is {checkpoint}, of a training that has ended")
+                if has_ended
+                else Message("the newest whole checkpoint is {checkpoint}: --resume goes on from it"),
+                checkpoint=newest,
             )
-            if ending.exit_code and newest:
-                has_ended = store.read_published(newest).get("ended_with") is not None
-                hint = tr(
-                    Message("the newest whole checkpoint is {checkpoint}, of a training that has ended")
-                    if has_ended
-                    else Message("the newest whole checkpoint is {checkpoint}: --resume goes on from it"),
-                    checkpoint=newest,
-                )
-                ending = replace(ending, words=f"{ending.words}mindnlp-dp: {hint}\n")
+            ending = replace(ending, words=f"{ending.words}mindnlp-dp: {hint}\n")
         say(ending.words)
     if ending.was_stopped and signals.stop == signal.SIGINT:
         raise Interrupted
@@ -171,7 +152,7 @@ def newest_checkpoint(homes: set[Path], job: str) -> str | None:
     return None
 
 
-def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restarts: Restarts) -> tuple[Job, Ending]:
+def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Ending:
     """Start all ranks, and return when they and everything they started are gone.
 
     Args:
@@ -179,18 +160,17 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restart
         signals: The user's stop signals.
         homes: Receives the folders in which the ranks write checkpoints.
         guard: Cleans up if this process is killed.
-        restarts: Counts the starts.
 
     Returns:
-        The job with the nodes that took part, and how it ended.
+        How it ended.
     """
-    with rendezvous(job, signals, restarts) as (job, member), scratch_dir(job.nproc) as scratch:
-        prepare(job.log_dir, job.local_ranks)
+    with scratch_dir(job.nproc) as scratch:
+        prepare(job.log_dir, job.ranks)
         guard.watch(scratch)
         tree, training = ProcessTree(), None
         try:
             job = replace(job, scratch_dir=scratch)
-            ending = Monitor(job, plan(job), signals, member).until_the_end()
+            ending = Monitor(job, plan(job), signals).until_the_end()
         finally:
             tree.end(signals)
             with suppress(Exception):  # nothing in cleaning up may change how the job ended
@@ -200,21 +180,14 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard, restart
                     store.clear_leftovers(home)
         ending = replace(ending, training=training)
         if ending.exit_code and not signals.is_urgent:
-            ending = replace(ending, words=ending.words + save_snapshot(job, ending))
-        return job, ending
+            ending = replace(ending, words=ending.words + save_snapshot(scratch))
+        return ending
 
 
-def save_snapshot(job: Job, ending: Ending) -> str:
-    """Write the newest snapshot of ranks that have failed to disk, and say so.
-
-    Args:
-        job: The job.
-        ending: How it ended. The first node writes for all; if that is gone, the others do.
-    """
-    failure = ending.failure
-    first_is_gone = failure and failure.node_rank == 0 and failure.is_of_a_node
+def save_snapshot(scratch: Path) -> str:
+    """Write the newest snapshot of ranks that have failed to disk, and say so."""
     try:
-        made = make_checkpoint(job.scratch_dir, leads=job.node_rank == 0 or bool(first_is_gone))
+        made = make_checkpoint(scratch, leads=True)
     except Exception as error:  # nothing in cleaning up may change how the job ended
         words = tr("the snapshot in memory could not be saved: {error}", error=error)
     else:

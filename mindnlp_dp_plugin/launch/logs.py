@@ -21,15 +21,15 @@ def default_log_dir() -> Path:
 
 
 @contextmanager
-def claim(log_dir: Path, ranks: range) -> Iterator[None]:
-    """Lock the log directory, so that no other job on this node writes the same ranks' logs there.
+def claim(log_dir: Path) -> Iterator[None]:
+    """Lock the log directory, so that no other job writes there.
 
     Raises:
         DataParallelError: If the directory is another user's, in use by another job, or cannot be written.
     """
     with _explained(log_dir):
         _make(log_dir)
-        descriptor = os.open(rank_log(log_dir, ranks[0]), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(rank_log(log_dir, 0), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

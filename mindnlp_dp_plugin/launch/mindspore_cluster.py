@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, visible_devices
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
+from mindnlp_dp_plugin.launch.ports import LOOPBACK
 
 TOPOLOGY_TIMEOUT_S = 600  # msrun's own
 
@@ -18,7 +19,7 @@ def missing() -> None:
 
 
 def processes(job: Job) -> list[Process]:
-    """The workers of this node, and on node 0 the scheduler that lets them find each other.
+    """The workers, and the scheduler that lets them find each other.
 
     Raises:
         DataParallelError: If fewer cards are visible than there are to be ranks.
@@ -33,20 +34,15 @@ def processes(job: Job) -> list[Process]:
             cards=",".join(visible),
             count=len(visible),
         )
-    cluster = cluster_variables(job.world_size, job.master_addr, job.master_port, TOPOLOGY_TIMEOUT_S)
-    workers = [_worker(job, cluster, local_rank) for local_rank in range(job.nproc)]
-    return [_scheduler(job, cluster), *workers] if job.node_rank == 0 else workers
+    cluster = cluster_variables(job.nproc, LOOPBACK, job.master_port, TOPOLOGY_TIMEOUT_S)
+    return [_scheduler(job, cluster), *(_worker(job, cluster, rank) for rank in job.ranks)]
 
 
 def _scheduler(job, cluster) -> Process:
-    own = scheduler_variables()
-    if job.bind_address:
-        own["MS_SCHED_HOST"] = job.bind_address
-    log = job.log_dir / "scheduler.log"
-    return Process("scheduler", None, SCHEDULER, {**cluster, **own}, log, outlives_preemption=True)
+    environ, log = {**cluster, **scheduler_variables()}, job.log_dir / "scheduler.log"
+    return Process("scheduler", None, SCHEDULER, environ, log, outlives_preemption=True)
 
 
-def _worker(job, cluster, local_rank) -> Process:
-    rank = job.local_ranks[local_rank]
-    own = worker_variables(RankInfo(rank, job.world_size, local_rank, job.nproc))
+def _worker(job, cluster, rank) -> Process:
+    own = worker_variables(RankInfo(rank, job.nproc, rank, job.nproc))
     return Process(f"rank {rank}", rank, worker_argv(job.command), {**cluster, **own}, rank_log(job.log_dir, rank))

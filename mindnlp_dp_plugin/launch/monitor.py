@@ -1,14 +1,13 @@
-"""Watch the processes of a job on this node, and decide how it ends."""
+"""Watch the processes of a job, and decide how it ends."""
 
 import os
 import signal
-import socket
 import time
 from dataclasses import replace
 
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.error_record import Cause, ErrorRecord, read_records
-from mindnlp_dp_plugin.job.rank_status import Phase, read_status, send_signal
+from mindnlp_dp_plugin.job.error_record import ErrorRecord, read_records
+from mindnlp_dp_plugin.job.rank_status import Phase, Status, read_status, send_signal
 from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import grace, mpi
@@ -17,7 +16,6 @@ from mindnlp_dp_plugin.launch.failures import death, first_failure, headline, re
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
-from mindnlp_dp_plugin.launch.rendezvous.agreement import Member
 from mindnlp_dp_plugin.launch.result import Ending
 from mindnlp_dp_plugin.launch.signals import Signals
 from mindnlp_dp_plugin.launch.terminal import View, tell, tell_note
@@ -34,16 +32,13 @@ READER_S = 2  # for whoever reads the output, after a failure; logs have it all
 class Monitor:
     """The running processes of a job."""
 
-    def __init__(self, job: Job, processes: list[Process], signals: Signals, member: Member):
+    def __init__(self, job: Job, processes: list[Process], signals: Signals):
         self._job = job
         self._signals = signals
-        self._member = member
-        self._failure: ErrorRecord | None = None
-        shown = [*job.local_ranks] if job.tee == "all" else [rank for rank in job.local_ranks if rank == 0]
-        self._view = View(job.log_dir, shown)
+        self._view = View(job.log_dir, [*job.ranks] if job.tee == "all" else [0])
         self._running = [(process, start(process)) for process in processes]
         self._words_of_mpirun = next((each.log.open("rb") for each in processes if each.name == "mpirun"), None)
-        self._deadlines = Deadlines(job.scratch_dir, job.local_ranks, DataParallelConfig.from_env().timeout)
+        self._deadlines = Deadlines(job.scratch_dir, job.ranks, DataParallelConfig.from_env().timeout)
         self._next_deadline = 0.0
         self._has_told_of_output = False
         self._has_told_of_thread = False
@@ -54,22 +49,16 @@ class Monitor:
         self._grace_ends: float | None = None
 
     def until_the_end(self) -> Ending:
-        """Show rank 0 until all ranks are done, one fails on any node, or the launcher is told to stop."""
+        """Show rank 0 until all ranks are done, one fails, or the launcher is told to stop."""
         while True:
             are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
             if self._signals.stop:
                 if not self._has_time(are_over):
                     return self._stopped()
-            elif self._failure is None:
-                self._look_for_failure(are_over)
-            self._member.exchange()
-            if first := self._member.first_failure:
-                return self._failed(first)
+            elif failure := self._failure(are_over):
+                return self._failed(failure)
             self._show()
-            if are_over and not self._failure:
-                self._member.finish()
-                self._member.exchange()
-            if self._member.all_done:
+            if are_over:
                 self._view.show_all(self._view.sizes(), float("inf"), unless=self._signals)
                 words = tr("all ranks are done; logs: {logs}", logs=self._job.log_dir)
                 return Ending(0, f"mindnlp-dp: {words}\n")
@@ -89,26 +78,28 @@ class Monitor:
         return not any(ended) if are_over else not any(returncode < 0 for returncode in ended)
 
     def _forward(self, signum: signal.Signals) -> bool:
-        """Send a signal to each rank of this node, if all have begun."""
-        statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]
+        """Send a signal to each rank, if all have begun."""
+        statuses = self._statuses().values()
         if not all(statuses):
             return False
         for status in statuses:
             send_signal(status, signum)
         return True
 
-    def _look_for_failure(self, are_over: bool) -> None:
+    def _failure(self, are_over: bool) -> ErrorRecord | None:
+        """The first failure, if there is one."""
         if deaths := self._deaths():
-            return self._note(first_failure(deaths, self._records()))
+            return first_failure(deaths, self._records())
         now = time.monotonic()
         if now < self._next_deadline or are_over:
-            return
+            return None
         self._next_deadline = now + LOOK_S
         reap_orphans({popen.pid for _, popen in self._running})
         self._tell_of_thread(now)
         self._tell_of_folder()
-        if self._job.world_size > 1 and (missed := self._deadlines.missed(self._job.log_dir)):
-            self._note(next(iter(self._records().values()), missed))
+        if self._job.nproc == 1 or not (missed := self._deadlines.missed(self._job.log_dir)):
+            return None
+        return next(iter(self._records().values()), missed)
 
     def _deaths(self) -> list[ErrorRecord]:
         deaths = [
@@ -128,7 +119,7 @@ class Monitor:
         if now < self._next_look and not is_over:
             return []
         self._next_look = now + LOOK_S
-        lost = {rank for rank in self._job.local_ranks if self._is_lost(rank)}
+        lost = {rank for rank in self._job.ranks if self._is_lost(rank)}
         self._lost = {rank: self._lost.get(rank) or (now, self._how_it_ended(rank)) for rank in lost}
         delay, is_needed = 0 if is_over else NOTICE_S, self._does_anybody_wait(lost, now)
         return [
@@ -138,10 +129,9 @@ class Monitor:
         ]
 
     def _does_anybody_wait(self, lost: set[int], now: float) -> bool:
-        """Whether a rank has been waiting for others; who waits on other nodes cannot be seen."""
-        others = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks if rank not in lost]
-        waits = any(each and each.phase == Phase.WAITING and now - each.since > NOTICE_S for each in others)
-        return waits or (self._job.num_nodes > 1 and bool(others or self._records()))
+        """Whether a rank has been waiting for others."""
+        others = [status for rank, status in self._statuses().items() if status and rank not in lost]
+        return any(each.phase == Phase.WAITING and now - each.since > NOTICE_S for each in others)
 
     def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
         """Whether a signal ended a rank after all had finished: MindSpore's cluster may crash then.
@@ -165,7 +155,7 @@ class Monitor:
         return returncode_of_zombie(read_status(self._job.scratch_dir, rank).pid) or 0
 
     def _are_over(self) -> bool:
-        """Whether all have ended. The scheduler ends five seconds after the ranks, and other nodes may need it."""
+        """Whether all ranks have ended: the scheduler ends five seconds after them."""
         if self._crash and time.monotonic() - self._crash > SHUTDOWN_S:
             return True
         return all(popen.poll() is not None for process, popen in self._running if process.name != "scheduler")
@@ -182,7 +172,7 @@ class Monitor:
 
     def _tell_of_thread(self, now: float) -> None:
         """Python waits for threads at the end of a script, as long as they run."""
-        for rank in () if self._has_told_of_thread else self._job.local_ranks:
+        for rank in () if self._has_told_of_thread else self._job.ranks:
             status = read_status(self._job.scratch_dir, rank)
             if status and status.thread and now - status.since > THREAD_S and is_running(status.pid):
                 self._has_told_of_thread = True
@@ -209,47 +199,31 @@ class Monitor:
             )
 
     def _records(self) -> dict[int, ErrorRecord]:
-        return read_records(self._job.log_dir, self._job.local_ranks)
+        return read_records(self._job.log_dir, self._job.ranks)
+
+    def _statuses(self) -> dict[int, Status | None]:
+        return {rank: read_status(self._job.scratch_dir, rank) for rank in self._job.ranks}
 
     def _stopped(self) -> Ending:
-        exit_code, name = 128 + self._signals.stop, self._signals.stop.name
-        node, host = self._job.node_rank, socket.gethostname()
-        words = tr("stopped by {signal} on node {node} ({host})", signal=name, node=node, host=host)
-        how = {"cause": Cause.STOPPED, "node_rank": node, "words": words}
-        self._member.stop(ErrorRecord(None, host, time.time_ns(), exit_code, **how))
         self._view.show_all(self._view.sizes(), LAST_LOOK_S)
-        preempted = next((each for each in self._records().values() if each.cause == Cause.STOPPED), None)
-        how = preempted.message if preempted else tr("stopped by {signal}, all ranks were ended", signal=name)
-        words = tr("{how}; logs: {logs}", how=how, logs=self._job.log_dir)
-        return Ending(exit_code, f"mindnlp-dp: {words}\n", was_stopped=True)
+        preempted = next((each for each in self._records().values() if each.was_stopped), None)
+        said = tr("stopped by {signal}, all ranks were ended", signal=self._signals.stop.name)
+        words = tr("{how}; logs: {logs}", how=preempted.message if preempted else said, logs=self._job.log_dir)
+        return Ending(128 + self._signals.stop, f"mindnlp-dp: {words}\n", was_stopped=True)
 
-    def _note(self, failure: ErrorRecord) -> None:
-        """Record the first failure on this node, and report it to the other nodes."""
-        node = self._job.node_rank
-        if failure.cause == Cause.STOPPED:  # a rank has stopped in good order, because a signal asked for it
-            words = failure.message
-        else:
-            words = tr("{headline}; node {node} shows more", headline=headline(failure), node=node)
-        self._failure = replace(failure, node_rank=node, words=words, step=self._step())
-        self._member.report(self._failure)
-
-    def _failed(self, first: ErrorRecord) -> Ending:
-        failure = self._failure
-        was_stopped = first.cause == Cause.STOPPED
-        if was_stopped:
+    def _failed(self, failure: ErrorRecord) -> Ending:
+        step = max((status.step for status in self._statuses().values() if status), default=0) or None
+        words = failure.message if failure.was_stopped else headline(failure)
+        failure = replace(failure, words=words, step=step)
+        if failure.was_stopped:
             self._view.show_all(self._view.sizes(), LAST_LOOK_S)
-        if was_stopped or failure is None or first.node_rank != self._job.node_rank:
-            words = tr("{words}. All ranks here were ended; logs: {logs}", words=first.words, logs=self._job.log_dir)
-            return Ending(first.exit_code, f"mindnlp-dp: {words}\n", first, was_stopped)
+            words = tr("{words}. All ranks were ended; logs: {logs}", words=words, logs=self._job.log_dir)
+            return Ending(failure.exit_code, f"mindnlp-dp: {words}\n", failure, was_stopped=True)
         ends = self._view.sizes() if failure.kind else {}
         if failure.rank in ends:
             ends[failure.rank] = failure.log_bytes
         self._view.show_all(ends, READER_S, unless=self._signals)
-        return Ending(failure.exit_code, report(failure, failure.log(self._job.log_dir)), first)
-
-    def _step(self) -> int | None:
-        statuses = [read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks]
-        return max((status.step for status in statuses if status), default=0) or None
+        return Ending(failure.exit_code, report(failure, failure.log(self._job.log_dir)), failure)
 
     def _death(self, process: Process, returncode: int) -> ErrorRecord:
         """That of a process; of the rank that mpirun reports, instead of mpirun."""
@@ -261,6 +235,5 @@ class Monitor:
 
     def _first_to_fail(self) -> int | None:
         """The first rank that ended with an exception, though it could not write why."""
-        statuses = {rank: read_status(self._job.scratch_dir, rank) for rank in self._job.local_ranks}
-        failed = [rank for rank, status in statuses.items() if status and status.phase == Phase.FAILED]
-        return min(failed, key=lambda rank: statuses[rank].since, default=None)
+        failed = {rank: each.since for rank, each in self._statuses().items() if each and each.phase == Phase.FAILED}
+        return min(failed, key=failed.get, default=None)

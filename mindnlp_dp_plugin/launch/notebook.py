@@ -5,7 +5,6 @@ A kernel has imported and computed this and that, so it is never forked: a child
 """
 
 import codecs
-import json
 import os
 import pickle
 import re
@@ -21,15 +20,16 @@ from typing import Any
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect
-from mindnlp_dp_plugin.job.variables import DEFERRED, JOB
+from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import require_single_node
+from mindnlp_dp_plugin.launch.child import start
 from mindnlp_dp_plugin.launch.logs import default_log_dir, prepare
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.launch.result import NAME as RESULT
 from mindnlp_dp_plugin.launch.sent_call import VALUE, SentCall
 
-CHILD = "mindnlp_dp_plugin.launch.notebook_child"
+RANK = "mindnlp_dp_plugin.runtime.notebook_rank"
 PIECE_BYTES = 2**16
 
 
@@ -52,12 +52,12 @@ def notebook_launcher(function: Callable, args: Sequence = (), nproc: int = 2) -
     """
     _require_usable(function, args, nproc)
     call = SentCall.of(function, tuple(args))
-    backend = backends.choose(DataParallelConfig.from_env().backend, num_nodes=1)
+    backend = backends.choose(DataParallelConfig.from_env().backend)
     log_dir = default_log_dir()
     prepare(log_dir, range(nproc))
     with tempfile.TemporaryDirectory(prefix="mindnlp_dp_notebook_") as folder:
         call.save(Path(folder))
-        _run([nproc, backend, str(log_dir), folder], log_dir)
+        _run(["-m", RANK, folder], nproc, backend, log_dir)
         return pickle.loads(Path(folder, VALUE).read_bytes())
 
 
@@ -83,23 +83,18 @@ def _require_usable(function, args, nproc):
         raise DataParallelError("nproc={nproc!r} is no number of ranks: give 1, 2, ...", nproc=nproc)
 
 
-def _run(arguments, log_dir):
+def _run(command, nproc, backend, log_dir):
     """Run a job in a child process to its end, whatever ends it.
 
     Raises:
         DataParallelError: If it failed.
     """
-    child = subprocess.Popen(
-        [sys.executable, "-m", CHILD],
-        env={**os.environ, DEFERRED: "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # Jupyter may interrupt all processes of a kernel; this one is told by the kernel
-    )
+    # Jupyter may interrupt all processes of a kernel; this one is told by the kernel.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    child, job = start(command, nproc, backend, log_dir, **pipes)
     with child, Output(child, log_dir) as output:
         try:
-            child.stdin.write(json.dumps(arguments).encode())
+            child.stdin.write(job)
             child.stdin.close()
             output.show()
         except BaseException:

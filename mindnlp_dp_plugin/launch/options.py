@@ -1,5 +1,6 @@
 """Options of ``mindnlp-dp run`` that a job takes as they were given. Each is declared here, and nowhere else."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,7 +8,9 @@ import click
 
 from mindnlp_dp_plugin.config import MEASURED, DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.network import resolve
+from mindnlp_dp_plugin.job.variables import of_setting
+
+PROFILED = "3,4"  # steps to skip, which compile, allocate and regroup the buckets; and steps to profile
 
 
 class PeakTflops(click.ParamType):
@@ -34,12 +37,6 @@ def _option(default: Any, name: str, **settings: Any) -> Any:
 class RunOptions:
     """What a job was asked for: the help of each option says what its field means; it is made by ``cli/run.py``."""
 
-    bind_address: str | None = _option(
-        None,
-        "--bind-address",
-        callback=lambda ctx, param, value: value and resolve(value, 0, "--bind-address"),
-        help="Where node 0 listens, if its address for the others is not one of its own.",
-    )
     tee: str = _option("0", "--tee", type=click.Choice(["0", "all"]), show_default=True, help="The ranks to show.")
     max_restarts: int = _option(
         0,
@@ -78,3 +75,18 @@ class RunOptions:
         help="What a device can compute at most, in TFLOPS, for the MFU; measured: by a product. Default: known of "
         "Ascend.",
     )
+
+    def as_settings(self, trace: str) -> dict[str, str]:
+        """The variables by which ranks are told of them.
+
+        Args:
+            trace: Where a trace is written.
+        """
+        profiled = os.environ.get(of_setting("profile"), PROFILED)
+        known = {
+            "resume": self.resume and "1",
+            "trace": self.trace and trace,
+            "profile": self.profile and profiled,
+            "peak_tflops": self.peak_tflops is not None and str(self.peak_tflops),
+        }
+        return {of_setting(name): value for name, value in known.items() if value}

@@ -1,9 +1,8 @@
-"""Whether a job that failed is started again. All its nodes know the same, and decide alike."""
+"""Whether a job that failed is started again."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from mindnlp_dp_plugin.job.error_record import ErrorRecord, printable
+from mindnlp_dp_plugin.job.error_record import ErrorRecord
 from mindnlp_dp_plugin.language import tr
 
 SAME_IN_EACH_START = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError")
@@ -25,24 +24,15 @@ class Restarts:
     furthest: int = 0
     _before: tuple | None = None
 
-    def why_not(self, failure: ErrorRecord, is_elastic: bool = False) -> str | None:
-        """Why the job must not start again (empty: the budget is used up); None if it may, which uses one restart.
-
-        Args:
-            failure: What ended it.
-            is_elastic: Whether it goes on without nodes that are gone, which uses none, if node 0 is there.
-        """
+    def why_not(self, failure: ErrorRecord) -> str | None:
+        """Why the job must not start again (empty: the budget is used up); None if it may, which uses one restart."""
         step = failure.step or 0
         if step > self.furthest:
             self.furthest, self.used = step, 0
-        if is_elastic and failure.is_of_a_node and failure.node_rank != 0:
-            return None
         if self.used == self.most:
             return ""
         exception, before = failure.kind, self._before
-        self._before = (exception, printable(failure.message), step)  # as other nodes know it
-        if failure.is_of_a_node:
-            return tr("a node is gone")
+        self._before = (exception, failure.message, step)
         if exception in SAME_IN_EACH_START:
             return tr("a {exception} would come again", exception=exception)
         if exception == "SystemExit" and failure.exit_code == USAGE:
@@ -51,15 +41,6 @@ class Restarts:
             return tr("the same {exception} came twice at step {step}", exception=exception, step=step)
         self.used += 1
         return None
-
-    def as_message(self) -> dict[str, Any]:
-        """What a node that joins later needs to decide as the others do, in a form JSON can hold."""
-        return {"used": self.used, "furthest": self.furthest, "before": self._before}
-
-    def adopt(self, message: dict[str, Any]) -> None:
-        """Decide as the node whose ``as_message`` this is."""
-        self.used, self.furthest = int(message["used"]), int(message["furthest"])
-        self._before = tuple(message["before"]) if message["before"] else None
 
     def __str__(self):
         counts = {"used": self.used, "most": self.most}

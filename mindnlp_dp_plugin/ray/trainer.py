@@ -11,7 +11,7 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.variables import DEFERRED, NAMES, PREFIX, SECRET
+from mindnlp_dp_plugin.job.variables import DEFERRED, NAMES, PREFIX
 from mindnlp_dp_plugin.ray.backend import MindNLPConfig
 
 
@@ -82,7 +82,7 @@ def _with_variables(run_config, environ: Mapping[str, str]):
     """The same, with the user's variables for the workers, and those that must be there before Python starts."""
     given = dict(run_config.worker_runtime_env or {})
     mine = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
-    mine = {name: value for name, value in mine.items() if name not in NAMES - {SECRET}}
+    mine = {name: value for name, value in mine.items() if name not in NAMES}
     fixed = {
         # Sets and dictionaries of texts come in the same order on all ranks.
         "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),

@@ -10,7 +10,6 @@ import numpy as np
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, to_arguments
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_json
 from mindnlp_dp_plugin.recipes.words import words
@@ -41,7 +40,7 @@ def prove(options: RecipeOptions, task: str, nproc: int, engine: str, log_dir: P
             folder = Path(scratch, str(ranks))
             some = replace(options, batch_size=options.batch_size * nproc // ranks, output_dir=folder, resume=False)
             command = ["-m", MODULE, "prove", task, *to_arguments(replace(some, folds=None, report_to=("none",)))]
-            if status := launch(Job(command, ranks, engine, log_dir, master_port=free_port())):
+            if status := launch(Job(command, ranks, engine, log_dir)):
                 return status
             with np.load(folder / RECORD) as record:
                 found.append(dict(record))

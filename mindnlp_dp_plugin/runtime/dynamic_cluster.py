@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
-from mindnlp_dp_plugin.job.network import resolve
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption
 from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.runtime.network import resolve
 
 LAST_GOODBYE_S = 30  # for the other ranks to leave the cluster when rank 0 is done
 

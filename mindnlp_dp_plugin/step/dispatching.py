@@ -1,6 +1,7 @@
 """``dispatch_batches``: rank 0 reads, and every rank trains or scores what it is dealt."""
 
 import functools
+import pickle
 
 import mindspore
 import numpy as np
@@ -11,7 +12,6 @@ from mindnlp_dp_plugin.data.dispatched import Dispatched, DispatchedForEvaluatio
 from mindnlp_dp_plugin.data.shard import is_sharded_by_user
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.secret import pack, unpack
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step.training_rows import require_a_step, require_same_settings
 
@@ -70,11 +70,11 @@ def broadcast(collective: Collective, value=None):
     """Rank 0's ``value``, on every rank; its bytes travel once. All ranks must call it."""
     if collective.world_size == 1:
         return value
-    message = pack(value) if collective.rank == 0 else b""
+    message = pickle.dumps(value) if collective.rank == 0 else b""
     size = collective.all_gather_object(len(message), BATCHES)[0]
     sent = mindspore.Tensor(np.frombuffer(message or bytes(size), np.uint8))
     collective.broadcast(sent)
-    return value if collective.rank == 0 else unpack(sent.asnumpy().tobytes())
+    return value if collective.rank == 0 else pickle.loads(sent.asnumpy().tobytes())
 
 
 def _require_whole(what, dataset):

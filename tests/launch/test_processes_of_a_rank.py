@@ -10,7 +10,7 @@ import pytest
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.rank_status import RankStatus, read_status, send_signal, status_path
-from mindnlp_dp_plugin.launch.job import Job, Seats
+from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import plan
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
 from tests.harness import REPOSITORY, run
@@ -227,8 +227,8 @@ def test_a_script_that_empties_its_arguments_ends_as_it_would_alone(runner, empt
 
 @pytest.mark.parametrize("backend", ENGINES)
 def test_what_the_launcher_sets_for_its_ranks_is_refused_by_none(tmp_path, backend):
-    options = dict(secret="of this job alone", resume=True, max_restarts=1, trace=True, scratch_dir=tmp_path)
-    job = Job(["script.py"], 2, backend, tmp_path, master_port=1, seats=Seats(1, 2, 0, frozenset({0, 1})), **options)
+    options = dict(resume=True, max_restarts=1, trace=True, scratch_dir=tmp_path)
+    job = Job(["script.py"], 2, backend, tmp_path, **options)
     for process in plan(job):
         assert DataParallelConfig.from_env(process.environ).resume
 

@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
-from tests.harness import REPOSITORY, TIMEOUT_S, kill_tree
+from tests.harness import REPOSITORY, TIMEOUT_S, kill_tree, run
+from tests.job.test_environments import ASCEND_JOB
 from tests.launch.pieces import PROMPTLY_S
 from tests.ports import free_port
 
@@ -111,9 +113,30 @@ def test_a_rank_that_fails_ends_the_others_though_no_launcher_does(ranks, rank, 
     other = started[1 - rank]
     assert started[rank].wait(TIMEOUT_S) == WAYS[way]
     _, stderr = other.communicate(timeout=PROMPTLY_S)
-    killed = f"is gone, killed perhaps, and rank {1 - rank} is in barrier (number 2)"
+    killed = f"is gone (killed, or its machine is out of reach), and rank {1 - rank} is in barrier (number 2)"
     expected = killed if way == "is killed" else f"has failed, so rank {1 - rank} ends, too"
     assert other.returncode == 1 and f"DataParallelError: rank {rank} {expected}" in stderr
+
+
+WAITS_FOR_A_SUM = """
+import mindnlp_dp_plugin as dp
+import os, signal
+import mindspore, numpy as np
+from mindnlp_dp_plugin import collectives
+
+dp.barrier()
+if dp.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+collectives.current().all_reduce(mindspore.Tensor(np.ones(4, np.float32))).wait()
+print("has the sum", flush=True)
+"""
+
+
+def test_a_rank_that_waits_for_a_sum_of_gradients_is_seen_to_wait(ranks):
+    first, _ = ranks(script=WAITS_FOR_A_SUM)
+    stdout, stderr = first.communicate(timeout=TIMEOUT_S)
+    assert first.returncode == 1 and said(stdout) == []
+    assert "DataParallelError: rank 1 is gone" in stderr and "rank 0 is in all_reduce" in stderr
 
 
 ALONE = """
@@ -161,3 +184,14 @@ def test_a_child_that_outlives_a_killed_rank_hides_nothing(ranks):
         assert psutil.pid_exists(child)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_msrun_starts_ranks_where_an_ascend_job_has_set_variables_for_its_pod(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mindnlp_dp_plugin as dp\nprint(dp.all_gather_object(dp.get_rank()), flush=True)\n")
+    msrun = [Path(sys.executable).with_name("msrun"), "--worker_num=2", "--local_worker_num=2", "--join=True"]
+    where = [f"--master_port={free_port()}", f"--log_dir={tmp_path}"]
+    ended = run([*msrun, *where, script], env={**ASCEND_JOB, "MS_NODE_RANK": "0"}, cwd=tmp_path)
+    logs = [(tmp_path / f"worker_{rank}.log").read_text() for rank in (0, 1)]
+    assert ended.returncode == 0, f"{ended.stderr}{logs}"
+    assert all("[0, 1]" in log for log in logs)

@@ -11,11 +11,12 @@ from mindnlp_dp_plugin.job.environments.base import Environment
 from mindnlp_dp_plugin.job.environments.mindnlp_dp import MindnlpDp
 from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi, Pmix
 from mindnlp_dp_plugin.job.environments.msrun import Msrun
-from mindnlp_dp_plugin.job.environments.platforms import AscendJob, ModelArts, SkyPilot, Volcano
+from mindnlp_dp_plugin.job.environments.platforms import AscendJob, KubeflowPet, ModelArts, SkyPilot, Volcano
 from mindnlp_dp_plugin.job.environments.rank_table import RankTable
 from mindnlp_dp_plugin.job.environments.slurm import Slurm
-from mindnlp_dp_plugin.job.environments.torchrun import KubeflowPet, PyTorchJob, Torchrun
-from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+from mindnlp_dp_plugin.job.environments.torchrun import PyTorchJob, Torchrun
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.several_nodes import Nodes
 
 # The most explicit first: who starts each rank, who starts a process on each node, what every shell may have.
 ENVIRONMENTS: tuple[Environment, ...] = (
@@ -25,7 +26,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
 )
 VARIABLES = tuple(name for environment in ENVIRONMENTS for name in environment.variables)
 
-__all__ = ["ENVIRONMENTS", "VARIABLES", "detect", "detect_node"]
+__all__ = ["ENVIRONMENTS", "VARIABLES", "detect", "detect_nodes"]
 
 
 def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
@@ -45,8 +46,8 @@ def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
     return RankInfo()
 
 
-def detect_node(environ: Mapping[str, str] | None = None) -> NodeInfo:
-    """Find out on which node of a job ``mindnlp-dp run`` was started; a single node if no system says otherwise.
+def detect_nodes(environ: Mapping[str, str] | None = None) -> Nodes | None:
+    """The nodes on each of which a system has started this command; None if it runs on one.
 
     Args:
         environ: The variables to read, ``os.environ`` if None.
@@ -55,7 +56,4 @@ def detect_node(environ: Mapping[str, str] | None = None) -> NodeInfo:
         DataParallelError: A variable is missing or holds no usable value.
     """
     environ = os.environ if environ is None else environ
-    for environment in ENVIRONMENTS:
-        if environment.is_present(environ) and (node := environment.node_info(environ)):
-            return node
-    return NodeInfo()
+    return next((nodes for environment in ENVIRONMENTS if (nodes := environment.nodes(environ))), None)

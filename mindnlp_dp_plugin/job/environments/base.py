@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.several_nodes import Nodes
 
 Environ = Mapping[str, str]
-DEFAULT_PORT = 29400  # of node 0, where the system names none; below the ports that systems give to clients
 
 
 class Environment(ABC):
@@ -32,36 +32,13 @@ class Environment(ABC):
                 value.
         """
 
-    def node_info(self, environ: Environ) -> NodeInfo | None:
-        """Which node the process runs on; None if the variables do not say.
+    def nodes(self, environ: Environ) -> Nodes | None:
+        """The nodes of which the process is on one; None if the variables speak of none or of one.
 
         Raises:
             DataParallelError: If a variable has a wrong value.
         """
         return None
-
-
-class NodeEnvironment(Environment):
-    """A system that starts one process on each node, where ``mindnlp-dp run`` then starts the ranks.
-
-    Attributes:
-        name: The system's name.
-    """
-
-    name: str
-
-    def rank_info(self, environ):
-        if self.is_one_process(environ):
-            return RankInfo()
-        raise DataParallelError(
-            "{name} asks for several processes, but has started no ranks, so each node would train alone: start the "
-            "script with `mindnlp-dp run --nproc <ranks per node> <script>`, the same line on each node.",
-            name=self.name,
-        )
-
-    def is_one_process(self, environ: Environ) -> bool:
-        """Whether the job is a single process, so that it may train alone."""
-        return self.node_info(environ).num_nodes == 1
 
 
 def number(environ: Environ, name: str, hint: str) -> int:
@@ -123,21 +100,3 @@ def port(environ: Environ, name: str, hint: str) -> int:
     if value > 65535:
         raise DataParallelError("{name}={value} is not a port: {hint}.", name=name, value=value, hint=hint)
     return value
-
-
-def first_host(hosts: str, name: str, num_nodes: int, hint: str) -> str:
-    """The first of a list of names or addresses, separated by commas or white space.
-
-    Raises:
-        DataParallelError: If their number is not that of the nodes.
-    """
-    listed = hosts.replace(",", " ").split()
-    if len(listed) != num_nodes:
-        raise DataParallelError(
-            "{name}={hosts!r} does not list {num_nodes} nodes: {hint}.",
-            name=name,
-            hosts=hosts,
-            num_nodes=num_nodes,
-            hint=hint,
-        )
-    return listed[0]

@@ -2,7 +2,6 @@
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below
-from mindnlp_dp_plugin.job.error_record import printable
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.language import Message
 
@@ -53,7 +52,7 @@ class Pmix(Environment):
 
     def rank_info(self, environ):
         raise DataParallelError(
-            "PMIX_RANK={pmix_rank} says that this is one of several processes, but not of how many: start it with "
+            "PMIX_RANK={pmix_rank!r} says that this is one of several processes, but not of how many: start it with "
             "mpirun, srun or mindnlp-dp run, or unset PMIX_RANK to train alone.",
-            pmix_rank=printable(environ["PMIX_RANK"]),
+            pmix_rank=environ["PMIX_RANK"],
         )

@@ -1,91 +1,103 @@
-"""Platforms that start one process on each node: AscendJob, ModelArts, Volcano, SkyPilot.
+"""Platforms that start one process on each node: AscendJob, ModelArts, Volcano, SkyPilot, Kubeflow's Trainer.
 
 https://www.hiascend.com (MindCluster, Ascend Operator), https://support.huaweicloud.com/modelarts,
-https://volcano.sh (plugins env and svc), https://docs.skypilot.co (distributed jobs).
+https://volcano.sh (plugins env and svc), https://docs.skypilot.co (distributed jobs),
+https://www.kubeflow.org/docs/components/trainer.
 """
 
+import math
 import re
 import socket
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import DEFAULT_PORT, NodeEnvironment, count, first_host, number_below, port
-from mindnlp_dp_plugin.job.rank_info import NodeInfo
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.job.environments.base import Environ, Environment, count
+from mindnlp_dp_plugin.job.hardware import num_devices
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.several_nodes import PORT, Nodes
+from mindnlp_dp_plugin.language import tr
 
 
-class AscendJob(NodeEnvironment):
-    """A pod of the Ascend Operator. It has msrun's variables, but for a pod: ``MS_NODE_ID`` is missing.
-
-    MindSpore's scheduler runs in the first worker, not in a pod of its own.
-    """
-
-    name = "AscendJob"
-
-    def is_present(self, environ):
-        return "MS_LOCAL_WORKER" in environ and "MS_NODE_RANK" in environ and "MS_NODE_ID" not in environ
-
-    def node_info(self, environ):
-        hint = Message("the Ascend Operator sets it")
-        world_size = count(environ, "MS_WORKER_NUM", hint)
-        local = count(environ, "MS_LOCAL_WORKER", hint)
-        if world_size % local:
-            raise DataParallelError(
-                "MS_WORKER_NUM={world_size} is not a multiple of MS_LOCAL_WORKER={local}: {hint}.",
-                world_size=world_size,
-                local=local,
-                hint=hint,
-            )
-        if environ.get("MS_ROLE") == "MS_SCHED":
-            raise DataParallelError(
-                "MS_ROLE='MS_SCHED': this pod is to run MindSpore's scheduler alone, but mindnlp-dp run starts it on "
-                "the first worker: leave the replica type Scheduler out of the AscendJob."
-            )
-        num_nodes = world_size // local
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
-        node_rank = number_below(environ, "MS_NODE_RANK", num_nodes, "MS_WORKER_NUM / MS_LOCAL_WORKER", hint)
-        if not environ.get("MS_SCHED_HOST"):
-            raise DataParallelError("MS_SCHED_HOST is not set: {hint}.", hint=hint)
-        return NodeInfo(num_nodes, node_rank, environ["MS_SCHED_HOST"], port(environ, "MS_SCHED_PORT", hint), self.name)
-
-    def is_one_process(self, environ):
-        return self.node_info(environ) and environ["MS_WORKER_NUM"] == "1"
-
-
-class ListedNodes(NodeEnvironment):
-    """A node whose platform numbers it, counts the nodes and lists all of them.
+class Platform(Environment):
+    """A platform whose variables describe a node.
 
     Attributes:
-        number_variable: Holds the node's number.
-        count_variable: Holds how many there are.
-        hosts_variable: Lists their names or addresses.
+        name: Its name.
+        marks: The variables by which it is known.
+        number: The variable that counts the nodes.
+        node_rank: The rank of a node, for a shell.
+        master_addr: The address of node 0, for a shell.
+        master_port: A port there, for a shell.
     """
 
-    number_variable: str
-    count_variable: str
-    hosts_variable: str
-
-    def node_info(self, environ):
-        hint = tr("{system} sets it", system=self.name)
-        num_nodes = count(environ, self.count_variable, hint)
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
-        node_rank = number_below(environ, self.number_variable, num_nodes, self.count_variable, hint)
-        master = first_host(environ.get(self.hosts_variable, ""), self.hosts_variable, num_nodes, hint)
-        return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
-
-
-class ModelArts(ListedNodes):
-    """A node of a ModelArts training job. On a single node ``VC_TASK_INDEX`` means nothing."""
-
-    name = "ModelArts"
-    number_variable, count_variable, hosts_variable = "VC_TASK_INDEX", "MA_NUM_HOSTS", "VC_WORKER_HOSTS"
+    name: str
+    marks: tuple[str, ...]
+    number: str
+    node_rank: str
+    master_addr: str
+    master_port = PORT
 
     def is_present(self, environ):
-        return "MA_NUM_HOSTS" in environ
+        return all(name in environ for name in self.marks)
+
+    def rank_info(self, environ):
+        nodes = self.nodes(environ)
+        if nodes is None and self.is_one_process(environ):
+            return RankInfo()
+        line = nodes.line(num_devices(), "<script>", {}) if nodes else "mindnlp-dp run --nproc auto <script>"
+        raise DataParallelError(
+            "{name} asks for several processes, but has started no ranks, so each node would train alone. Start them, "
+            "on each node, with `import mindnlp_dp_plugin` first in the script: {line}",
+            name=self.name,
+            line=line,
+        )
+
+    def nodes(self, environ):
+        if not self.is_present(environ) or (number := self.count_nodes(environ)) == 1:
+            return None
+        asked_by = tr("{system} ({number} nodes)", system=self.name, number=number)
+        return Nodes(asked_by, number, "msrun", self.node_rank, self.master_addr, self.master_port)
+
+    @property
+    def hint(self) -> str:
+        """Who sets the variables."""
+        return tr("{system} sets it", system=self.name)
+
+    def count_nodes(self, environ: Environ) -> int:
+        """How many nodes the job has."""
+        return count(environ, self.number, self.hint)
+
+    def is_one_process(self, environ: Environ) -> bool:
+        """Whether a job on one node is a single process, so that it may train alone."""
+        return True
 
 
-class Volcano(NodeEnvironment):
+class AscendJob(Platform):
+    """A pod of the Ascend Operator. It has msrun's variables, but for a pod: ``MS_NODE_ID`` is missing."""
+
+    name, marks, number = "AscendJob", ("MS_LOCAL_WORKER", "MS_NODE_RANK"), "MS_WORKER_NUM"
+    node_rank, master_addr, master_port = "$MS_NODE_RANK", "$MS_SCHED_HOST", "$MS_SCHED_PORT"
+
+    def is_present(self, environ):
+        # What msrun starts in the pod has more: its scheduler another role, its workers their ranks.
+        is_of_msrun = "MS_NODE_ID" in environ or environ.get("MS_ROLE") == "MS_SCHED"
+        return super().is_present(environ) and not is_of_msrun
+
+    def count_nodes(self, environ):
+        ranks, ranks_here = super().count_nodes(environ), count(environ, "MS_LOCAL_WORKER", self.hint)
+        return math.ceil(ranks / ranks_here)
+
+    def is_one_process(self, environ):
+        return environ["MS_WORKER_NUM"] == "1"
+
+
+class ModelArts(Platform):
+    """A node of a ModelArts training job. On a single node ``VC_TASK_INDEX`` means nothing."""
+
+    name, marks, number = "ModelArts", ("MA_NUM_HOSTS",), "MA_NUM_HOSTS"
+    node_rank, master_addr = "$VC_TASK_INDEX", "${VC_WORKER_HOSTS%%,*}"
+
+
+class Volcano(Platform):
     """A pod of a Volcano job that has the plugins ``env`` and ``svc``. Its task is the one that lists its name."""
 
     name = "Volcano"
@@ -93,37 +105,35 @@ class Volcano(NodeEnvironment):
     def is_present(self, environ):
         return ("VC_TASK_INDEX" in environ or "VK_TASK_INDEX" in environ) and bool(_tasks(environ))
 
-    def node_info(self, environ):
-        hint = Message("Volcano's plugins env and svc set it")
-        tasks = _tasks(environ)
-        me = environ.get("HOSTNAME") or socket.gethostname()
-        mine = next((task for task, hosts in tasks.items() if me in re.split(r"[,.]", hosts)), None)
-        task = next(iter(tasks)) if len(tasks) == 1 else mine
-        if task is None:
-            raise DataParallelError(
-                "none of {variables} lists this pod, {me!r}: {hint}.",
-                variables=", ".join(f"VC_{task}_HOSTS" for task in tasks),
-                me=me,
-                hint=hint,
-            )
-        num_nodes = count(environ, f"VC_{task}_NUM", hint)
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
+    def nodes(self, environ):
+        if not self.is_present(environ):
+            return None
+        tasks, me = _tasks(environ), environ.get("HOSTNAME") or socket.gethostname()
+        task = next((task for task, hosts in tasks.items() if me in re.split(r"[,.]", hosts)), next(iter(tasks)))
+        number = count(environ, f"VC_{task}_NUM", self.hint)
+        if number == 1:
+            return None
         index = "VC_TASK_INDEX" if "VC_TASK_INDEX" in environ else "VK_TASK_INDEX"
-        node_rank = number_below(environ, index, num_nodes, f"VC_{task}_NUM", hint)
-        master = first_host(tasks[task], f"VC_{task}_HOSTS", num_nodes, hint)
-        return NodeInfo(num_nodes, node_rank, master, DEFAULT_PORT, self.name)
+        asked_by = tr("{system} ({number} nodes)", system=self.name, number=number)
+        return Nodes(asked_by, number, "msrun", f"${index}", f"${{VC_{task}_HOSTS%%,*}}")
 
 
-class SkyPilot(ListedNodes):
+class SkyPilot(Platform):
     """A node of a SkyPilot task."""
 
-    name = "SkyPilot"
-    number_variable, count_variable = "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"
-    hosts_variable = "SKYPILOT_NODE_IPS"
+    name, marks, number = "SkyPilot", ("SKYPILOT_NODE_RANK",), "SKYPILOT_NUM_NODES"
+    node_rank, master_addr = "$SKYPILOT_NODE_RANK", "${SKYPILOT_NODE_IPS%%[[:space:]]*}"
 
-    def is_present(self, environ):
-        return "SKYPILOT_NODE_RANK" in environ
+
+class KubeflowPet(Platform):
+    """A pod of Kubeflow's Trainer, which sets torchrun's options."""
+
+    name, marks, number = "Kubeflow", ("PET_NNODES", "PET_NODE_RANK"), "PET_NNODES"
+    node_rank, master_addr, master_port = "$PET_NODE_RANK", "$PET_MASTER_ADDR", "$PET_MASTER_PORT"
+
+    def is_one_process(self, environ):
+        several = environ.get("PET_NPROC_PER_NODE", "1")
+        return not (several.isdecimal() and int(several) > 1)
 
 
 def _tasks(environ):

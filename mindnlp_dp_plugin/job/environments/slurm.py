@@ -1,18 +1,20 @@
-"""Slurm: ``srun`` starts a rank, or ``mindnlp-dp run`` on each node. https://slurm.schedmd.com/srun.html
+"""Slurm: ``srun`` starts ranks. https://slurm.schedmd.com/srun.html
 
 A shell within ``salloc``, and the batch step of ``sbatch``, have most of these variables, too, and are one process:
-those of the step tell.
+those of the step tell. ``mindnlp-dp run`` there would leave the allocation's other nodes idle.
 """
 
 import re
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments.base import Environment, count, number, number_below
-from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.several_nodes import Nodes
+from mindnlp_dp_plugin.language import Message, tr
 
 HINT = Message("srun sets it; outside of Slurm, unset SLURM_STEP_ID")
 FIRST_PORT, NUM_PORTS = 15000, 17000  # below the ports that systems give to clients
+FIRST_OWN_STEP = 2**32 - 16
 
 
 class Slurm(Environment):
@@ -42,18 +44,22 @@ class Slurm(Environment):
             scheduler=(_first_node(environ), _port(environ)),
         )
 
-    def node_info(self, environ):
-        tasks = _tasks_per_node(environ)
-        if max(tasks) > 1:
-            raise DataParallelError(
-                "srun started mindnlp-dp run {times} times on a node (SLURM_STEP_TASKS_PER_NODE={tasks}), and each "
-                "would start ranks of its own: give srun --ntasks-per-node=1, or let it start the script itself, with "
-                "`import mindnlp_dp_plugin` first.",
-                times=max(tasks),
-                tasks=environ["SLURM_STEP_TASKS_PER_NODE"],
-            )
-        node_rank = number_below(environ, "SLURM_NODEID", len(tasks), Message("the step's nodes"), HINT)
-        return NodeInfo(len(tasks), node_rank, _first_node(environ), _port(environ), "Slurm")
+    def nodes(self, environ):
+        if self.is_present(environ):
+            num_nodes, num_tasks = len(_tasks_per_node(environ)), count(environ, "SLURM_STEP_NUM_TASKS", HINT)
+            if num_nodes == 1:
+                return Nodes(tr("srun ({number} tasks)", number=num_tasks), 1, "srun")
+        elif _is_in_a_step(environ) or "SLURM_JOB_NUM_NODES" not in environ:
+            return None
+        else:
+            num_nodes = count(environ, "SLURM_JOB_NUM_NODES", HINT)
+        asked_by = tr("{system} ({number} nodes)", system="Slurm", number=num_nodes)
+        return Nodes(asked_by, num_nodes, "srun") if num_nodes > 1 else None
+
+
+def _is_in_a_step(environ):
+    """Whether srun has started this: the shell of an allocation, and a batch script, are steps of Slurm's own."""
+    return "SLURM_STEP_ID" in environ and number(environ, "SLURM_STEP_ID", HINT) < FIRST_OWN_STEP
 
 
 def _tasks_per_node(environ):
@@ -79,6 +85,6 @@ def _first_node(environ):
 
 
 def _port(environ):
-    """Another one for each step, and free the one above: the launchers of several nodes talk there."""
+    """Another one for each step."""
     step = 64 * number(environ, "SLURM_JOB_ID", HINT) + 2 * number(environ, "SLURM_STEP_ID", HINT)
     return FIRST_PORT + step % NUM_PORTS

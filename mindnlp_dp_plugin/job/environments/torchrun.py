@@ -5,16 +5,10 @@ https://help.aliyun.com/zh/pai (DLC, built-in environment variables).
 """
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import (
-    Environment,
-    NodeEnvironment,
-    count,
-    count_up_to,
-    number_below,
-    port,
-)
-from mindnlp_dp_plugin.job.rank_info import NodeInfo, RankInfo
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below, port
+from mindnlp_dp_plugin.job.rank_info import RankInfo
+from mindnlp_dp_plugin.job.several_nodes import Nodes
+from mindnlp_dp_plugin.language import Message, tr
 
 HINT = Message("torchrun, or the system that runs the job, sets it; unset RANK and WORLD_SIZE to train alone")
 
@@ -56,38 +50,16 @@ class PyTorchJob(Environment):
         return _world_size(environ) > 1 and environ.get("PET_NNODES", environ["WORLD_SIZE"]) == environ["WORLD_SIZE"]
 
     def rank_info(self, environ):
-        node = self.node_info(environ)
-        scheduler = (node.master_addr, node.master_port)
-        return RankInfo(node.node_rank, node.num_nodes, 0, 1, "PyTorchJob", scheduler=scheduler)
+        world_size = _world_size(environ)
+        rank = number_below(environ, "RANK", world_size, "WORLD_SIZE", HINT)
+        scheduler = (_master(environ), port(environ, "MASTER_PORT", HINT))
+        return RankInfo(rank, world_size, 0, 1, "PyTorchJob", scheduler=scheduler)
 
-    def node_info(self, environ):
-        num_nodes = _world_size(environ)
-        node_rank = number_below(environ, "RANK", num_nodes, "WORLD_SIZE", HINT)
-        return NodeInfo(num_nodes, node_rank, _master(environ), port(environ, "MASTER_PORT", HINT), "PyTorchJob")
-
-
-class KubeflowPet(NodeEnvironment):
-    """A pod of Kubeflow's Trainer, which sets torchrun's options."""
-
-    name = "Kubeflow"
-
-    def is_present(self, environ):
-        return "PET_NNODES" in environ and "PET_NODE_RANK" in environ
-
-    def node_info(self, environ):
-        hint = Message("Kubeflow sets it")
-        num_nodes = count(environ, "PET_NNODES", hint)
-        if num_nodes == 1:
-            return NodeInfo(system=self.name)
-        node_rank = number_below(environ, "PET_NODE_RANK", num_nodes, "PET_NNODES", hint)
-        if not environ.get("PET_MASTER_ADDR"):
-            raise DataParallelError("PET_MASTER_ADDR is not set: {hint}.", hint=hint)
-        master_port = port(environ, "PET_MASTER_PORT", hint)
-        return NodeInfo(num_nodes, node_rank, environ["PET_MASTER_ADDR"], master_port, self.name)
-
-    def is_one_process(self, environ):
-        several = environ.get("PET_NPROC_PER_NODE", "1")
-        return super().is_one_process(environ) and not (several.isdecimal() and int(several) > 1)
+    def nodes(self, environ):
+        if not self.is_present(environ):
+            return None
+        asked_by = tr("{system} ({number} nodes)", system="PyTorchJob", number=environ["WORLD_SIZE"])
+        return Nodes(asked_by, _world_size(environ), "msrun", "$RANK", "$MASTER_ADDR", "$MASTER_PORT")
 
 
 def _world_size(environ):

@@ -25,7 +25,7 @@ from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
-from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
+from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches, same_as_before
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
     common_checkpoint,
@@ -46,7 +46,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     try:
         # Both raise if what the arguments ask for cannot be.
         micro_batches = self.data_parallel_config.micro_batches
-        with float32_masters(self), same_global_batch(self.args, current().world_size, micro_batches):
+        with float32_masters(self), fixed_micro_batches(self.args, current().world_size, micro_batches):
             return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
     except Exception as error:
         note_exception(rank, error)
@@ -79,7 +79,8 @@ def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
     if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
         resume_from_checkpoint = own
     resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, output_dir, current(), whole=own)
-    return stock(self, resume_from_checkpoint, *args, **kwargs)
+    with same_as_before(self, current().world_size, own):
+        return stock(self, resume_from_checkpoint, *args, **kwargs)
 
 
 def _read_some_rows(self):

@@ -10,7 +10,7 @@ import pytest
 from mindnlp.core import nn
 from mindnlp.engine import Trainer, TrainingArguments
 
-from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import same_global_batch
+from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches
 from tests import harness
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, tiny_trainer
 
@@ -53,9 +53,9 @@ def test_a_number_of_micro_batches_sets_the_accumulation(tmp_path, configured):
 def test_a_number_that_ranks_do_not_divide_is_refused():
     arguments = TrainingArguments("unused")
     refused = pytest.raises(dp.DataParallelError, match="elastic_determinism=4: .* among 3 ranks. Take one of 1, 2, 4")
-    with refused, same_global_batch(arguments, 3, micro_batches=4):
+    with refused, fixed_micro_batches(arguments, 3, 4):
         pass
-    with same_global_batch(arguments, 2, micro_batches=4):
+    with fixed_micro_batches(arguments, 2, 4):
         assert arguments.gradient_accumulation_steps == 2
     assert arguments.gradient_accumulation_steps == 1
 

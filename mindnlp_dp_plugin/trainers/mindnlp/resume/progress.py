@@ -12,7 +12,6 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
-from mindnlp_dp_plugin.trainers.mindnlp.fewer_nodes import planned_accumulation
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import COUNTER, describe_callbacks
@@ -62,7 +61,7 @@ class Progress(TrainerCallback):
         """Micro-steps whose gradients a step sums: those of a step when training first began."""
         if self._resumption:
             return self._resumption.nominal_accumulation
-        return planned_accumulation(self._trainer.args.gradient_accumulation_steps, self._collective.world_size)
+        return self._trainer.args.gradient_accumulation_steps
 
     def follow(self, step: Step, losses: LossFilter) -> None:
         """Save what a step and the losses are; if this run resumes, give the step the order that was saved."""

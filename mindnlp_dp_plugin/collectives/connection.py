@@ -1,4 +1,4 @@
-"""A connection between two launchers, or between two ranks: JSON messages, and notice when the other end is gone."""
+"""A connection between two ranks: JSON messages, and notice when the other end is gone."""
 
 import json
 import socket
@@ -33,9 +33,9 @@ class Connection:
         connected.setblocking(False)
 
     def watch_link(self) -> None:
-        """Count a node as gone that does not answer for 8 s.
+        """Count the other end as gone if its machine does not answer for 8 s.
 
-        The kernels find out: their keep-alive continues while a launcher waits for its terminal or is suspended.
+        The kernels find out: their keep-alive continues while a rank is suspended.
         """
         for option, value in {
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
