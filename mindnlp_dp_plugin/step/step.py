@@ -32,8 +32,8 @@ from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
-from mindnlp_dp_plugin.step.weights import Announced, CountedWeights, EqualWeights
-from mindnlp_dp_plugin.trainers.port import Door
+from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
+from mindnlp_dp_plugin.trainers.port import Announced, Door
 
 NO_GATHERING = Message(
     "dp.all_gather and dp.global_mean within a step need average_over='auto' or 'ranks', and no elastic_determinism: "

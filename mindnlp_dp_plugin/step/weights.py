@@ -1,7 +1,6 @@
 """What a micro-step's loss weighs in the mean of a step: the same for all, or what ``average_over`` counts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import mindspore
 
@@ -9,7 +8,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp import WeightedMean
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.trainers.port import Door
+from mindnlp_dp_plugin.trainers.port import Announced, Door
 
 
 def count_micro_step(batch, predicts_next_token: bool) -> int:
@@ -87,7 +86,7 @@ class Weights:
     def reset(self) -> None:
         """Begin another step."""
 
-    def announce(self, batches: Sequence["Announced"]) -> None:
+    def announce(self, batches: Sequence[Announced]) -> None:
         """These batches follow: they are those of the next micro-steps."""
 
     def to_send(self) -> list[int]:
@@ -123,13 +122,6 @@ class Weights:
 
     def require(self, is_weighed: bool) -> None:
         """Raise if this micro-step's gradients did not get the weight that they need."""
-
-
-class Announced(NamedTuple):
-    """A batch that follows: its columns by name, and whether another rank reads it, so that it counts nothing."""
-
-    columns: Mapping
-    is_repeated: bool
 
 
 class EqualWeights(Weights):

@@ -9,9 +9,16 @@ for each batch that its loop takes from ``step.announced``, or tells by ``step.a
 where ``forward_and_backward`` computes the loss through ``step.forward`` and calls ``step.finish`` behind backward.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class Announced(NamedTuple):
+    """A batch that follows: its columns by name, and whether another rank reads it, so that it counts nothing."""
+
+    columns: Mapping
+    is_repeated: bool
 
 
 class Clock(Protocol):
