@@ -35,7 +35,10 @@ class OnRank1(TrainerCallback):
 
 
 def more_steps_on_rank_0():
-    tiny_trainer(OUTPUT, max_steps=PARTS_AT_STEP + 1 - RANK, callbacks=[OnRank1(lambda control: None)]).train()
+    options = dict(
+        max_steps=PARTS_AT_STEP + 1 - RANK, lr_scheduler_type="constant"
+    )  # another rate would be told sooner
+    tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: None)], **options).train()
 
 
 def evaluation_on_rank_0():
