@@ -3,14 +3,17 @@
 import json
 import math
 from collections import Counter
+from pathlib import Path
 
 import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
+from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts
+from mindnlp_dp_plugin.recipes.tables import EMPTY_ROWS, LabelledTexts, require_column, said_of
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -30,26 +33,18 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     """Conversations in the splits there are: columns ``text``, ``messages`` (JSON) and ``label``, which says nothing.
 
     Raises:
-        DataParallelError: If the files hold no conversations; it names the file and the line.
+        DataParallelError: If the files hold no conversations; it names the file and the row.
     """
-    tables = read_splits(options)
-    column = options.text_column[0] if options.text_column else MESSAGES
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
-    remarks = [each for table in tables.values() for each in table.remarks]
-    splits = {}
+    (column,) = options.text_column or (MESSAGES,)
+    tables, splits = read_splits(options), {}
+    remarks = said_of(tables)
     for split, table in tables.items():
-        if column not in table.names:
-            raise DataParallelError(
-                "column {column!r} is not in the {split} split: its columns are {names}. Give jsonl such as {example}",
-                column=column,
-                split=split,
-                names=", ".join(table.names),
-                example=EXAMPLE,
-            )
+        require_column(table, column, split)
         values = [(row, value) for row, value in enumerate(table.columns[column]) if value is not None]
         if dropped := len(table) - len(values):
-            remarks.append(remark("empty_rows", split=split, dropped=dropped, rows=len(table)))
+            remarks.append(remark(EMPTY_ROWS, split=split, dropped=dropped, rows=len(table)))
         chats = [checked(value, table.place(row), needs_answer=True) for row, value in values]
         splits[split] = datasets.Dataset.from_dict(
             {
@@ -61,6 +56,26 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     if not len(splits["train"]):
         raise DataParallelError("the training data have no conversation: give jsonl such as {example}", example=EXAMPLE)
     return LabelledTexts(splits, [], remarks, Columns((column,), None))
+
+
+def read_asked_chats(path: Path, columns: tuple, encoding: str | None) -> tuple[list, None, list[dict]] | None:
+    """Conversations of a file, each without an answer at its end, and remarks; None if it holds texts.
+
+    Args:
+        path: json, jsonl or parquet, or another file.
+        columns: Names that the column of conversations may have.
+        encoding: Of the file, if the user named it.
+    """
+    if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
+        return None
+    table = read_file(path, encoding)
+    column = next((name for name in columns if name in table.names), None)
+    if column is None or not any(isinstance(value, (list, tuple)) for value in table.columns[column]):
+        return None
+    values = enumerate(table.columns[column])
+    chats = [checked(value, table.place(row), needs_answer=False) for row, value in values]
+    chats = [chat[:-1] if len(chat) > 1 and chat[-1]["role"] == ASSISTANT else chat for chat in chats]
+    return [[chat] for chat in chats], None, table.remarks
 
 
 def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
@@ -75,40 +90,29 @@ def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
         DataParallelError: If they are something else.
     """
     if not isinstance(messages, (list, tuple)) or not messages:
-        raise DataParallelError(
-            "{place}: {column} is {messages!r}: give a list such as in {example}",
-            place=place,
-            column=MESSAGES,
-            messages=messages,
-            example=EXAMPLE,
-        )
+        raise _bad(place, Message("messages is {value!r}"), value=messages)
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not {"role", "content"} <= set(message):
-            raise DataParallelError(
-                "{place}: message {number} is {message!r}: give each a role and a content, as in {example}",
-                place=place,
-                number=number,
-                message=message,
-                example=EXAMPLE,
-            )
+            raise _bad(place, Message("message {number} is {value!r}"), number=number, value=message)
         if message["role"] not in ROLES:
-            raise DataParallelError(
-                "{place}: message {number} has the role {role!r}: the roles are {roles}.",
-                place=place,
-                number=number,
-                role=message["role"],
-                roles=", ".join(ROLES),
-            )
-        if not isinstance(message["content"], str) or not message["content"].strip():
-            raise DataParallelError(
-                "{place}: message {number} has the content {content!r}: give a text that is not empty.",
-                place=place,
-                number=number,
-                content=message["content"],
-            )
+            raise _bad(place, Message("message {number} has the role {value!r}"), number=number, value=message["role"])
+        content = message["content"]
+        if not isinstance(content, str) or not content.strip():
+            raise _bad(place, Message("message {number} has the content {value!r}"), number=number, value=content)
     if needs_answer and all(message["role"] != ASSISTANT for message in messages):
-        raise DataParallelError("{place}: no message is the assistant's: there is no answer to learn.", place=place)
+        raise _bad(place, Message("no message is the assistant's"))
     return [{"role": message["role"], "content": message["content"]} for message in messages]
+
+
+def _bad(place, what, **fields):
+    """The error of what is no conversation."""
+    return DataParallelError(
+        "{place}: {what}: give a list such as {example}, with the roles {roles}.",
+        place=place,
+        what=tr(what, **fields),
+        example=EXAMPLE,
+        roles=", ".join(ROLES),
+    )
 
 
 def count_roles(chats: list[str]) -> dict[str, int]:

@@ -65,7 +65,10 @@ def test_labels(refused, tmp_path):
 
 def test_files_that_cannot_be_read(refused, tmp_path):
     (tmp_path / "broken.csv").write_text("text,label\nfine,1\ntoo,many,0\n")
-    assert "'broken.csv' cannot be read: line 3 has 3 fields" in refused("--dataset", "broken.csv")
+    assert (
+        "'broken.csv' cannot be read (Error tokenizing data. C error: Expected 2 fields in line 3, saw 3): mend it"
+        in refused("--dataset", "broken.csv")
+    )
     (tmp_path / "empty.csv").write_text("")
     assert "'empty.csv' has no rows" in refused("--dataset", "empty.csv")
 

@@ -24,6 +24,7 @@ LABELS = (
     *("score", "similarity"),
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
+KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 
 
 class Columns(NamedTuple):
@@ -56,24 +57,23 @@ def find_columns(
         DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
     """
     require_named(table, texts, label)
-    if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
+    if len(texts) > 2 or len({*texts, label}) <= len(texts):
         raise DataParallelError(
             "--text-column {texts} with --label-column {label!r}: name one text column, or the two of a pair, and "
             "another one for the label.",
-            texts=_listed(texts),
+            texts=", ".join(texts),
             label=label,
         )
     label = label or _find_label(table, texts, is_label)
     texts = tuple(texts) or find_texts(table, label)
     for name in texts:
         if not holds_text(table, name):
-            example = next((value for value in table.columns[name] if value not in (None, "")), None)
             raise DataParallelError(
                 "column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
                 "{names}.",
                 name=name,
-                example=example,
-                names=_listed(table.names),
+                example=next((value for value in table.columns[name] if value not in (None, "")), None),
+                names=", ".join(table.names),
             )
     return Columns(texts, label)
 
@@ -100,7 +100,7 @@ def _find_label(table, texts, is_label):
             return only[0]
     raise DataParallelError(
         "which column is the label is not clear: give --label-column, one of {names}.",
-        names=_listed(candidates or others),
+        names=", ".join(candidates or others),
     )
 
 
@@ -121,7 +121,7 @@ def require_named(table: Table, texts: Sequence[str], label: str | None) -> None
                 "{option} {name!r} is not there: the columns are {names}.",
                 option=option,
                 name=name,
-                names=_listed(table.names),
+                names=", ".join(table.names),
             )
 
 
@@ -143,7 +143,7 @@ def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
         raise DataParallelError(
             "no column with text beside the label column {label!r}: the columns are {names}.",
             label=label,
-            names=_listed(table.names),
+            names=", ".join(table.names),
         )
     return (max(candidates, key=lambda name: sum(len(str(value)) for value in table.columns[name])),)
 
@@ -151,7 +151,3 @@ def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
 def _first_named(columns, names):
     lowered = {column.lower(): column for column in columns}
     return next((lowered[name] for name in names if name in lowered), None)
-
-
-def _listed(names):
-    return ", ".join(names) or "none"

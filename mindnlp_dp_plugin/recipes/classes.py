@@ -1,0 +1,106 @@
+"""Classes of texts: which there are, what they are called, and labels that are none."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.reading.table import is_number
+from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
+from mindnlp_dp_plugin.recipes.tables import PlainRows
+from mindnlp_dp_plugin.recipes.words import remark
+
+
+def class_names(found: PlainRows) -> list[str]:
+    """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list.
+
+    Raises:
+        DataParallelError: If the labels are no classes.
+    """
+    column, table = found.columns.label, found.tables["train"]
+    labels = [row.label for row in found.splits["train"]]
+    distinct = set(labels)
+    if many := [value for value in table.columns[column] if _is_list(value)]:
+        raise DataParallelError(
+            "label column {column!r} holds lists (for example {example}): train several labels for each text with "
+            "`mindnlp-dp recipe multi-label`.",
+            column=column,
+            example=many[0],
+        )
+    if len(distinct) == 1:
+        raise DataParallelError(
+            "label column {column!r} holds one class only, {label!r}: a classifier needs at least two.",
+            column=column,
+            label=labels[0],
+        )
+    if len(distinct) > max(2, len(labels) // 2):
+        is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
+        raise DataParallelError(
+            "label column {column!r} holds {count} different values in {num_rows} rows, which are numbers on a scale: "
+            "train them with `mindnlp-dp recipe regression`, or choose another --label-column among {names}."
+            if is_scale
+            else "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: "
+            "choose another --label-column among {names}.",
+            column=column,
+            count=len(distinct),
+            num_rows=len(labels),
+            names=", ".join(table.names),
+        )
+    if names := table.class_names.get(column):
+        return [name for name in names if name in distinct]
+    return in_order(distinct)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Classes in the order of their names, of their numbers if they are numbers."""
+    return sorted(names, key=float if all(map(is_number, names)) else None)
+
+
+def _is_list(value):
+    return isinstance(value, (list, tuple)) or (
+        isinstance(value, str) and value.lstrip().startswith(("['", '["')) and value.rstrip().endswith("]")
+    )
+
+
+def alike(label_names: Sequence[str]) -> list[dict]:
+    """A remark for labels that only case or blanks tell apart."""
+    spellings = defaultdict(list)
+    for label in label_names:
+        spellings["".join(label.casefold().split())].append(repr(label))
+    said = Message("{labels} differ by case or blanks only, and are {count} classes: write alike what means the same")
+    return [remark(said, labels=labels, count=len(labels)) for labels in spellings.values() if len(labels) > 1]
+
+
+def renamed(names: list[str], options: RecipeOptions) -> list[str]:
+    """The classes, those that ``--label-name`` names by that.
+
+    Raises:
+        DataParallelError: If it names what is no class, or ``--positive-label`` does.
+    """
+    pairs, positive = [pair.partition("=") for pair in options.label_name], options.positive_label
+    if unknown := ["".join(pair) for pair in pairs if not pair[1] or pair[0] not in names]:
+        raise DataParallelError(
+            "--label-name {pair!r} names no class: give one such as {example}, of the classes {classes}.",
+            pair=unknown[0],
+            example=f"{names[0]}=...",
+            classes=", ".join(names[:MOST_LISTED]),
+        )
+    own = {name: new for name, _, new in pairs}
+    names = [own.get(name, name) for name in names]
+    if len(set(names)) < len(names):
+        raise DataParallelError("--label-name gives two classes one name: {names}.", names=", ".join(names))
+    if positive is not None and len(names) != 2:
+        raise DataParallelError(
+            "--positive-label {positive_label!r} names one of two classes, and the data have {num_classes}: leave it "
+            "out; the macro F1 is reported.",
+            positive_label=positive,
+            num_classes=len(names),
+        )
+    if positive not in (None, *names):
+        raise DataParallelError(
+            "--positive-label {positive_label!r} is no class: they are {classes}.",
+            positive_label=positive,
+            classes=", ".join(names),
+        )
+    return names
