@@ -52,7 +52,8 @@ def read_asked_texts(
             trained=", ".join(trained),
             names=", ".join(table.names),
         )
-    texts = [[as_text(cell) for cell in row] for row in zip(*(table.columns[name] for name in columns))]
+    cells = zip(*(map(as_text, table.columns[name]) for name in columns))
+    texts = [list(task.as_row(row, results)) for row in cells]
     if label is None:
         return texts, None, [*remarks, remark(TEXT_COLUMNS_FOUND, texts=list(columns))]
     remarks.append(remark(COLUMNS_FOUND, texts=list(columns), label=label))

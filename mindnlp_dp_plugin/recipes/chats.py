@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import datasets
 
@@ -58,18 +59,13 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     return LabelledTexts(splits, [], remarks, Columns((column,), None))
 
 
-def read_asked_chats(path: Path, columns: tuple, encoding: str | None) -> tuple[list, None, list[dict]] | None:
-    """Conversations of a file, each without an answer at its end, and remarks; None if it holds texts.
-
-    Args:
-        path: json, jsonl or parquet, or another file.
-        columns: Names that the column of conversations may have.
-        encoding: Of the file, if the user named it.
-    """
+def read_asked_chats(path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None):
+    """What ``read_asked_texts`` returns, of a file of conversations, without an answer at their end; None of texts."""
     if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
         return None
     table = read_file(path, encoding)
-    column = next((name for name in columns if name in table.names), None)
+    names = (*columns, *results["data"]["text_columns"])
+    column = next((name for name in names if name in table.names), None)
     if column is None or not any(isinstance(value, (list, tuple)) for value in table.columns[column]):
         return None
     values = enumerate(table.columns[column])
@@ -152,6 +148,23 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
     return tokens, labels
 
 
+def to_columns(tokenizer: Any, chats: list[str], max_length: int) -> tuple[dict[str, list], int]:
+    """Tokens of conversations, which are JSON, with the answers as labels; and how many lost their end.
+
+    Args:
+        tokenizer: With a chat template.
+        chats: All.
+        max_length: In tokens.
+    """
+    tokens, labels = zip(*(chat_to_tokens(tokenizer, json.loads(chat)) for chat in chats))
+    columns = {
+        "input_ids": [row[:max_length] for row in tokens],
+        "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
+        "labels": [row[:max_length] for row in labels],
+    }
+    return columns, sum(len(row) > max_length for row in tokens)
+
+
 def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
     """A conversation as the model reads it.
 
@@ -166,3 +179,27 @@ def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
 def perplexity(loss: float) -> float:
     """Of a mean loss of tokens; of very large ones a very large number."""
     return math.exp(min(loss, 700.0))
+
+
+def continued(model: Any, tokenizer: Any, prompt: list[int], new: int) -> str:
+    """The likeliest tokens after a prompt, up to the end of text.
+
+    Args:
+        model: That writes.
+        tokenizer: Its own.
+        prompt: Tokens; of too many the last.
+        new: The most tokens to write.
+    """
+    import mindspore
+
+    room = getattr(model.config, "max_position_embeddings", None)
+    prompt = prompt if room is None else prompt[-max(1, room - new) :]
+    tokens = model.generate(
+        mindspore.Tensor([prompt], mindspore.int64),
+        attention_mask=mindspore.Tensor([[1] * len(prompt)], mindspore.int64),
+        max_new_tokens=new,
+        do_sample=False,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return tokenizer.decode(tokens[0].asnumpy().tolist()[len(prompt) :], skip_special_tokens=True).strip()

@@ -3,21 +3,47 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import datasets
+
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.table import is_number
+from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
-from mindnlp_dp_plugin.recipes.tables import PlainRows
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
 from mindnlp_dp_plugin.recipes.words import remark
 
 
-def class_names(found: PlainRows) -> list[str]:
-    """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list.
+def read_classes(options: RecipeOptions) -> LabelledTexts:
+    """Texts with the number of the class of each.
 
     Raises:
-        DataParallelError: If the labels are no classes.
+        DataParallelError: If the data cannot be read, or are no task of classification.
     """
+    found = read_rows(options)
+    names = _class_names(found)
+    numbers = {label: number for number, label in enumerate(names)}
+
+    def number_of(row, split):
+        if row.label not in numbers:
+            raise unseen(row.label, found.place(row, split), split, numbers)
+        return numbers[row.label]
+
+    found.remarks.extend(alike(names))
+    return found.labelled(number_of, names)
+
+
+def generated() -> LabelledTexts:
+    """Film reviews of a small grammar, good or bad."""
+    reviews = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
+    splits = {name: datasets.Dataset.from_dict(columns) for name, columns in reviews.items()}
+    said = Message("generated film reviews: {train} to train on, {dev} in dev")
+    return LabelledTexts(splits, ["bad", "good"], [remark(said, train=4000, dev=500)])
+
+
+def _class_names(found):
+    """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list."""
     column, table = found.columns.label, found.tables["train"]
     labels = [row.label for row in found.splits["train"]]
     distinct = set(labels)

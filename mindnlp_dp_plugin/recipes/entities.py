@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 
 import datasets
+import numpy as np
 from seqeval.metrics import sequence_labeling as seqeval
 
 OUTSIDE = "O"
@@ -24,6 +25,24 @@ def types_of(tags: list[str]) -> list[str]:
 def entities(tags: list[str]) -> list[tuple[str, int, int]]:
     """The entities of a sentence: type, first and last word. As ``conlleval`` finds them, by seqeval."""
     return seqeval.get_entities(_as_bioes(tags))
+
+
+def count_types(sentences: list[list[str]], names: list[str]) -> dict[str, int]:
+    """How many entities of each type there are in tagged sentences; ``names`` are all tags."""
+    found = Counter(kind for tags in sentences for kind, *_ in entities(tags))
+    return {kind: found[kind] for kind in types_of(names)}
+
+
+def worst_sentences(predicted: list[list[str]], true: list[list[str]], sure: list[float]) -> list[int]:
+    """The sentences with the most entities that are missed or too many, the surest of equals first.
+
+    Args:
+        predicted: For each sentence the tag of each word.
+        true: The same.
+        sure: How sure the model is of each.
+    """
+    wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
+    return sorted((row for row, count in enumerate(wrong) if count), key=lambda row: (-wrong[row], -sure[row]))
 
 
 def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[str, float]:
@@ -61,6 +80,21 @@ def score_types(predicted: list[list[str]], true: list[list[str]], types: list[s
         {"label": kind, **{name: float(of[theirs]) for name, theirs in names.items()}, "rows": int(of["support"])}
         for kind, of in ((kind, found.get(kind, none)) for kind in types)
     ]
+
+
+def f1_error(predicted: list[list[str]], true: list[list[str]], resamples: int) -> float:
+    """The deviation of F1 over sentences that are drawn again.
+
+    Args:
+        predicted: For each sentence the tag of each word.
+        true: The same.
+        resamples: How often.
+    """
+    pairs = zip(*([set(entities(tags)) for tags in sentences] for sentences in (predicted, true)))
+    counts = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in pairs])
+    draws = np.random.default_rng(0).integers(len(counts), size=(resamples, len(counts)))
+    right, both = counts[draws].sum(axis=1).T
+    return float(np.std(right / np.maximum(both, 1)))
 
 
 def in_words(words: list[str], tags: list[str], joiner: str) -> str:

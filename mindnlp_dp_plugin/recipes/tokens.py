@@ -93,6 +93,15 @@ def first_tokens(logits: np.ndarray, places: np.ndarray, num_words: int) -> np.n
     return answer
 
 
+def by_word(logits: Any, labels: Any) -> tuple[Any, Any]:
+    """Logits and tags of each row's words, from those of its tokens if the Trainer made them, in an array."""
+    if not isinstance(logits, np.ndarray):
+        return logits, labels
+    places = [np.flatnonzero(tags != IGNORED) for tags in labels]
+    found = [first_tokens(row, firsts, len(firsts)) for row, firsts in zip(logits, places)]
+    return found, [tags[firsts].tolist() for tags, firsts in zip(labels, places)]
+
+
 def token_losses(logits: Any, labels: Any) -> Any:
     """The cross entropy of each token, 0 where there is no label; of the labels' shape."""
     from mindnlp.core.nn import functional
@@ -100,6 +109,16 @@ def token_losses(logits: Any, labels: Any) -> Any:
     flat = logits.reshape(-1, logits.shape[-1]).float()
     losses = functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="none")
     return losses.reshape(labels.shape)
+
+
+def token_scores(logits: Any, labels: Any) -> Any:
+    """For each row the sum of its tokens' losses, how many have a label, and of how many it was the likeliest."""
+    from mindnlp.core import ops
+
+    counted = labels != IGNORED
+    right = (logits.argmax(-1) == labels) & counted
+    columns = (token_losses(logits, labels).sum(1), counted.sum(1), right.sum(1))
+    return ops.stack([column.float() for column in columns], 1)
 
 
 def mean_over(labels_per_row: float, shift: int = 0) -> Callable:

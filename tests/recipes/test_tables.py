@@ -138,7 +138,7 @@ def test_empty_rows_are_counted_and_dropped(tmp_path):
         (["sentence1", "sentence2", "verdict"], ["sentence1", "sentence2"], "verdict"),
         (["spam_or_not", "message"], ["message"], "spam_or_not"),
         (["stars", "notes", "content"], ["content"], "stars"),
-        (["kind", "notes", "words"], ["notes"], "kind"),
+        (["kind", "notes"], ["notes"], "kind"),
     ],
 )
 def test_columns_are_found(columns, texts, label):

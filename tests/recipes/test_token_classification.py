@@ -310,4 +310,4 @@ def test_real_chinese_sentences():
     data = TASK.read(options)
     assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 4636, "dev": 2318}
     assert TASK.facts(data, options)["joiner"] == ""
-    assert TASK.asked(["我们 好"], {"joiner": ""}) == [[["我", "们", "好"]]]
+    assert TASK.as_row("我们 好", {"joiner": ""}) == (["我", "们", "好"],)

@@ -14,7 +14,6 @@ from mindnlp_dp_plugin.recipes.asked import read_asked_texts
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES
-from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, measure, shortened, shown_label
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
@@ -51,6 +50,7 @@ class Task(ABC):
         generates: Whether it writes texts.
         auto_model: The class of MindNLP that loads its models.
         kept_facts: Names of the facts that ``metrics.json`` keeps.
+        own_texts: The columns of a split that ``details`` gets as texts, if not the texts.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         file_suffixes: Of files with its data.
@@ -77,6 +77,7 @@ class Task(ABC):
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
     kept_facts: tuple[str, ...] = ()
+    own_texts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
@@ -173,10 +174,6 @@ class Task(ABC):
         """
         return None
 
-    def text_columns(self, rows: Any) -> list[str]:
-        """The columns of a split that ``details`` gets as texts."""
-        return text_columns(rows)
-
     def tokenise(self, tokenizer: Any, rows: Any, max_length: int, facts: dict) -> tuple[dict[str, list], int]:
         """The columns a model is trained with, ``labels`` among them, and how many rows had to be cut.
 
@@ -242,7 +239,7 @@ class Task(ABC):
         Args:
             logits: What ``Trainer.predict`` or ``gather`` returned.
             labels: The same of labels.
-            texts: The ``text_columns`` of each row.
+            texts: Those of each row, or its ``own_texts``.
             kept: What is kept.
         """
         scores = {**self.scores_of(logits, labels, kept), "rows": len(logits)}
@@ -259,19 +256,6 @@ class Task(ABC):
     @abstractmethod
     def read_label(self, cell: Any, kept: dict) -> Any:
         """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
-
-    def asked(self, texts: Sequence[str], results: dict) -> list:
-        """Texts of a command line as rows: one text, or the two of a pair.
-
-        Raises:
-            DataParallelError: If half a pair is left.
-        """
-        size = len(results["data"]["text_columns"])
-        if len(texts) % size:
-            raise DataParallelError(
-                "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(texts)
-            )
-        return [[as_text(text) for text in texts[row : row + size]] for row in range(0, len(texts), size)]
 
     read_asked = read_asked_texts
 
@@ -312,7 +296,9 @@ class Task(ABC):
         return logits
 
     def gather(self, rows: list, kept: dict) -> Any:
-        """Answers or labels of all rows, as ``score`` and ``predictions`` take them."""
+        """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""
+        if self.label_filling is not None:
+            return list(rows)
         return np.array(rows) if rows else np.zeros((0, len(kept.get("label_names", "1"))))
 
     @abstractmethod

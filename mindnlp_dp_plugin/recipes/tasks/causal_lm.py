@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
 from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, shortened
 from mindnlp_dp_plugin.recipes.tasks import Task
-from mindnlp_dp_plugin.recipes.tokens import IGNORED, mean_over, token_losses
+from mindnlp_dp_plugin.recipes.tokens import IGNORED, mean_over, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
 
 NEW_TOKENS = 64
@@ -28,6 +28,7 @@ class CausalLM(Task):
     best_by = ("perplexity", "token_accuracy", "loss")
     auto_model = "AutoModelForCausalLM"
     scores_before_training = generates = True
+    own_texts = (MESSAGES,)
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
     small_models = ("small-gpt2", "small-qwen2")
@@ -66,18 +67,9 @@ class CausalLM(Task):
         tokenizer.chat_template = tokenizer.chat_template or chats.PLAIN_TEMPLATE
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
 
-    def text_columns(self, rows):
-        """The messages."""
-        return [MESSAGES]
-
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens of conversations, with the answers as labels; what is too long loses its end."""
-        tokens, labels = zip(*(chats.chat_to_tokens(tokenizer, json.loads(chat)) for chat in rows[MESSAGES]))
-        columns = {
-            "input_ids": [row[:max_length] for row in tokens],
-            "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
-            "labels": [row[:max_length] for row in labels],
-        }
+        columns, num_cut = chats.to_columns(tokenizer, rows[MESSAGES], max_length)
         if "answer_tokens" not in facts:  # of train, which comes first
             learnt = sum(label != IGNORED for row in columns["labels"] for label in row[1:])
             if not learnt:
@@ -86,7 +78,7 @@ class CausalLM(Task):
                     max_length=max_length,
                 )
             facts["answer_tokens"] = learnt / len(rows)
-        return columns, sum(len(row) > max_length for row in tokens)
+        return columns, num_cut
 
     def baselines_of_tokens(self, tokens, split):
         """Pairs of tokens, counted in train."""
@@ -110,13 +102,7 @@ class CausalLM(Task):
 
     def outputs(self, logits, labels):
         """For each row the sum of its tokens' losses, how many tokens there are, and how many were the likeliest."""
-        from mindnlp.core import ops
-
-        logits, labels = logits[:, :-1], labels[:, 1:]
-        counted = labels != IGNORED
-        right = (logits.argmax(-1) == labels) & counted
-        columns = (token_losses(logits, labels).sum(1), counted.sum(1), right.sum(1))
-        return ops.stack([column.float() for column in columns], 1)
+        return token_scores(logits[:, :-1], labels[:, 1:])
 
     def scores_of(self, logits, labels, kept):
         """``perplexity`` and ``token_accuracy``, from ``outputs``."""
@@ -136,24 +122,16 @@ class CausalLM(Task):
             hardest.append({"messages": messages, "perplexity": chats.perplexity(float(losses[row]))})
         return {"tokens": int(logits[:, 1].sum()), "hardest": hardest}
 
-    def asked(self, texts, results):
-        """Each text is a conversation of one question."""
-        return [[[{"role": USER, "content": text.strip()}]] for text in texts]
-
     def as_row(self, text, results):
         """A question, or a list of messages."""
-        if isinstance(text, str):
-            return tuple(self.asked([text], results)[0])
-        messages = text[0] if len(text) == 1 and isinstance(text[0], list) else text
+        (messages,) = text if isinstance(text, tuple) and len(text) == 1 else (text,)
+        if isinstance(messages, str):
+            return ([{"role": USER, "content": messages.strip()}] if messages.strip() else [],)
         return (chats.checked(list(messages), tr("the conversation to go on with"), needs_answer=False),)
 
-    def read_asked(self, path, results, columns, label, encoding):
+    def read_asked(self, *given):
         """Conversations of jsonl, without an answer at their end; or texts, each a question."""
-        if found := chats.read_asked_chats(path, (*columns, *results["data"]["text_columns"]), encoding):
-            return found
-        results = {**results, "data": {**results["data"], "text_columns": ["text"]}}
-        texts, _, remarks = super().read_asked(path, results, columns, None, encoding)
-        return self.asked([text for (text,) in texts], results), None, remarks
+        return chats.read_asked_chats(*given) or super().read_asked(*given)
 
     def read_label(self, cell, kept):
         """None: answers are written and not compared."""
@@ -165,28 +143,9 @@ class CausalLM(Task):
         return {"input_ids": [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]}
 
     def answer(self, model, tokenizer, inputs, rows, kept):
-        """The likeliest tokens after each prompt, up to the end of text; one prompt at a time, so without padding."""
-        import mindspore
-
-        new, found = kept.get("max_new_tokens") or NEW_TOKENS, []
-        room = getattr(model.config, "max_position_embeddings", None)
-        for row in inputs:
-            prompt = row["input_ids"] if room is None else row["input_ids"][-max(1, room - new) :]
-            tokens = model.generate(
-                mindspore.Tensor([prompt], mindspore.int64),
-                attention_mask=mindspore.Tensor(np.ones_like([prompt]), mindspore.int64),
-                max_new_tokens=new,
-                do_sample=False,
-                eos_token_id=tokenizer.eos_token_id,
-                pad_token_id=tokenizer.pad_token_id,
-            )
-            written = tokens[0].asnumpy().tolist()[len(prompt) :]
-            found.append(tokenizer.decode(written, skip_special_tokens=True).strip())
-        return found
-
-    def gather(self, rows, kept):
-        """A list of texts."""
-        return list(rows)
+        """The likeliest answer to each prompt; one prompt at a time, so without padding."""
+        new = kept.get("max_new_tokens") or NEW_TOKENS
+        return [chats.continued(model, tokenizer, row["input_ids"], new) for row in inputs]
 
     def predictions(self, answers, kept, all_probabilities):
         """``answer``."""
@@ -202,7 +161,7 @@ class CausalLM(Task):
 
     def text_of(self, row, kept):
         """The last message before it."""
-        return f"<- {row[MESSAGES][-1]['content']}"
+        return f"<- {row[MESSAGES][-1]['content']}" if row[MESSAGES] else "<-"
 
 
 TASK = CausalLM()

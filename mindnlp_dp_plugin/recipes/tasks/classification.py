@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 
-import datasets
 import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -12,12 +11,9 @@ from sklearn.metrics import f1_score
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.classes import alike, class_names, renamed
+from mindnlp_dp_plugin.recipes.classes import generated, read_classes, renamed
 from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.reviews import generate_reviews
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
 from mindnlp_dp_plugin.recipes.tasks import Task
-from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_CONFUSIONS = 20
 
@@ -34,7 +30,7 @@ class Classification(Task):
 
     def read(self, options):
         """Texts and class numbers in splits; without a data set generated film reviews."""
-        data = _generated() if options.dataset is None else _read(options)
+        data = generated() if options.dataset is None else read_classes(options)
         data = replace(data, label_names=renamed(data.label_names, options))
         return data.with_dev(self.strata, options, data.label_names)
 
@@ -133,27 +129,6 @@ class Classification(Task):
             "probability": chances.max(axis=-1, initial=0).tolist(),
         }
         return {**columns, **(scores.probabilities(chances, names) if all_probabilities else {})}
-
-
-def _read(options):
-    found = read_rows(options)
-    names = class_names(found)
-    numbers = {label: number for number, label in enumerate(names)}
-
-    def number_of(row, split):
-        if row.label not in numbers:
-            raise unseen(row.label, found.place(row, split), split, numbers)
-        return numbers[row.label]
-
-    found.remarks.extend(alike(names))
-    return found.labelled(number_of, names)
-
-
-def _generated():
-    reviews = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
-    splits = {name: datasets.Dataset.from_dict(columns) for name, columns in reviews.items()}
-    said = Message("generated film reviews: {train} to train on, {dev} in dev")
-    return LabelledTexts(splits, ["bad", "good"], [remark(said, train=4000, dev=500)])
 
 
 TASK = Classification()

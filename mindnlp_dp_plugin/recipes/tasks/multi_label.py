@@ -9,7 +9,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.label_sets import SEPARATED, SEPARATORS, marked, names_in, parse, read_label_sets
+from mindnlp_dp_plugin.recipes.label_sets import chosen_names, read_known, read_label_sets, separator_of
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 NO_CLASS = "–"
@@ -37,15 +37,12 @@ class MultiLabel(Task):
 
     def facts(self, data, options):
         """Classes, the threshold, and rows with each class in each split."""
-        counts = {split: np.array(rows["label"]) for split, rows in data.splits.items()}
-        names = data.label_names
-        separator = next((each["by"] for each in data.remarks if each["message"] == SEPARATED), None)
-        unused = next((each for each in SEPARATORS if not any(each in name for name in names)), "\t")
+        counts, names = {split: np.array(rows["label"]) for split, rows in data.splits.items()}, data.label_names
         return {
             "label_names": names,
             "num_outputs": len(names),
             "threshold": options.chosen_threshold,
-            "label_separator": separator or unused,
+            "label_separator": separator_of(data),
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},
             "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
             "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
@@ -115,7 +112,7 @@ class MultiLabel(Task):
         names, labels, chances = kept["label_names"], np.asarray(labels) > 0, _chances(logits)
         chosen = chances >= kept["threshold"]
         wrong = np.where(chosen != labels, np.abs(chances - kept["threshold"]), 0).sum(axis=1)
-        in_words = [[", ".join(_names(row, names)) or NO_CLASS for row in rows] for rows in (labels, chosen)]
+        in_words = [[", ".join(chosen_names(row, names)) or NO_CLASS for row in rows] for rows in (labels, chosen)]
         worst = scores.worst_rows(wrong, texts)
         return {
             "per_class": scores.per_class(chosen, labels, names),
@@ -131,20 +128,14 @@ class MultiLabel(Task):
 
     def read_label(self, cell, kept):
         """A 1 or 0 for each class; None if there are classes that the model does not know."""
-        try:
-            found = parse(cell)
-        except ValueError:
-            return None
-        names = None if found is None else names_in(found, kept["label_separator"])
-        is_known = names is not None and set(names) <= set(kept["label_names"])
-        return marked(names, kept["label_names"]) if is_known else None
+        return read_known(cell, kept["label_separator"], kept["label_names"])
 
     def predictions(self, logits, kept, all_probabilities):
         """``labels`` and their ``probabilities``, and if wanted a column of probabilities for each class."""
         names, chances = kept["label_names"], _chances(logits)
         chosen = chances >= kept["threshold"]
         columns = {
-            "labels": [_names(row, names) for row in chosen],
+            "labels": [chosen_names(row, names) for row in chosen],
             "probabilities": [chances[number, row].tolist() for number, row in enumerate(chosen)],
         }
         return {**columns, **(scores.probabilities(chances, names) if all_probabilities else {})}
@@ -156,10 +147,6 @@ class MultiLabel(Task):
 
 def _chances(logits):
     return expit(np.asarray(logits, np.float64))
-
-
-def _names(row, names):
-    return [names[number] for number in np.flatnonzero(row)]
 
 
 TASK = MultiLabel()

@@ -10,7 +10,6 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.reading.columns import holds_numbers
 from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
 from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
@@ -39,7 +38,7 @@ class Regression(Task):
 
     def read(self, options):
         """Texts and numbers in splits; with ``--folds``, dev is part of train."""
-        found = read_rows(options, holds_numbers)
+        found = read_rows(options)
         column = found.columns.label
 
         def number_of(row, split):

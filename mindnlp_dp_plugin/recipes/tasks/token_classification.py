@@ -1,7 +1,5 @@
 """A tag for each word of a sentence: names of persons and places, and other entities."""
 
-from collections import Counter
-
 import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
@@ -10,7 +8,7 @@ from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS, write_conll
 from mindnlp_dp_plugin.recipes.tagged import read_asked_sentences, read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
-from mindnlp_dp_plugin.recipes.tokens import IGNORED, first_tokens, mean_over, tags_of_tokens, words_to_tokens
+from mindnlp_dp_plugin.recipes.tokens import IGNORED, by_word, first_tokens, mean_over, tags_of_tokens, words_to_tokens
 
 
 class TokenClassification(Task):
@@ -22,6 +20,7 @@ class TokenClassification(Task):
     best_by = ("f1", "loss")
     auto_model = "AutoModelForTokenClassification"
     kept_facts = ("label_names", "joiner")
+    own_texts = ("words",)
     label_filling = IGNORED
     lora_type = "TOKEN_CLS"
     file_suffixes = ALL_SUFFIXES
@@ -38,15 +37,14 @@ class TokenClassification(Task):
 
     def facts(self, data, options):
         """Tags, what stands between words, and the entities of each type in each split."""
-        names, counts = data.label_names, {}
-        for split, rows in data.splits.items():
-            found = Counter(kind for tags in _named(rows["label"], names) for kind, *_ in entities.entities(tags))
-            counts[split] = {kind: found[kind] for kind in entities.types_of(names)}
+        names = data.label_names
         return {
             "label_names": names,
             "num_outputs": len(names),
             "joiner": joiner_of(data.splits["train"]["text"]),
-            "rows": counts,
+            "rows": {
+                split: entities.count_types(_named(rows["label"], names), names) for split, rows in data.splits.items()
+            },
             "num_words": {split: sum(map(len, rows["label"])) for split, rows in data.splits.items()},
         }
 
@@ -84,14 +82,6 @@ class TokenClassification(Task):
         """Logits of each word; a word that was cut off is no entity."""
         return first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
 
-    def gather(self, rows, kept):
-        """A list: sentences have different numbers of words."""
-        return list(rows)
-
-    def text_columns(self, rows):
-        """The words."""
-        return ["words"]
-
     def sample(self, texts, kept):
         """The sentence as a text."""
         return super().sample((kept["joiner"].join(texts[0]),), kept)
@@ -102,8 +92,11 @@ class TokenClassification(Task):
 
     def choose(self, logits, labels, kept):
         """The tags of each row's words."""
-        logits, labels = _by_word(logits, labels)
+        logits, labels = by_word(logits, labels)
         return [words.argmax(axis=-1).tolist() for words in logits], labels
+
+    def _tags(self, logits, labels, kept):
+        return [_named(rows, kept["label_names"]) for rows in self.choose(logits, labels, kept)]
 
     def compare(self, predicted, labels, kept):
         """What ``score_entities`` computes."""
@@ -111,49 +104,34 @@ class TokenClassification(Task):
 
     def standard_error(self, logits, labels, kept):
         """That of F1, by sentences."""
-        tagged = (_named(rows, kept["label_names"]) for rows in self.choose(logits, labels, kept))
-        pairs = zip(*([set(entities.entities(tags)) for tags in rows] for rows in tagged))
-        counts = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in pairs])
-        draws = np.random.default_rng(0).integers(len(counts), size=(RESAMPLES, len(counts)))
-        right, both = counts[draws].sum(axis=1).T
-        return float(np.std(right / np.maximum(both, 1)))
+        return entities.f1_error(*self._tags(logits, labels, kept), RESAMPLES)
 
     def details(self, logits, labels, texts, kept):
         """Scores by type, and the sentences with the worst mistakes: the most entities, then the surest."""
-        names, joiner = kept["label_names"], kept["joiner"]
-        predicted, true = (_named(rows, names) for rows in self.choose(logits, labels, kept))
-        sure = [scores.softmax(words).max(axis=-1).mean() if len(words) else 0 for words in _by_word(logits, labels)[0]]
-        wrong = [
-            len(set(entities.entities(one)) ^ set(entities.entities(other))) for one, other in zip(predicted, true)
-        ]
-        worst = sorted((row for row in range(len(true)) if wrong[row]), key=lambda row: (-wrong[row], -sure[row]))
+        predicted, true = self._tags(logits, labels, kept)
+        sure = [scores.softmax(words).max(axis=-1).mean() if len(words) else 0 for words in by_word(logits, labels)[0]]
         mistakes = []
-        for row in worst[: scores.MOST_MISTAKES]:
-            (words,) = texts[row]
-            tagged = (entities.in_words(words, tags[row], joiner) for tags in (true, predicted))
-            mistakes.append(scores.mistake([joiner.join(words)], *tagged))
-        return {"per_class": entities.score_types(predicted, true, entities.types_of(names)), "mistakes": mistakes}
+        for row in entities.worst_sentences(predicted, true, sure)[: scores.MOST_MISTAKES]:
+            words = self.named_texts(texts[row], kept)
+            told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
+            mistakes.append(scores.mistake(self.sample(texts[row], kept), *told))
+        types = entities.types_of(kept["label_names"])
+        return {"per_class": entities.score_types(predicted, true, types), "mistakes": mistakes}
 
     def always(self, found, kept):
         """Nothing, if no entity is found in any row."""
         return "" if found["predicted"] == 0 else None
 
-    def asked(self, texts, results):
-        """Sentences: their words are what is between blanks, or each character of a language without them."""
-        return [[_split(text, results)] for text in texts]
-
     def as_row(self, text, results):
-        """A sentence, given as a text or as a list of words."""
-        if isinstance(text, str):
-            return (_split(text, results),)
-        return tuple(text) if len(text) == 1 and not isinstance(text[0], str) else (list(text),)
+        """A sentence, given as a text, whose words are between blanks or, without them, each character; or as words."""
+        (words,) = text if isinstance(text, tuple) and len(text) == 1 else (text,)
+        if isinstance(words, str):
+            words = words.split() if results["joiner"] else [each for each in words if not each.isspace()]
+        return (list(words),)
 
-    def read_asked(self, path, results, columns, label, encoding):
+    def read_asked(self, *given):
         """Sentences of a CoNLL file, of a table with lists of words, or of texts; with tags, if it has them."""
-        if found := read_asked_sentences(self, path, results, columns, label, encoding):
-            return found
-        texts, _, remarks = super().read_asked(path, results, columns, None, encoding)
-        return self.asked([text for (text,) in texts], results), None, remarks
+        return read_asked_sentences(self, *given) or super().read_asked(*given)
 
     def read_label(self, cell, kept):
         """The number of each word's tag."""
@@ -185,21 +163,8 @@ class TokenClassification(Task):
         return super().write(path, rows, kept) if path.suffix.lower() == ".jsonl" else write_conll(path, rows)
 
 
-def _by_word(logits, labels):
-    """Logits and tags of each row's words, from those of its tokens if the Trainer made them."""
-    if not isinstance(logits, np.ndarray):
-        return logits, labels
-    places = [np.flatnonzero(tags != IGNORED) for tags in labels]
-    found = [first_tokens(row, firsts, len(firsts)) for row, firsts in zip(logits, places)]
-    return found, [tags[firsts].tolist() for tags, firsts in zip(labels, places)]
-
-
 def _named(rows, names):
     return [[names[tag] for tag in tags] for tags in rows]
-
-
-def _split(text, results):
-    return text.split() if results["joiner"] else [each for each in text if not each.isspace()]
 
 
 TASK = TokenClassification()
