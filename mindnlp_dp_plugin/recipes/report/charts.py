@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 # Colours that nothing else has, and what of the page's style stands for them.
-ACCENT, WARM, SOFT, LINE, INK, CARD = (f"#0000{number:02x}" for number in range(0xA1, 0xA7))
+ACCENT, WARM, SOFT, LINE, INK, CARD, FAINT = (f"#0000{number:02x}" for number in range(0xA1, 0xA8))
 IN_THE_PAGE = {
     **{ACCENT: "rgb(var(--accent))", WARM: "rgb(var(--warm))", SOFT: "var(--soft)", LINE: "var(--line)"},
-    **{INK: "var(--ink)", CARD: "var(--card)"},
+    **{INK: "var(--ink)", CARD: "var(--card)", FAINT: "rgb(var(--accent) / .4)"},
 }
 COLOURS = (ACCENT, WARM, SOFT)
 STYLE = {
@@ -28,8 +28,8 @@ STYLE = {
     **{"axes.grid.axis": "y", "axes.axisbelow": True, "xtick.major.size": 0, "ytick.major.size": 0},
     **{"legend.frameon": False, "figure.constrained_layout.use": True, "lines.linewidth": 1.8},
 }
-WIDTH, HEIGHT = 4.2, 2.3  # inches
-BAR, CELL = 0.2, 0.42
+WIDTH, HEIGHT, BARS_WIDTH = 4.4, 2.4, 2.9  # inches
+BAR, LABEL, CELL = 0.16, 0.2, 0.42
 STARTS = (0.8, 0.5)  # of the axis of shares, if all are above
 MOST_DRAWN = 1e15
 
@@ -74,9 +74,9 @@ def line_chart(
         elif lowest >= 0:
             axes.set_ylim(bottom=0)
         axes.grid(True)
-        axes.xaxis.set_major_locator(
-            MaxNLocator(integer=max(x for each in series for x, _ in each.points) > 2, nbins=7)
-        )
+        last = max(x for each in series for x, _ in each.points)
+        axes.set_xlim(0, 1.02 * last)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=last >= 2, nbins=7))
         axes.set_xlabel(x_name)
         if marked_x is not None:
             axes.axvline(marked_x, color=SOFT, linestyle=":", linewidth=1, label=mark)
@@ -95,7 +95,7 @@ def scatter_chart(points: list[tuple[float, float]], x_name: str, y_name: str) -
     with matplotlib.rc_context(STYLE):
         axes = _axes(WIDTH, HEIGHT * 1.3)
         axes.axline(points[0][:1] * 2, slope=1, color=SOFT, linestyle=":", linewidth=1)
-        axes.scatter(*zip(*points), color=ACCENT, s=7, alpha=0.5, linewidths=0)
+        axes.scatter(*zip(*points), color=ACCENT, s=12, alpha=0.5, linewidths=0)
         axes.grid(True)
         axes.set_xlabel(x_name)
         axes.set_ylabel(y_name)
@@ -103,28 +103,29 @@ def scatter_chart(points: list[tuple[float, float]], x_name: str, y_name: str) -
 
 
 def bar_chart(groups: dict[str, dict[str, float]], shown: list[list[str]], end: float | None = None) -> str:
-    """Lying bars, as an SVG element.
+    """Lying bars under their names, as an SVG element.
 
     Args:
-        groups: For each name of a kind of bar, which has a colour of its own, the length of each of its bars.
+        groups: For each kind of bar, which has a colour of its own, the length of each of its bars by name.
         shown: The same, in words.
-        end: Of the axis; None: of the longest bar.
+        end: Of the axis, and then the first bar alone is marked; None: of the longest bar.
     """
-    names, thick = list(next(iter(groups.values()))), 0.8 / len(groups)
+    names, thick = list(next(iter(groups.values()))), BAR / (BAR * len(groups) + LABEL)
+    has_legend = len(groups) > 1
     with matplotlib.rc_context(STYLE):
-        axes = _axes(WIDTH, 0.3 + BAR * len(names) * (len(groups) + 0.5) + BAR * (len(groups) > 1))
+        axes = _axes(BARS_WIDTH, (BAR * len(groups) + LABEL) * len(names) + LABEL * has_legend + 0.1)
         for number, ((kind, bars), texts) in enumerate(zip(groups.items(), shown)):
-            places = [place + thick * (number - (len(groups) - 1) / 2) for place in range(len(names))]
-            drawn = axes.barh(places, [max(0.0, bars.get(name, 0.0)) for name in names], thick * 0.9, label=kind)
-            for bar, name in zip(drawn, names):
-                bar.set_color(COLOURS[number] if len(groups) > 1 or name == names[0] or end is None else SOFT)
-            axes.bar_label(drawn, texts, padding=3, color=INK)
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1.15 * (end or max(max(of.values(), default=0) for of in groups.values()) or 1))
-        axes.xaxis.set_visible(False)
-        axes.spines["bottom"].set_visible(False)
-        if len(groups) > 1:
+            places = [place + thick * (number + 0.5) for place in range(len(names))]
+            drawn = axes.barh(places, [max(0.0, bars[name]) for name in names], thick * 0.8, label=kind)
+            for bar in drawn:
+                bar.set_color(COLOURS[number] if end is None or bar is drawn[0] else FAINT)
+            axes.bar_label(drawn, texts, padding=4, color=INK)
+        for place, name in enumerate(names):
+            axes.text(0, place - 0.06, name, va="bottom")
+        longest = end or max(max(of.values(), default=0) for of in groups.values()) or 1
+        axes.set(xlim=(0, 1.2 * longest), ylim=(len(names) - 1 + thick * len(groups), thick * len(groups) - 1))
+        axes.set_axis_off()
+        if has_legend:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0)
         return _svg(axes)
 

@@ -22,7 +22,7 @@ class CausalLM(Task):
     """Prompts are read, and only the answers are learnt and scored."""
 
     name = "causal-lm"
-    distribution = Message("Messages of each role in train")
+    distribution = Message("Messages of each role")
     shown = ("perplexity", "token_accuracy")
     not_shares = falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")

@@ -22,7 +22,7 @@ class Classification(Task):
     """One class for each text."""
 
     name = "classification"
-    distribution = Message("Rows of each class in train")
+    distribution = Message("Rows of each class")
     measures = scores.CLASSES
     shown = ("accuracy", "macro_f1")
     best_by = ("macro_f1", "accuracy", "f1", "loss")

@@ -19,7 +19,7 @@ class MultiLabel(Task):
     """Any number of classes for each text."""
 
     name = "multi-label"
-    distribution = Message("Rows with each class in train")
+    distribution = Message("Rows with each class")
     measures = scores.SETS
     shown = ("micro_f1", "macro_f1", "exact_match")
     best_by = (*shown, "loss")

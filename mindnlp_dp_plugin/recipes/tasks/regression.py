@@ -28,7 +28,7 @@ class Regression(Task):
     """One number for each text. The model learns it in standard deviations from the mean of train."""
 
     name = "regression"
-    distribution = Message("Rows by number in train")
+    distribution = Message("Rows by number")
     measures = scores.NUMBERS
     shown = ("r2", "rmse", "spearman")
     not_shares = tuple(scores.NUMBERS)

@@ -15,7 +15,7 @@ class TokenClassification(Task):
     """A tag for each word, scored by whole entities."""
 
     name = "token-classification"
-    distribution = Message("Entities of each type in train")
+    distribution = Message("Entities of each type")
     shown = ("f1", "precision", "recall")
     best_by = ("f1", "loss")
     auto_model = "AutoModelForTokenClassification"
