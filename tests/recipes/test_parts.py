@@ -272,7 +272,8 @@ def test_charts_of_any_points(points):
 
 
 def numbers_of(chart):
-    return [float(text.replace("\u2212", "-")) for text in re.findall(r">([\d.\u2212]+)</text>", chart)]
+    """Those beside the upright axis."""
+    return [float(number) for number in re.findall(r"text-anchor: end[^>]*>([\d.]+)</text>", chart)]
 
 
 def test_the_axis_of_a_chart_shows_how_much_a_change_is():
