@@ -14,9 +14,8 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
 from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
-from mindnlp_dp_plugin.recipes.tables import EMPTY_ROWS, LabelledTexts, require_column, said_of
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, filled, require_column, said_of
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
-from mindnlp_dp_plugin.recipes.words import remark
 
 ROLES = ("system", "user", "assistant")
 _, USER, ASSISTANT = ROLES
@@ -39,24 +38,25 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
     (column,) = options.text_column or (MESSAGES,)
-    tables, splits = read_splits(options), {}
-    remarks = said_of(tables)
-    for split, table in tables.items():
+    tables = read_splits(options)
+
+    def chats_of(table, split):
         require_column(table, column, split)
-        values = [(row, value) for row, value in enumerate(table.columns[column]) if value is not None]
-        if dropped := len(table) - len(values):
-            remarks.append(remark(EMPTY_ROWS, split=split, dropped=dropped, rows=len(table)))
-        chats = [checked(value, table.place(row), needs_answer=True) for row, value in values]
-        splits[split] = datasets.Dataset.from_dict(
+        values = enumerate(table.columns[column])
+        return [checked(value, table.place(row), needs_answer=True) for row, value in values if value is not None]
+
+    found, remarks = filled(tables, chats_of)
+    splits = {
+        split: datasets.Dataset.from_dict(
             {
                 "text": ["\n".join(each["content"] for each in chat) for chat in chats],
                 MESSAGES: [json.dumps(chat) for chat in chats],
                 "label": [0] * len(chats),
             }
         )
-    if not len(splits["train"]):
-        raise DataParallelError("the training data have no conversation: give jsonl such as {example}", example=EXAMPLE)
-    return LabelledTexts(splits, [], remarks, Columns((column,), None))
+        for split, chats in found.items()
+    }
+    return LabelledTexts(splits, [], [*said_of(tables), *remarks], Columns((column,), None))
 
 
 def read_asked_chats(path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None):

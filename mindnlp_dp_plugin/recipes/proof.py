@@ -83,9 +83,6 @@ def compare(one: dict, several: dict, ranks: int) -> dict:
     return {
         "ranks": ranks,
         "losses": [one["losses"].tolist(), several["losses"].tolist()],
-        "loss_difference": loss,
-        "weights_apart": apart,
-        "rows_per_second": speeds,
         "equal": is_equal,
         "verdict": remark(EQUAL if is_equal else DIFFERENT, ranks=ranks, loss=loss, apart=apart),
         "speed": remark(SPEED, one=speeds[0], several=speeds[1], ranks=ranks),

@@ -107,7 +107,6 @@ def leave_results(
         "best": _best_epoch(outcome, options),
         "folds": _spread(outcome, data.task.shown),
         "language": facts["language"],
-        "sample": data.task.sample(data.texts(data.splits[-1])[0], facts),
         "settings": {
             **options.settings,
             "learning_rate": options.chosen_learning_rate,

@@ -18,7 +18,6 @@ from mindnlp_dp_plugin.recipes.words import remark
 MOST_SHOWN = 20
 COLUMNS_FOUND = Message("text: {texts}; label: {label}")
 TEXT_COLUMNS_FOUND = Message("text: {texts}")
-EMPTY_ROWS = Message("{split}: empty rows dropped: {dropped} of {rows}")
 
 
 @dataclass(frozen=True)
@@ -115,19 +114,32 @@ def read_rows(options: RecipeOptions, as_label: Callable = as_text) -> PlainRows
     """
     tables = read_splits(options)
     columns = find_columns(tables["train"], options.text_column, options.label_column)
-    remarks = said_of(tables)
-    remarks.append(remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label))
-    splits = {}
+    splits, remarks = filled(tables, lambda table, split: _plain_rows(table, columns, split, as_label))
+    said = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
+    return PlainRows(splits, tables, columns, [*said_of(tables), said, *remarks])
+
+
+def filled(tables: dict[str, Table], rows_of: Callable[[Table, str], list]) -> tuple[dict[str, list], list[dict]]:
+    """The rows of each split that have all that is needed, and remarks of how many have not.
+
+    Args:
+        tables: As they were read.
+        rows_of: From a table and its split to such rows.
+
+    Raises:
+        DataParallelError: If train has none.
+    """
+    splits, remarks = {}, []
     for split, table in tables.items():
-        rows = _plain_rows(table, columns, split, as_label)
-        kept = [row for row in rows if all(row.texts) and row.label not in (None, "")]
-        if dropped := len(rows) - len(kept):
-            remarks.append(remark(EMPTY_ROWS, split=split, dropped=dropped, rows=len(rows)))
-        if kept or split == "train":  # test sets are often published without their labels
-            splits[split] = kept
+        rows = rows_of(table, split)
+        if dropped := len(table) - len(rows):
+            said = Message("{split}: empty rows dropped: {dropped} of {rows}")
+            remarks.append(remark(said, split=split, dropped=dropped, rows=len(table)))
+        if rows or split == "train":  # test sets are often published without their labels
+            splits[split] = rows
     if not splits["train"]:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    return PlainRows(splits, tables, columns, remarks)
+    return splits, remarks
 
 
 def said_of(tables: dict[str, Table]) -> list[dict]:
@@ -154,7 +166,8 @@ def _plain_rows(table, columns, split, as_label):
     texts = zip(*(map(as_text, table.columns[name]) for name in columns.texts))
     for number, (texts_of_row, value) in enumerate(zip(texts, table.values(columns.label))):
         try:
-            rows.append(Row(texts_of_row, as_label(value), number))
+            row = Row(texts_of_row, as_label(value), number)
+            rows += [row] if all(row.texts) and row.label not in (None, "") else []
         except ValueError as error:
             raise DataParallelError(
                 "{place}: label column {column!r} holds {value!r}: {error}.",

@@ -16,9 +16,9 @@ from mindnlp_dp_plugin.recipes.reading.lines import looks_like_conll
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
 from mindnlp_dp_plugin.recipes.tables import (
     COLUMNS_FOUND,
-    EMPTY_ROWS,
     TEXT_COLUMNS_FOUND,
     LabelledTexts,
+    filled,
     said_of,
     unseen,
 )
@@ -36,14 +36,8 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
     """
     tables = read_splits(options, read_tagged, ALL_SUFFIXES)
     columns = _find_columns(tables["train"], options)
-    remarks = [*said_of(tables), remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)]
-    found = {}
-    for split, table in tables.items():
-        found[split] = _sentences(table, columns)
-        if dropped := len(table) - len(found[split]):
-            remarks.append(remark(EMPTY_ROWS, split=split, dropped=dropped, rows=len(table)))
-        if not found[split] and split != "train":  # test sets are often published without their tags
-            del found[split]
+    found, remarks = filled(tables, lambda table, split: _sentences(table, columns))
+    remarks = [*said_of(tables), remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label), *remarks]
     names = _tag_names(found, columns.label)
     numbers = {name: number for number, name in enumerate(names)}
     joiner = joiner_of(" ".join(words) for words, _, _ in found["train"])
@@ -143,8 +137,6 @@ def _sentences(table, columns):
 
 def _tag_names(found, column):
     """The tags, O first. Types of entities must occur in train."""
-    if not found["train"]:
-        raise DataParallelError("the training data have no sentence with words and tags: check the columns.")
     types = types_of([tag for _, tags, _ in found["train"] for tag in tags])
     if not types:
         raise DataParallelError(

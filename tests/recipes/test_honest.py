@@ -165,13 +165,13 @@ def test_balanced_weights_are_a_mean_over_rows():
 def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DataParallelError, match="127.0.0.1:9 cannot be reached .*: check the network, give another"):
+    with pytest.raises(DataParallelError, match="127.0.0.1:9 does not give it .*: check the name and the network"):
         require_reachable("roberta-base", use_mirror("hf-mirror"))
     with pytest.raises(DataParallelError, match="--mirror 'nowhere' is not known: give a URL, or one of hf-mirror, hu"):
         use_mirror("nowhere")
     assert use_mirror("modelscope") == "modelscope"
     assert use_mirror("http://127.0.0.1:10/") is None
-    with pytest.raises(DataParallelError, match="127.0.0.1:10 cannot be reached"):
+    with pytest.raises(DataParallelError, match="127.0.0.1:10 does not give it"):
         require_reachable("roberta-base", None)
     (tmp_path / ".mindnlp" / "model" / "roberta-base").mkdir(parents=True)
     (tmp_path / ".mindnlp" / "model" / "roberta-base" / "config.json").write_text("{}")
@@ -184,7 +184,7 @@ def test_a_mirror_that_takes_the_call_and_never_answers(monkeypatch, tmp_path):
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.hub.TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mirror = use_mirror(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(DataParallelError, match="cannot be reached .timed out"):
+        with pytest.raises(DataParallelError, match="does not give it .timed out"):
             require_reachable("roberta-base", mirror)
 
 
@@ -199,7 +199,7 @@ def test_a_mirror_of_ones_own(monkeypatch, tmp_path):
         try:
             mirror = use_mirror(f"http://127.0.0.1:{server.server_port}/")
             require_reachable("own/bert", mirror)
-            with pytest.raises(DataParallelError, match="has no model of that name .404.: check the name"):
+            with pytest.raises(DataParallelError, match="does not give it .404.: check the name"):
                 require_reachable("own/roberta", mirror)
         finally:
             server.shutdown()

@@ -197,7 +197,6 @@ def results_of(label_names, logits, labels, language="en", **others):
         "best": {"epoch": 2.0, "by": "macro_f1", "value": 0.5},
         "folds": None,
         "language": language,
-        "sample": ["a <text>"],
         "settings": {"epochs": 3.0, "max_length": 128, "model": None},
         "seconds": 75.0,
         "command": "a < b",

@@ -73,22 +73,9 @@ def write(folder: RunFolder, results: dict) -> None:
         comparisons={name: _comparison(task, results, split, name, code) for name in (task.main_score, *task.shown)},
         curves=_curves(task, results, code),
         distribution=_distribution(results["data"]["rows"]),
-        snippet=snippet(*results["sample"]),
         run_settings={name: value for name, value in results["settings"].items() if value not in (None, [], False)},
     )
     folder.write_report(page)
-
-
-def snippet(*texts: str) -> str:
-    """Three lines of Python that load the model of the folder they are run in, and classify a text or a pair."""
-    asked = texts[0] if len(texts) == 1 else texts
-    return "\n".join(
-        [
-            "from mindnlp_dp_plugin.recipes import load_predictor",
-            'predict = load_predictor(".")',
-            f"print(predict([{asked!r}]))",
-        ]
-    )
 
 
 def _comparison(task, results, split, name, code):
@@ -131,9 +118,4 @@ def _distribution(rows):
 
 def _duration(seconds):
     minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return remark(Message("{hours} h {minutes} min"), hours=hours, minutes=minutes)
-    if minutes:
-        return remark(Message("{minutes} min {seconds} s"), minutes=minutes, seconds=seconds)
-    return remark(Message("{seconds} s"), seconds=seconds)
+    return remark(Message("{minutes} min {seconds} s"), minutes=minutes, seconds=seconds)

@@ -15,7 +15,7 @@ from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES
 from mindnlp_dp_plugin.recipes.registry import RECIPES
-from mindnlp_dp_plugin.recipes.scores import decimal, measure, shortened, shown_label
+from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
@@ -55,7 +55,6 @@ class Task(ABC):
         lora_type: What ``peft`` calls such a task.
         file_suffixes: Of files with its data.
         out_suffixes: Of files it writes predictions to.
-        out_name: Such a file, as an example.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Task(ABC):
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
-    out_name: str = "labels.csv"
 
     def __init_subclass__(cls):
         NAMES.update(cls.names)
@@ -186,10 +184,6 @@ class Task(ABC):
         columns, num_cut = cut(tokenizer, [rows[name] for name in text_columns(rows)], max_length)
         return {**columns, "labels": rows["label"]}, num_cut
 
-    def sample(self, texts: tuple, kept: dict) -> list[str]:
-        """The texts of a row that the report asks the model for, to show how."""
-        return [shortened(text) for text in texts]
-
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task; one for another is begun anew."""
         from mindnlp import transformers
@@ -251,7 +245,10 @@ class Task(ABC):
 
     def always(self, scores: dict, kept: dict) -> str | None:
         """What the model predicts for every row of a split, if it is the same; empty if that is nothing."""
-        return None
+        counts = {each["label"]: each["predicted"] for each in scores.get("per_class", [])}
+        if not counts or any(0 < count < scores["rows"] for count in counts.values()):
+            return None
+        return ", ".join(name for name, count in counts.items() if count)
 
     @abstractmethod
     def read_label(self, cell: Any, kept: dict) -> Any:

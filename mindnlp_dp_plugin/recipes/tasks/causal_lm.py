@@ -35,7 +35,6 @@ class CausalLM(Task):
     known_models = dict.fromkeys(("en", "zh"), ADVISED)
     hub_models = dict.fromkeys(("en", "zh"), (ADVISED, ADVISED))
     out_suffixes = (".jsonl",)
-    out_name = "answers.jsonl"
 
     def read(self, options):
         """Conversations in splits."""
@@ -86,11 +85,6 @@ class CausalLM(Task):
         size = 1 + max(max(row) for split in (train, scored) for row in split["input_ids"])
         loss, accuracy = Bigrams(train["input_ids"], size).score(scored["input_ids"], scored["labels"])
         return {"bigrams": {"perplexity": chats.perplexity(loss), "token_accuracy": accuracy, "split": split}}
-
-    def sample(self, texts, kept):
-        """The first question of a conversation."""
-        asked = [message["content"] for message in json.loads(texts[0]) if message["role"] == USER]
-        return super().sample(tuple(asked[:1] or ["..."]), kept)
 
     def head(self, kept):
         """The one it was trained with."""

@@ -110,11 +110,6 @@ class Classification(Task):
             "mistakes": scores.worst_mistakes(logits, labels, texts, names),
         }
 
-    def always(self, found, kept):
-        """The class that is predicted for all rows."""
-        predicted = [each["label"] for each in found["per_class"] if each["predicted"]]
-        return predicted[0] if len(predicted) == 1 else None
-
     def read_label(self, cell, kept):
         """The number of the class of that name."""
         names, text = kept["label_names"], as_text(cell)

@@ -119,13 +119,6 @@ class MultiLabel(Task):
             "mistakes": [scores.mistake(texts[row], *(each[row] for each in in_words)) for row in worst],
         }
 
-    def always(self, found, kept):
-        """The classes that are chosen for all rows; an empty text if none ever is."""
-        counts = {each["label"]: each["predicted"] for each in found["per_class"]}
-        if any(0 < count < found["rows"] for count in counts.values()):
-            return None
-        return ", ".join(name for name, count in counts.items() if count)
-
     def read_label(self, cell, kept):
         """A 1 or 0 for each class; None if there are classes that the model does not know."""
         return read_known(cell, kept["label_separator"], kept["label_names"])

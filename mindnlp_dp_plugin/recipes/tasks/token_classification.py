@@ -25,7 +25,6 @@ class TokenClassification(Task):
     lora_type = "TOKEN_CLS"
     file_suffixes = ALL_SUFFIXES
     out_suffixes = (".conll", ".txt", ".jsonl")
-    out_name = "tags.conll"
 
     def read(self, options):
         """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
@@ -82,10 +81,6 @@ class TokenClassification(Task):
         """Logits of each word; a word that was cut off is no entity."""
         return first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
 
-    def sample(self, texts, kept):
-        """The sentence as a text."""
-        return super().sample((kept["joiner"].join(texts[0]),), kept)
-
     def loss(self, facts, options):
         """The cross entropy of all words, by the number of rows and the mean number of words of a row in train."""
         return mean_over(facts["num_words"]["train"] / facts["num_rows"]["train"])
@@ -114,7 +109,7 @@ class TokenClassification(Task):
         for row in entities.worst_sentences(predicted, true, sure)[: scores.MOST_MISTAKES]:
             words = self.named_texts(texts[row], kept)
             told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
-            mistakes.append(scores.mistake(self.sample(texts[row], kept), *told))
+            mistakes.append(scores.mistake([self.text_of(words, kept)], *told))
         types = entities.types_of(kept["label_names"])
         return {"per_class": entities.score_types(predicted, true, types), "mistakes": mistakes}
 
