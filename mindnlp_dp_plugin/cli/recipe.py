@@ -49,7 +49,7 @@ class RecipeCommand(Command):
     def format_options(self, ctx, formatter):
         """Write them with a narrow first column: there are many."""
         with formatter.section(tr("Options")):
-            formatter.write_dl(list(filter(None, (each.get_help_record(ctx) for each in self.params))), NARROW)
+            formatter.write_dl(list(filter(None, (each.get_help_record(ctx) for each in self.get_params(ctx)))), NARROW)
 
 
 def add_recipe(name: str) -> None:

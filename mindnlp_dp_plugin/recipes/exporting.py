@@ -17,7 +17,7 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
 
     Args:
         run: Folder of a recipe's run, or of a checkpoint.
-        kind: ``mindir`` or ``safetensors``.
+        kind: ``mindir``, ``onnx`` or ``safetensors``.
         out: Where to; None: into the run.
         batch_size: Rows of a graph.
         max_length: Tokens of its rows; None: as trained.
@@ -28,6 +28,11 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
     Raises:
         DataParallelError: If the format cannot be written, or the folder has no such model.
     """
+    if kind == "onnx":
+        raise DataParallelError(
+            "--format onnx: onnxruntime cannot load what MindSpore's ONNX export writes of MindNLP's models (nodes "
+            "without inputs, names twice): give safetensors, and convert that with Hugging Face's optimum."
+        )
     folder = run if (run / "config.json").exists() else RunFolder(run).model
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
