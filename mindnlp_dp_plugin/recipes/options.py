@@ -45,21 +45,21 @@ class RecipeOptions:
     """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
 
     dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
-    text_column: tuple[str, ...] = several("Text column; twice for pairs of texts. Default: found.")
+    text_column: tuple[str, ...] = several("Text column; twice for pairs. Default: found.")
     label_column: str | None = option(None, "Label column. Default: found.", of=LABELLED)
     label_name: tuple[str, ...] = several("Name for a class, such as 1=good; once for each.", of=("classification",))
     label_separator: str | None = option(
         None, "Between the classes of a cell. Default: the first of ; | , found.", of=("multi-label",)
     )
-    encoding: str | None = option(None, "Encoding of the files, such as gb18030. Default: found.")
+    encoding: str | None = option(None, "Of the files, such as gb18030. Default: found.")
     dev_file: str | None = option(None, "Dev split. Default: in --dataset, else a tenth of it.")
     test_file: str | None = option(None, "Test split. Default: in --dataset, if there is one.")
     positive_label: str | None = option(
-        None, "Of two classes, the one whose F1 is shown. Default: the rarer.", of=("classification",)
+        None, "The class whose F1 is shown. Default: the rarer.", of=("classification",)
     )
     threshold: float | None = option(
         None,
-        "Probability from which on a class is chosen. Default: 0.5.",
+        "Probability of a class to be chosen. Default: 0.5.",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         of=("multi-label",),
     )
@@ -87,17 +87,17 @@ class RecipeOptions:
         of=("classification", "multi-label"),
     )
     best_by: str | None = option(None, "Dev score that chooses the epoch. Default: the task's first.", metavar="SCORE")
-    patience: int | None = whole(None, 1, "Epochs without a better --best-by before it stops.")
+    patience: int | None = whole(None, 1, "Epochs without a better --best-by to stop.")
     folds: int | None = whole(None, 2, "Cross-validate with so many folds.", of=LABELLED)
     max_length: int = whole(128, 8, "Longest text in tokens; the rest is cut off.")
     packing: bool = flag("Several conversations in a row of --max-length: faster.", of=("causal-lm",))
     group_by_length: bool = flag("Batch texts of similar length: faster.")
-    fp16: bool = flag("float16 where it is safe: for NPUs; slower on a CPU.")
+    fp16: bool = flag("float16 where it is safe; slower on a CPU.")
     lora: bool = flag("Train low-rank adapters and the head only.")
     lora_r: int = whole(8, 1, "Rank of the adapters.")
     lora_alpha: float = option(16.0, "They are scaled by lora_alpha / lora_r.", type=ABOVE_0)
     report_to: tuple[str, ...] = several(
-        "tensorboard (the default), wandb, swanlab, none; several times.", type=click.Choice(TRACKERS), metavar="NAME"
+        "Where curves go; several times. Default: tensorboard.", type=click.Choice(TRACKERS)
     )
     resume: bool = flag("Go on from the last checkpoint in --output-dir.")
     output_dir: Path = option(Path("classification_output"), "For the results.", type=click.Path(path_type=Path))
@@ -187,7 +187,7 @@ def parameters(defaults: RecipeOptions, task: str) -> list[click.Option]:
         is_eager=True,
         expose_value=False,
         callback=_take_defaults_from,
-        help="run.yaml of an earlier run; options given here come first.",
+        help="run.yaml of an earlier run; options here come first.",
     )
     return [config, *(_parameter(each, getattr(defaults, each.name)) for each in fields_of(defaults, task))]
 
