@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
@@ -14,6 +15,7 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
 from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, filled, require_column, said_of
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 
@@ -163,6 +165,40 @@ def to_columns(tokenizer: Any, chats: list[str], max_length: int) -> tuple[dict[
         "labels": [row[:max_length] for row in labels],
     }
     return columns, sum(len(row) > max_length for row in tokens)
+
+
+def answer_tokens(labels: list[list[int]], max_length: int) -> float:
+    """How many tokens of answers a row has on average.
+
+    Args:
+        labels: Of each row.
+        max_length: In tokens, for the error.
+
+    Raises:
+        DataParallelError: If there are none.
+    """
+    learnt = sum(label != IGNORED for row in labels for label in row[1:])
+    if not learnt:
+        raise DataParallelError(
+            "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
+            max_length=max_length,
+        )
+    return learnt / len(labels)
+
+
+def hardest(rows: np.ndarray, texts: list[tuple[str]]) -> list[dict]:
+    """The conversations with the most unexpected answers, and the perplexity of these.
+
+    Args:
+        rows: For each the sum of its tokens' losses and how many there are.
+        texts: The conversations, JSON.
+    """
+    losses = rows[:, 0] / np.maximum(rows[:, 1], 1)
+    found = []
+    for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
+        messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][0])]
+        found.append({"messages": messages, "perplexity": perplexity(float(losses[row]))})
+    return found
 
 
 def write(tokenizer, messages: list[dict], asks: bool = False) -> str:

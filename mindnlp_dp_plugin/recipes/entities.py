@@ -1,6 +1,7 @@
 """Entities in tagged sentences, and their scores, as ``conlleval`` and seqeval define them."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import datasets
 import numpy as np
@@ -27,9 +28,9 @@ def entities(tags: list[str]) -> list[tuple[str, int, int]]:
     return seqeval.get_entities(_as_bioes(tags))
 
 
-def count_types(sentences: list[list[str]], names: list[str]) -> dict[str, int]:
-    """How many entities of each type there are in tagged sentences; ``names`` are all tags."""
-    found = Counter(kind for tags in sentences for kind, *_ in entities(tags))
+def count_types(sentences: list[list[int]], names: list[str]) -> dict[str, int]:
+    """How many entities of each type there are in sentences whose tags are numbers; ``names`` are all tags."""
+    found = Counter(kind for tags in sentences for kind, *_ in entities([names[tag] for tag in tags]))
     return {kind: found[kind] for kind in types_of(names)}
 
 
@@ -43,6 +44,11 @@ def worst_sentences(predicted: list[list[str]], true: list[list[str]], sure: lis
     """
     wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
     return sorted((row for row, count in enumerate(wrong) if count), key=lambda row: (-wrong[row], -sure[row]))
+
+
+def named(sentences: Iterable, names: list[str]) -> list[list[str]]:
+    """The tags of sentences by their numbers."""
+    return [[names[tag] for tag in tags] for tags in sentences]
 
 
 def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[str, float]:

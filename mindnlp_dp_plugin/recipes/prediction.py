@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
+from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
@@ -134,7 +135,7 @@ def answer(path: str) -> None:
     if request.out is not None:
         out = Path(request.out)
         unfinished = out.with_name(f"incomplete-{out.name}")
-        task.write(unfinished, rows, kept)
+        write_predictions(unfinished, rows, kept.get("label_separator", ";"))
         unfinished.replace(out)
         print(tr("predictions written to {file}: {count}", file=request.out, count=len(rows)))
     else:

@@ -161,7 +161,7 @@ def _tokenise(splits, facts, options, folder):
         source = source._replace(path=str(folder / "model"))
         train = splits["train"]
         learnt_from = [text for name in text_columns(train) for text in train[name]]
-        SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
+        SAVERS[options.model](source.path, learnt_from, len(facts.get("label_names", "1")), options.max_length)
     tokenizer, task = AutoTokenizer.from_pretrained(source.path, **source.how), get_task(facts["task"])
     task.fit_tokenizer(tokenizer)
     facts |= {"model": source._asdict(), "cut_texts": {}}

@@ -124,6 +124,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return special.softmax(np.asarray(logits, np.float64), axis=-1)
 
 
+def confidences(rows: list[np.ndarray]) -> list[list[float]]:
+    """The probability of the likeliest class of each word of each row, from logits."""
+    return [softmax(words).max(axis=-1).tolist() if len(words) else [] for words in rows]
+
+
 def probabilities(chances: np.ndarray, label_names: list[str]) -> dict[str, list[float]]:
     """A column of probabilities for each class."""
     return {f"probability_{name}": column.tolist() for name, column in zip(label_names, chances.T)}

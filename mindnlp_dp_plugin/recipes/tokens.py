@@ -84,6 +84,12 @@ def tags_of_tokens(num_tokens: int, places: list[int], tags: list[int], max_leng
     return [*labels.tolist(), *tags[len(places) :]]
 
 
+def labelled_tokens(tokens: list[list[int]], labels: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """Each token that has a label, in a list of its own, and the labels."""
+    pairs = [pair for row in zip(tokens, labels) for pair in zip(*row) if pair[1] != IGNORED]
+    return [[token] for token, _ in pairs], [label for _, label in pairs]
+
+
 def first_tokens(logits: np.ndarray, places: np.ndarray, num_words: int) -> np.ndarray:
     """Logits of words, from those of their first tokens; the first class, O, for words without a token."""
     answer = np.zeros((num_words, logits.shape[-1]), np.float32)

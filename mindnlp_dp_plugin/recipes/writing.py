@@ -1,4 +1,4 @@
-"""Write predictions as csv, jsonl, parquet or xlsx."""
+"""Write predictions as csv, jsonl, parquet or xlsx, and tags as CoNLL."""
 
 import json
 from pathlib import Path
@@ -6,16 +6,21 @@ from pathlib import Path
 import datasets
 import pandas
 
+from mindnlp_dp_plugin.recipes.reading.conll import write_conll
+
 
 def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> None:
     """Write rows in the format that the suffix names.
 
     Args:
-        path: The file: .csv, .jsonl, .parquet or .xlsx.
+        path: The file: .csv, .jsonl, .parquet, .xlsx, or of tags .conll or .txt.
         rows: What is in each column.
         separator: What stands between the items of a list in a cell of csv or xlsx.
     """
     kind = path.suffix.lower()
+    if kind in (".conll", ".txt"):
+        write_conll(path, rows)
+        return
     if kind == ".parquet":
         datasets.Dataset.from_list(rows).to_parquet(str(path))
         return

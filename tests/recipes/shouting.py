@@ -33,7 +33,7 @@ class Shouting(Task):
 
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}
-        return {"num_outputs": 1, "loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
+        return {"loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
 
     def describe(self, facts):
         return [f"{split}: {rows['loud']} shout" for split, rows in facts["rows"].items()]

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
 from mindnlp_dp_plugin.recipes.words import NAMES, joined, named
-from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 RESAMPLES = 100
 MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and reckoned down
@@ -118,8 +116,7 @@ class Task(ABC):
     def facts(self, data: LabelledTexts, options: RecipeOptions) -> dict:
         """What ranks and report must know of the data, in a form JSON can hold.
 
-        ``num_outputs`` of the model; the ``rows`` of each split by what is counted; what ``describe`` says; and
-        ``kept_facts``.
+        The ``rows`` of each split by what is counted; what ``describe`` says; and ``kept_facts``.
         """
 
     @abstractmethod
@@ -314,10 +311,6 @@ class Task(ABC):
     def text_of(self, row: dict, kept: dict) -> str:
         """The texts of such a row, for the terminal."""
         return " | ".join(row[name] for name in ("text", "text_pair") if name in row)
-
-    def write(self, path: Path, rows: list[dict], kept: dict) -> None:
-        """Write predictions to a file."""
-        write_predictions(path, rows, kept.get("label_separator", ";"))
 
     def in_words(self, scores: dict, digits: int = 3) -> str:
         """Scores in a line."""

@@ -1,7 +1,5 @@
 """The assistant's answers in conversations: fine-tuning of a causal language model."""
 
-import json
-
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -9,7 +7,7 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import chats
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, shortened
+from mindnlp_dp_plugin.recipes.scores import listed
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, mean_over, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
@@ -52,8 +50,7 @@ class CausalLM(Task):
 
     def facts(self, data, options):
         """Messages of each role in each split."""
-        rows = {split: chats.count_roles(rows[MESSAGES]) for split, rows in data.splits.items()}
-        return {"rows": rows, "num_outputs": None}
+        return {"rows": {split: chats.count_roles(rows[MESSAGES]) for split, rows in data.splits.items()}}
 
     def describe(self, facts):
         """Conversations and messages."""
@@ -70,13 +67,7 @@ class CausalLM(Task):
         """Tokens of conversations, with the answers as labels; what is too long loses its end."""
         columns, num_cut = chats.to_columns(tokenizer, rows[MESSAGES], max_length)
         if "answer_tokens" not in facts:  # of train, which comes first
-            learnt = sum(label != IGNORED for row in columns["labels"] for label in row[1:])
-            if not learnt:
-                raise DataParallelError(
-                    "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
-                    max_length=max_length,
-                )
-            facts["answer_tokens"] = learnt / len(rows)
+            facts["answer_tokens"] = chats.answer_tokens(columns["labels"], max_length)
         return columns, num_cut
 
     def baselines_of_tokens(self, tokens, split):
@@ -109,12 +100,7 @@ class CausalLM(Task):
 
     def details(self, logits, labels, texts, kept):
         """The conversations whose answers are the most unexpected."""
-        losses = logits[:, 0] / np.maximum(logits[:, 1], 1)
-        hardest = []
-        for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
-            messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][0])]
-            hardest.append({"messages": messages, "perplexity": chats.perplexity(float(losses[row]))})
-        return {"tokens": int(logits[:, 1].sum()), "hardest": hardest}
+        return {"tokens": int(logits[:, 1].sum()), "hardest": chats.hardest(logits, texts)}
 
     def as_row(self, text, results):
         """A question, or a list of messages."""

@@ -46,7 +46,6 @@ class Classification(Task):
             positive = names[min((1, 0), key=lambda number: counts["train"][number])]  # of equals the second
         return {
             "label_names": names,
-            "num_outputs": len(names),
             "label_name": list(options.label_name),
             "positive_label": positive,
             "rows": {split: {name: of[number] for number, name in enumerate(names)} for split, of in counts.items()},

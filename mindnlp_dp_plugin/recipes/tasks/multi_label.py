@@ -40,7 +40,6 @@ class MultiLabel(Task):
         counts, names = {split: np.array(rows["label"]) for split, rows in data.splits.items()}, data.label_names
         return {
             "label_names": names,
-            "num_outputs": len(names),
             "threshold": options.chosen_threshold,
             "label_separator": separator_of(data),
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},

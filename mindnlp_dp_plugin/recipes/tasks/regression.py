@@ -71,7 +71,6 @@ class Regression(Task):
         names = [f"{low:.4g} – {high:.4g}" for low, high in zip(edges, edges[1:])]
         counts = {split: np.histogram(of.clip(edges[0], edges[-1]), edges)[0] for split, of in numbers.items()}
         return {
-            "num_outputs": 1,
             "mean": float(train.mean()),
             "std": float(train.std()),
             "rows": {split: dict(zip(names, of.tolist())) for split, of in counts.items()},

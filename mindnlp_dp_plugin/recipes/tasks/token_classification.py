@@ -3,12 +3,11 @@
 import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes import entities, scores
+from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.languages import joiner_of
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS, write_conll
+from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.tagged import read_asked_sentences, read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
-from mindnlp_dp_plugin.recipes.tokens import IGNORED, by_word, first_tokens, mean_over, tags_of_tokens, words_to_tokens
 
 
 class TokenClassification(Task):
@@ -21,7 +20,7 @@ class TokenClassification(Task):
     auto_model = "AutoModelForTokenClassification"
     kept_facts = ("label_names", "joiner")
     own_texts = ("words",)
-    label_filling = IGNORED
+    label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
     file_suffixes = ALL_SUFFIXES
     out_suffixes = (".conll", ".txt", ".jsonl")
@@ -36,15 +35,12 @@ class TokenClassification(Task):
 
     def facts(self, data, options):
         """Tags, what stands between words, and the entities of each type in each split."""
-        names = data.label_names
+        names, tags = data.label_names, {split: rows["label"] for split, rows in data.splits.items()}
         return {
             "label_names": names,
-            "num_outputs": len(names),
             "joiner": joiner_of(data.splits["train"]["text"]),
-            "rows": {
-                split: entities.count_types(_named(rows["label"], names), names) for split, rows in data.splits.items()
-            },
-            "num_words": {split: sum(map(len, rows["label"])) for split, rows in data.splits.items()},
+            "rows": {split: entities.count_types(of, names) for split, of in tags.items()},
+            "num_words": {split: sum(map(len, of)) for split, of in tags.items()},
         }
 
     def describe(self, facts):
@@ -59,43 +55,41 @@ class TokenClassification(Task):
         """The most frequent tag of each word."""
         return {"frequent_tag": entities.most_frequent_tags(train, scored)}
 
-    def examples(self, tokens, labels):
+    def examples(self, rows, labels):
         """Each token that begins a word, with the word's tag."""
-        pairs = [([token], tag) for row, tags in zip(tokens, labels) for token, tag in zip(row, tags) if tag != IGNORED]
-        rows, tags = zip(*pairs)
-        return list(rows), list(tags)
+        return tokens.labelled_tokens(rows, labels)
 
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens, and the tag of each word at its first token."""
-        columns, places, num_cut = words_to_tokens(tokenizer, rows["words"], facts["joiner"], max_length)
+        columns, places, num_cut = tokens.words_to_tokens(tokenizer, rows["words"], facts["joiner"], max_length)
         of_rows = zip(columns["input_ids"], places, rows["label"])
-        columns["labels"] = [tags_of_tokens(len(tokens), *row, max_length) for tokens, *row in of_rows]
+        columns["labels"] = [tokens.tags_of_tokens(len(ids), *row, max_length) for ids, *row in of_rows]
         return columns, num_cut
 
     def inputs(self, tokenizer, rows, max_length, kept):
         """Tokens, and in ``places`` the first of each word; of words that are cut off there is none."""
-        columns, places, _ = words_to_tokens(tokenizer, [words for (words,) in rows], kept["joiner"], max_length)
+        columns, places, _ = tokens.words_to_tokens(tokenizer, [words for (words,) in rows], kept["joiner"], max_length)
         return {**columns, "places": places}
 
     def answer_of_row(self, logits, inputs, row, kept):
         """Logits of each word; a word that was cut off is no entity."""
-        return first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
+        return tokens.first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
 
     def loss(self, facts, options):
         """The cross entropy of all words, by the number of rows and the mean number of words of a row in train."""
-        return mean_over(facts["num_words"]["train"] / facts["num_rows"]["train"])
+        return tokens.mean_over(facts["num_words"]["train"] / facts["num_rows"]["train"])
 
     def choose(self, logits, labels, kept):
         """The tags of each row's words."""
-        logits, labels = by_word(logits, labels)
+        logits, labels = tokens.by_word(logits, labels)
         return [words.argmax(axis=-1).tolist() for words in logits], labels
 
     def _tags(self, logits, labels, kept):
-        return [_named(rows, kept["label_names"]) for rows in self.choose(logits, labels, kept)]
+        return [entities.named(rows, kept["label_names"]) for rows in self.choose(logits, labels, kept)]
 
     def compare(self, predicted, labels, kept):
         """What ``score_entities`` computes."""
-        return entities.score_entities(*(_named(rows, kept["label_names"]) for rows in (predicted, labels)))
+        return entities.score_entities(*(entities.named(rows, kept["label_names"]) for rows in (predicted, labels)))
 
     def standard_error(self, logits, labels, kept):
         """That of F1, by sentences."""
@@ -104,7 +98,7 @@ class TokenClassification(Task):
     def details(self, logits, labels, texts, kept):
         """Scores by type, and the sentences with the worst mistakes: the most entities, then the surest."""
         predicted, true = self._tags(logits, labels, kept)
-        sure = [scores.softmax(words).max(axis=-1).mean() if len(words) else 0 for words in by_word(logits, labels)[0]]
+        sure = [np.mean(row or [0]) for row in scores.confidences(tokens.by_word(logits, labels)[0])]
         mistakes = []
         for row in entities.worst_sentences(predicted, true, sure)[: scores.MOST_MISTAKES]:
             words = self.named_texts(texts[row], kept)
@@ -136,8 +130,8 @@ class TokenClassification(Task):
 
     def predictions(self, logits, kept, all_probabilities):
         """``tags`` and their ``probabilities`` for the words, and ``entities`` with type, words and place."""
-        tags = _named([words.argmax(axis=-1) for words in logits], kept["label_names"])
-        chances = [scores.softmax(words).max(axis=-1).tolist() if len(words) else [] for words in logits]
+        tags = entities.named([words.argmax(axis=-1) for words in logits], kept["label_names"])
+        chances = scores.confidences(logits)
         found = [[dict(zip(("type", "first", "last"), each)) for each in entities.entities(row)] for row in tags]
         return {TAGS: tags, "probabilities": chances, "entities": found}
 
@@ -152,14 +146,6 @@ class TokenClassification(Task):
     def text_of(self, row, kept):
         """The sentence."""
         return kept["joiner"].join(row[TOKENS])
-
-    def write(self, path, rows, kept):
-        """Words and tags as CoNLL, or all as jsonl."""
-        return super().write(path, rows, kept) if path.suffix.lower() == ".jsonl" else write_conll(path, rows)
-
-
-def _named(rows, names):
-    return [[names[tag] for tag in tags] for tags in rows]
 
 
 TASK = TokenClassification()
