@@ -209,6 +209,8 @@ def _take_defaults_from(context, parameter, path):
         raise DataParallelError(
             "--config {path!r} holds no settings: they are {known}.", path=str(path), known=", ".join(known)
         )
+    of_others = RecipeOptions().settings  # which runs before 0.3 wrote down, too
+    found = {name: value for name, value in found.items() if name in known or value != of_others.get(name, ...)}
     if unknown := [str(name) for name in found if name not in known]:
         raise DataParallelError(
             "--config {path!r} holds other things than settings ({unknown}): they are {known}.",
