@@ -118,4 +118,6 @@ def _distribution(rows):
 
 def _duration(seconds):
     minutes, seconds = divmod(round(seconds), 60)
+    if not minutes:
+        return remark(Message("{seconds} s"), seconds=seconds)
     return remark(Message("{minutes} min {seconds} s"), minutes=minutes, seconds=seconds)

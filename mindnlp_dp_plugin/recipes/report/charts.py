@@ -29,7 +29,7 @@ STYLE = {
     **{"legend.frameon": False, "figure.constrained_layout.use": True, "lines.linewidth": 1.8},
 }
 WIDTH, HEIGHT, BARS_WIDTH = 4.4, 2.4, 2.9  # inches
-BAR, LABEL, CELL = 0.16, 0.2, 0.42
+BAR, LABEL, CELL = 0.15, 0.22, 0.42
 STARTS = (0.8, 0.5)  # of the axis of shares, if all are above
 MOST_DRAWN = 1e15
 
@@ -112,13 +112,13 @@ def bar_chart(groups: dict[str, dict[str, float]], shown: list[list[str]], end: 
     """
     names, thick = list(next(iter(groups.values()))), BAR / (BAR * len(groups) + LABEL)
     has_legend = len(groups) > 1
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context({**STYLE, "font.size": 9}):
         axes = _axes(BARS_WIDTH, (BAR * len(groups) + LABEL) * len(names) + LABEL * has_legend + 0.1)
         for number, ((kind, bars), texts) in enumerate(zip(groups.items(), shown)):
             places = [place + thick * (number + 0.5) for place in range(len(names))]
             drawn = axes.barh(places, [max(0.0, bars[name]) for name in names], thick * 0.8, label=kind)
             for bar in drawn:
-                bar.set_color(COLOURS[number] if end is None or bar is drawn[0] else FAINT)
+                bar.set_facecolor(COLOURS[number] if end is None or bar is drawn[0] else FAINT)
             axes.bar_label(drawn, texts, padding=4, color=INK)
         for place, name in enumerate(names):
             axes.text(0, place - 0.06, name, va="bottom")
