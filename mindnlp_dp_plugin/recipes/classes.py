@@ -8,7 +8,7 @@ import datasets
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.table import is_number
+from mindnlp_dp_plugin.recipes.reading.table import Table, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
@@ -54,11 +54,29 @@ def _class_names(found):
             column=column,
             example=many[0],
         )
-    if len(distinct) == 1:
+    require_classes(labels, column, table)
+    if names := table.class_names.get(column):
+        return [name for name in names if name in distinct]
+    return in_order(distinct)
+
+
+def require_classes(labels: list[str], column: str, table: Table) -> None:
+    """Raise unless labels are classes.
+
+    Args:
+        labels: Each, as often as it stands in a row.
+        column: Where they are.
+        table: Of the rows.
+
+    Raises:
+        DataParallelError: If there is only one, or if most come once.
+    """
+    distinct = set(labels)
+    if len(distinct) < 2:
         raise DataParallelError(
             "label column {column!r} holds one class only, {label!r}: a classifier needs at least two.",
             column=column,
-            label=labels[0],
+            label=next(iter(distinct), ""),
         )
     if len(distinct) > max(2, len(labels) // 2):
         is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
@@ -70,12 +88,9 @@ def _class_names(found):
             "choose another --label-column among {names}.",
             column=column,
             count=len(distinct),
-            num_rows=len(labels),
+            num_rows=len(table),
             names=", ".join(table.names),
         )
-    if names := table.class_names.get(column):
-        return [name for name in names if name in distinct]
-    return in_order(distinct)
 
 
 def in_order(names: Iterable[str]) -> list[str]:

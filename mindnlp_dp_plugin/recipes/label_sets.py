@@ -8,7 +8,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes.classes import alike, in_order
+from mindnlp_dp_plugin.recipes.classes import alike, in_order, require_classes
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.table import as_text
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
@@ -35,7 +35,9 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     }
     # Test sets are often published without labels.
     rows = {split: of for split, of in rows.items() if split == "train" or any(row.label for row in of)}
-    names = _class_names([row.label for row in rows["train"]], found.columns.label)
+    classes = [name for row in rows["train"] for name in row.label]
+    require_classes(classes, found.columns.label, found.tables["train"])
+    names = in_order(set(classes))
     found.remarks.extend(alike(names))
 
     def as_numbers(row, split):
@@ -132,23 +134,3 @@ def _find_separator(found, named):
 
 def _first_in(cells):
     return next((each for each in SEPARATORS if any(each in cell for cell in cells)), None)
-
-
-def _class_names(rows, column):
-    """The classes of train in the order of their names, or of their numbers if they are numbers."""
-    distinct = {name for names in rows for name in names}
-    if len(distinct) < 2:
-        raise DataParallelError(
-            "label column {column!r} holds {count} classes in all: there is nothing to choose among.",
-            column=column,
-            count=len(distinct),
-        )
-    if len(distinct) > max(2, sum(map(len, rows)) // 2):
-        raise DataParallelError(
-            "label column {column!r} holds {count} different labels in {num_rows} rows, most of them once: choose "
-            "another --label-column or --label-separator.",
-            column=column,
-            count=len(distinct),
-            num_rows=len(rows),
-        )
-    return in_order(distinct)

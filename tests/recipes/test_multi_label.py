@@ -100,9 +100,9 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
             "holds at most one class in each row (for example 'a'): train them with `mindnlp-dp recipe cl",
         ),
         (["a;b"] * 9 + ["a"], {"label_separator": "|"}, "--label-separator '|' is in no cell of label column 'labels'"),
-        (["a;a", "a"], {}, "label column 'labels' holds 1 classes in all: there is nothing to choose among"),
+        (["a;a", "a"], {}, "label column 'labels' holds one class only, 'a'"),
         (["[a, b]"], {}, "'data.csv', row 1: label column 'labels' holds '[a, b]': it is no list; write [\"a\""),
-        ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different labels in 40 rows, most of them once"),
+        ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different values in 40 rows, which are no classes"),
     ],
 )
 def test_what_is_no_multi_label_data(tmp_path, labels, options, words):
