@@ -29,7 +29,7 @@ STYLE = {
     **{"legend.frameon": False, "figure.constrained_layout.use": True, "lines.linewidth": 1.8},
 }
 WIDTH, HEIGHT, BARS_WIDTH = 4.4, 2.4, 2.9  # inches
-BAR, LABEL, CELL = 0.15, 0.22, 0.42
+BAR, LABEL, CELL, LETTER = 0.15, 0.22, 0.42, 0.08
 STARTS = (0.8, 0.5)  # of the axis of shares, if all are above
 MOST_DRAWN = 1e15
 
@@ -116,14 +116,18 @@ def bar_chart(groups: dict[str, dict[str, float]], shown: list[list[str]], end: 
         axes = _axes(BARS_WIDTH, (BAR * len(groups) + LABEL) * len(names) + LABEL * has_legend + 0.1)
         for number, ((kind, bars), texts) in enumerate(zip(groups.items(), shown)):
             places = [place + thick * (number + 0.5) for place in range(len(names))]
-            drawn = axes.barh(places, [max(0.0, bars[name]) for name in names], thick * 0.8, label=kind)
+            lengths = [min(max(0.0, bars[name]), MOST_DRAWN) for name in names]
+            drawn = axes.barh(places, lengths, thick * 0.8, label=kind)
             for bar in drawn:
                 bar.set_facecolor(COLOURS[number] if end is None or bar is drawn[0] else FAINT)
             axes.bar_label(drawn, texts, padding=4, color=INK)
         for place, name in enumerate(names):
             axes.text(0, place - 0.06, name, va="bottom")
         longest = end or max(max(of.values(), default=0) for of in groups.values()) or 1
-        axes.set(xlim=(0, 1.2 * longest), ylim=(len(names) - 1 + thick * len(groups), thick * len(groups) - 1))
+        axes.set(
+            xlim=(0, 1.2 * min(longest, MOST_DRAWN)),
+            ylim=(len(names) - 1 + thick * len(groups), thick * len(groups) - 1),
+        )
         axes.set_axis_off()
         if has_legend:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0)
@@ -140,8 +144,9 @@ def matrix_chart(counts: list[list[int]], names: list[str], x_name: str, y_name:
         y_name: What rows are.
     """
     with matplotlib.rc_context(STYLE):
-        size = CELL * len(names)
-        axes = _axes(1.3 + size * (1.4 if len(names) < 6 else 1), 1 + size)
+        size, margin = CELL * len(names), 0.7 + LETTER * max(map(len, names))
+        is_upright = len(names) > 5
+        axes = _axes(margin + size * (1 if is_upright else 1.4), size + (margin if is_upright else 0.7))
         for true, row in enumerate(counts):
             for predicted, count in enumerate(row):
                 share = count / (sum(row) or 1)
@@ -149,7 +154,7 @@ def matrix_chart(counts: list[list[int]], names: list[str], x_name: str, y_name:
                 axes.barh(true, 0.94, 0.94, predicted - 0.47, color=colour, alpha=0.04 + 0.9 * share)
                 ink = CARD if share > 0.55 else INK if count else SOFT
                 axes.text(predicted, true, str(count), ha="center", va="center", color=ink)
-        axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 5 else 0)
+        axes.set_xticks(range(len(names)), names, rotation=90 if is_upright else 0)
         axes.set_yticks(range(len(names)), names)
         axes.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5), xlabel=x_name, ylabel=y_name)
         axes.xaxis.set_label_position("top")
