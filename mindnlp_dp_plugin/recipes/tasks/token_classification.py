@@ -131,9 +131,8 @@ class TokenClassification(Task):
     def predictions(self, logits, kept, all_probabilities):
         """``tags`` and their ``probabilities`` for the words, and ``entities`` with type, words and place."""
         tags = entities.named([words.argmax(axis=-1) for words in logits], kept["label_names"])
-        chances = scores.confidences(logits)
         found = [[dict(zip(("type", "first", "last"), each)) for each in entities.entities(row)] for row in tags]
-        return {TAGS: tags, "probabilities": chances, "entities": found}
+        return {TAGS: tags, "probabilities": scores.confidences(logits), "entities": found}
 
     def named_texts(self, texts, kept):
         """The words."""
