@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import jinja2
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
@@ -48,11 +49,17 @@ def helps(command: click.Command) -> Iterator[str]:
 
 
 def messages() -> dict[str, list[str]]:
-    """Each message of the package, with the files that say it."""
+    """Each message of the package and of its pages, with the files that say it."""
     found = {text: ["mindnlp_dp_plugin/cli"] for text in helps(commands)}
     for file, call in calls():
         for text in texts(call.args[0]):
             found.setdefault(text, []).append(str(file.relative_to(PACKAGE.parent)))
+    reader = jinja2.Environment(extensions=["jinja2.ext.i18n"])
+    for page in sorted(PACKAGE.rglob("*.html")):
+        for _, _, given in reader.extract_translations(page.read_text(encoding="utf-8")):
+            text = given[0] if isinstance(given, tuple) else given  # the others are its fields
+            if text:  # else a variable, which a Message is in
+                found.setdefault(text, []).append(str(page.relative_to(PACKAGE.parent)))
     return found
 
 

@@ -15,10 +15,10 @@ from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.launch.options import PeakTflops
 from mindnlp_dp_plugin.recipes.checks import check, require_packages
-from mindnlp_dp_plugin.recipes.options import config_option, parameters, to_arguments
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 
 MODULE = "mindnlp_dp_plugin.recipes"
+NARROW = 21
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -36,12 +36,20 @@ class RecipeCommand(Command):
     def params(self) -> list[click.Parameter]:
         """Those of the command, ``--config``, and those of the task."""
         if self._all is None:
-            self._all = [*self._own, config_option(), *parameters(_defaults(self.name))]
+            defaults = _defaults(self.name)
+            from mindnlp_dp_plugin.recipes.options import parameters
+
+            self._all = [*self._own, *parameters(defaults, RECIPES[self.name].task or self.name)]
         return self._all
 
     @params.setter
     def params(self, params):
         self._own, self._all = params, None
+
+    def format_options(self, ctx, formatter):
+        """Write them with a narrow first column: there are many."""
+        with formatter.section(tr("Options")):
+            formatter.write_dl(list(filter(None, (each.get_help_record(ctx) for each in self.get_params(ctx)))), NARROW)
 
 
 def add_recipe(name: str) -> None:
@@ -69,7 +77,7 @@ def add_recipe(name: str) -> None:
             from mindnlp_dp_plugin.recipes import proof
 
             return proof.prove(options, task, nproc, engine, log_dir)
-        command = ["-m", MODULE, "train", task, *to_arguments(options)]
+        command = ["-m", MODULE, "train", options.to_json(), task]
         asked = {"profile": profile, "peak_tflops": peak_tflops}
         return launch(Job(command, nproc, engine, log_dir, **asked))
 

@@ -3,10 +3,14 @@
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts, require_named
-from mindnlp_dp_plugin.recipes.reading.formats import read_file
+from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND, TEXT_COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.words import remark
+
+UNKNOWN_LABELS = Message("rows without a label that the model knows: {rows}; they are not scored")
 
 
 def read_asked_texts(
@@ -32,10 +36,10 @@ def read_asked_texts(
     trained = tuple(results["data"]["text_columns"])
     table = read_file(path, encoding, results.get("label_names", []))
     remarks = list(table.remarks)
-    (only,) = table.names if len(table.names) == 1 else ("",)
-    if only and only.lower() not in (*TEXTS, *trained):
+    if len(table.names) == 1 and table.names[0].lower() not in (*TEXTS, *trained):
+        (only,) = table.names
         table.columns = {"text": [only, *table.columns[only]]}
-        remarks.append(remark("no_header_of_texts"))
+        remarks.append(remark(Message("no header: the first line is taken as a text")))
     require_named(table, columns, label)
     label = label or _find_label(table, results, task)
     if label is not None and not any(map(as_text, table.columns[label])):
@@ -44,21 +48,18 @@ def read_asked_texts(
         columns = trained if all(name in table.columns for name in trained) else find_texts(table, label)
     if len(columns) != len(trained):
         raise DataParallelError(
-            "the run was trained on pairs of texts ({trained}): name {count} --text-column among {names}."
-            if len(trained) == 2
-            else "the run was trained on single texts ({trained}): name {count} --text-column among {names}.",
+            "the run was trained on {trained}: name as many --text-column among {names}.",
             trained=", ".join(trained),
-            count=len(trained),
             names=", ".join(table.names),
         )
-    texts = [[as_text(cell) for cell in row] for row in zip(*(table.columns[name] for name in columns))]
-    kind = "columns_found" if label else "text_columns_found"
-    remarks.append(remark(kind, texts=list(columns), label=label))
-    labels = None
-    if label is not None:
-        labels = [task.read_label(cell, results) for cell in table.values(label)]
-        if unknown := labels.count(None):
-            remarks.append(remark("unknown_labels", rows=unknown))
+    cells = zip(*(map(as_text, table.columns[name]) for name in columns))
+    texts = [list(task.as_row(row, results)) for row in cells]
+    if label is None:
+        return texts, None, [*remarks, remark(TEXT_COLUMNS_FOUND, texts=list(columns))]
+    remarks.append(remark(COLUMNS_FOUND, texts=list(columns), label=label))
+    labels = [task.read_label(cell, results) for cell in table.values(label)]
+    if unknown := labels.count(None):
+        remarks.append(remark(UNKNOWN_LABELS, rows=unknown))
     return texts, labels, remarks
 
 

@@ -1,7 +1,7 @@
 """A language model without a neural network: how often a token follows another."""
 
-import math
-from collections import Counter
+import numpy as np
+from scipy.sparse import csr_matrix
 
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 
@@ -20,15 +20,16 @@ class Bigrams:
     """
 
     def __init__(self, rows: list[list[int]], vocabulary: int):
-        self._pairs = Counter(pair for row in rows for pair in zip(row, row[1:]))
-        self._firsts = Counter(first for row in rows for first in row[:-1])
-        self._singles = Counter(token for row in rows for token in row)
-        self._total, self._vocabulary = sum(self._singles.values()), vocabulary
+        firsts, seconds = _pairs(rows)
+        self._pairs = csr_matrix((np.ones(len(firsts)), (firsts, seconds)), shape=(vocabulary, vocabulary))
+        self._firsts = np.bincount(firsts, minlength=vocabulary)
+        singles = np.bincount(np.concatenate([np.asarray(row, int) for row in rows]), minlength=vocabulary)
+        self._alone = (singles + 1) / (singles.sum() + vocabulary)
 
-    def probability(self, token: int, before: int) -> float:
-        """That ``token`` comes after ``before``."""
-        alone = (self._singles[token] + 1) / (self._total + self._vocabulary)
-        return (self._pairs[before, token] + UNIGRAM_WEIGHT * alone) / (self._firsts[before] + UNIGRAM_WEIGHT)
+    def probability(self, token: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """That each ``token`` comes after the one ``before`` it."""
+        seen = np.asarray(self._pairs[before, token]).reshape(-1)
+        return (seen + UNIGRAM_WEIGHT * self._alone[token]) / (self._firsts[before] + UNIGRAM_WEIGHT)
 
     def score(self, rows: list[list[int]], labels: list[list[int]]) -> tuple[float, float]:
         """Of the tokens that have a label: the mean loss, and the share that is the most frequent one there.
@@ -39,17 +40,13 @@ class Bigrams:
             rows: Tokens.
             labels: The same, or -100.
         """
-        best = {}
-        for (before, token), count in self._pairs.items():
-            if before not in best or count > self._pairs[before, best[before]]:
-                best[before] = token
-        asked = [
-            (before, token)
-            for row, wanted in zip(rows, labels)
-            for before, token, label in zip(row, row[1:], wanted[1:])
-            if label != IGNORED
-        ]
-        if not asked:
+        before, token = (each[_pairs(labels)[1] != IGNORED] for each in _pairs(rows))
+        if not len(token):
             return 0.0, 0.0
-        losses = [-math.log(self.probability(token, before)) for before, token in asked]
-        return sum(losses) / len(asked), sum(best.get(before) == token for before, token in asked) / len(asked)
+        best = np.where(self._firsts > 0, np.asarray(self._pairs.argmax(axis=1)).reshape(-1), -1)
+        return float(-np.log(self.probability(token, before)).mean()), float((best[before] == token).mean())
+
+
+def _pairs(rows):
+    """Each token but the last of its row, and those after them."""
+    return tuple(np.concatenate([np.asarray(row[part], int) for row in rows]) for part in (slice(-1), slice(1, None)))

@@ -3,16 +3,21 @@
 import json
 import math
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import datasets
+import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
+from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.reading.splits import read_splits
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, filled, require_column, said_of
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
-from mindnlp_dp_plugin.recipes.words import remark
 
 ROLES = ("system", "user", "assistant")
 _, USER, ASSISTANT = ROLES
@@ -30,37 +35,45 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     """Conversations in the splits there are: columns ``text``, ``messages`` (JSON) and ``label``, which says nothing.
 
     Raises:
-        DataParallelError: If the files hold no conversations; it names the file and the line.
+        DataParallelError: If the files hold no conversations; it names the file and the row.
     """
-    tables = read_splits(options)
-    column = options.text_column[0] if options.text_column else MESSAGES
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
-    remarks = [each for table in tables.values() for each in table.remarks]
-    splits = {}
-    for split, table in tables.items():
-        if column not in table.names:
-            raise DataParallelError(
-                "column {column!r} is not in the {split} split: its columns are {names}. Give jsonl such as {example}",
-                column=column,
-                split=split,
-                names=", ".join(table.names),
-                example=EXAMPLE,
-            )
-        values = [(row, value) for row, value in enumerate(table.columns[column]) if value is not None]
-        if dropped := len(table) - len(values):
-            remarks.append(remark("empty_rows", split=split, dropped=dropped, rows=len(table)))
-        chats = [checked(value, table.place(row), needs_answer=True) for row, value in values]
-        splits[split] = datasets.Dataset.from_dict(
+    (column,) = options.text_column or (MESSAGES,)
+    tables = read_splits(options)
+
+    def chats_of(table, split):
+        require_column(table, column, split)
+        values = enumerate(table.columns[column])
+        return [checked(value, table.place(row), needs_answer=True) for row, value in values if value is not None]
+
+    found, remarks = filled(tables, chats_of)
+    splits = {
+        split: datasets.Dataset.from_dict(
             {
                 "text": ["\n".join(each["content"] for each in chat) for chat in chats],
                 MESSAGES: [json.dumps(chat) for chat in chats],
                 "label": [0] * len(chats),
             }
         )
-    if not len(splits["train"]):
-        raise DataParallelError("the training data have no conversation: give jsonl such as {example}", example=EXAMPLE)
-    return LabelledTexts(splits, [], remarks, Columns((column,), None))
+        for split, chats in found.items()
+    }
+    return LabelledTexts(splits, [], [*said_of(tables), *remarks], Columns((column,), None))
+
+
+def read_asked_chats(path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None):
+    """What ``read_asked_texts`` returns, of a file of conversations, without an answer at their end; None of texts."""
+    if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
+        return None
+    table = read_file(path, encoding)
+    names = (*columns, *results["data"]["text_columns"])
+    column = next((name for name in names if name in table.names), None)
+    if column is None or not any(isinstance(value, (list, tuple)) for value in table.columns[column]):
+        return None
+    values = enumerate(table.columns[column])
+    chats = [checked(value, table.place(row), needs_answer=False) for row, value in values]
+    chats = [chat[:-1] if len(chat) > 1 and chat[-1]["role"] == ASSISTANT else chat for chat in chats]
+    return [[chat] for chat in chats], None, table.remarks
 
 
 def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
@@ -75,40 +88,29 @@ def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
         DataParallelError: If they are something else.
     """
     if not isinstance(messages, (list, tuple)) or not messages:
-        raise DataParallelError(
-            "{place}: {column} is {messages!r}: give a list such as in {example}",
-            place=place,
-            column=MESSAGES,
-            messages=messages,
-            example=EXAMPLE,
-        )
+        raise _bad(place, Message("messages is {value!r}"), value=messages)
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not {"role", "content"} <= set(message):
-            raise DataParallelError(
-                "{place}: message {number} is {message!r}: give each a role and a content, as in {example}",
-                place=place,
-                number=number,
-                message=message,
-                example=EXAMPLE,
-            )
+            raise _bad(place, Message("message {number} is {value!r}"), number=number, value=message)
         if message["role"] not in ROLES:
-            raise DataParallelError(
-                "{place}: message {number} has the role {role!r}: the roles are {roles}.",
-                place=place,
-                number=number,
-                role=message["role"],
-                roles=", ".join(ROLES),
-            )
-        if not isinstance(message["content"], str) or not message["content"].strip():
-            raise DataParallelError(
-                "{place}: message {number} has the content {content!r}: give a text that is not empty.",
-                place=place,
-                number=number,
-                content=message["content"],
-            )
+            raise _bad(place, Message("message {number} has the role {value!r}"), number=number, value=message["role"])
+        content = message["content"]
+        if not isinstance(content, str) or not content.strip():
+            raise _bad(place, Message("message {number} has the content {value!r}"), number=number, value=content)
     if needs_answer and all(message["role"] != ASSISTANT for message in messages):
-        raise DataParallelError("{place}: no message is the assistant's: there is no answer to learn.", place=place)
+        raise _bad(place, Message("no message is the assistant's"))
     return [{"role": message["role"], "content": message["content"]} for message in messages]
+
+
+def _bad(place, what, **fields):
+    """The error of what is no conversation."""
+    return DataParallelError(
+        "{place}: {what}: give a list such as {example}, with the roles {roles}.",
+        place=place,
+        what=tr(what, **fields),
+        example=EXAMPLE,
+        roles=", ".join(ROLES),
+    )
 
 
 def count_roles(chats: list[str]) -> dict[str, int]:
@@ -148,6 +150,57 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
     return tokens, labels
 
 
+def to_columns(tokenizer: Any, chats: list[str], max_length: int) -> tuple[dict[str, list], int]:
+    """Tokens of conversations, which are JSON, with the answers as labels; and how many lost their end.
+
+    Args:
+        tokenizer: With a chat template.
+        chats: All.
+        max_length: In tokens.
+    """
+    tokens, labels = zip(*(chat_to_tokens(tokenizer, json.loads(chat)) for chat in chats))
+    columns = {
+        "input_ids": [row[:max_length] for row in tokens],
+        "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
+        "labels": [row[:max_length] for row in labels],
+    }
+    return columns, sum(len(row) > max_length for row in tokens)
+
+
+def answer_tokens(labels: list[list[int]], max_length: int) -> float:
+    """How many tokens of answers a row has on average.
+
+    Args:
+        labels: Of each row.
+        max_length: In tokens, for the error.
+
+    Raises:
+        DataParallelError: If there are none.
+    """
+    learnt = sum(label != IGNORED for row in labels for label in row[1:])
+    if not learnt:
+        raise DataParallelError(
+            "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
+            max_length=max_length,
+        )
+    return learnt / len(labels)
+
+
+def hardest(rows: np.ndarray, texts: list[tuple[str]]) -> list[dict]:
+    """The conversations with the most unexpected answers, and the perplexity of these.
+
+    Args:
+        rows: For each the sum of its tokens' losses and how many there are.
+        texts: The conversations, JSON.
+    """
+    losses = rows[:, 0] / np.maximum(rows[:, 1], 1)
+    found = []
+    for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
+        messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][0])]
+        found.append({"messages": messages, "perplexity": perplexity(float(losses[row]))})
+    return found
+
+
 def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
     """A conversation as the model reads it.
 
@@ -162,3 +215,27 @@ def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
 def perplexity(loss: float) -> float:
     """Of a mean loss of tokens; of very large ones a very large number."""
     return math.exp(min(loss, 700.0))
+
+
+def continued(model: Any, tokenizer: Any, prompt: list[int], new: int) -> str:
+    """The likeliest tokens after a prompt, up to the end of text.
+
+    Args:
+        model: That writes.
+        tokenizer: Its own.
+        prompt: Tokens; of too many the last.
+        new: The most tokens to write.
+    """
+    import mindspore
+
+    room = getattr(model.config, "max_position_embeddings", None)
+    prompt = prompt if room is None else prompt[-max(1, room - new) :]
+    tokens = model.generate(
+        mindspore.Tensor([prompt], mindspore.int64),
+        attention_mask=mindspore.Tensor([[1] * len(prompt)], mindspore.int64),
+        max_new_tokens=new,
+        do_sample=False,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return tokenizer.decode(tokens[0].asnumpy().tolist()[len(prompt) :], skip_special_tokens=True).strip()

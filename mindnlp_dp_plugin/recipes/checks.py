@@ -3,27 +3,23 @@
 from importlib.util import find_spec
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.options import MODEL_NAMES, RecipeOptions
 
-NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "yaml")
+NEEDED = ("sklearn", "tensorboardX", "charset_normalizer", "openpyxl", "jinja2", "matplotlib", "seqeval", "yaml")
 
 
-def require_packages(*others: str) -> None:
+def require_packages() -> None:
     """Make sure that what recipes import is installed.
-
-    Args:
-        *others: Packages that are needed, too.
 
     Raises:
         DataParallelError: Naming what is not.
     """
-    if missing := [package for package in (*NEEDED, *others) if find_spec(package) is None]:
+    if missing := [package for package in NEEDED if find_spec(package) is None]:
         raise DataParallelError(
             "recipes need {missing}: pip install 'mindnlp-dp-plugin[recipes]'.", missing=", ".join(missing)
         )
 
 
-def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
+def check(options, num_ranks: int, task: str) -> None:
     """Check that data, model and output folder can be used.
 
     Args:
@@ -34,15 +30,14 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
     Raises:
         DataParallelError: For the first problem found.
     """
-    require_packages()
     from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, require_same
     from mindnlp_dp_plugin.recipes.models import check_model
+    from mindnlp_dp_plugin.recipes.options import MODEL_NAMES
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder
     from mindnlp_dp_plugin.recipes.tasks import get_task
     from mindnlp_dp_plugin.recipes.tracking import check_trackers
 
-    learnt = get_task(task)
-    require_packages(*learnt.needs)
+    learnt, folder = get_task(task), RunFolder(options.output_dir)
     check_trackers(options.report_to)
     if options.best_by not in (None, *learnt.best_by):
         raise DataParallelError(
@@ -51,7 +46,6 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
             task=task,
             scores=", ".join(learnt.best_by),
         )
-    folder = RunFolder(options.output_dir)
     folder.check(options)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
@@ -74,8 +68,7 @@ def check(options: RecipeOptions, num_ranks: int, task: str) -> None:
         check_model(model, options.max_length)
     if options.resume:
         require_same(folder.workplace(resume=True), fingerprint(learnt, data, options, model))
-    folds = learnt.folds(data, options)
-    num_rows = len(data.splits["train"]) - max(map(len, folds), default=0) if folds else len(data.splits["train"])
+    num_rows = len(data.splits["train"]) - max(map(len, learnt.folds(data, options) or [[]]))
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(
             "{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size {batch_size}: "

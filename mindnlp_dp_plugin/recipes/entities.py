@@ -1,5 +1,12 @@
 """Entities in tagged sentences, and their scores, as ``conlleval`` and seqeval define them."""
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import datasets
+import numpy as np
+from seqeval.metrics import sequence_labeling as seqeval
+
 OUTSIDE = "O"
 NO_ENTITY = "–"
 # seqeval knows BIOES; these are the letters of BILOU and BMES for the same.
@@ -11,11 +18,37 @@ def entity_type(tag: str) -> str | None:
     return None if tag == OUTSIDE else tag.split("-", 1)[1]
 
 
+def types_of(tags: list[str]) -> list[str]:
+    """The types of entities that tags say, in order."""
+    return sorted({entity_type(tag) for tag in tags} - {None})
+
+
 def entities(tags: list[str]) -> list[tuple[str, int, int]]:
     """The entities of a sentence: type, first and last word. As ``conlleval`` finds them, by seqeval."""
-    from seqeval.metrics.sequence_labeling import get_entities
+    return seqeval.get_entities(_as_bioes(tags))
 
-    return get_entities(_as_bioes(tags))
+
+def count_types(sentences: list[list[int]], names: list[str]) -> dict[str, int]:
+    """How many entities of each type there are in sentences whose tags are numbers; ``names`` are all tags."""
+    found = Counter(kind for tags in sentences for kind, *_ in entities([names[tag] for tag in tags]))
+    return {kind: found[kind] for kind in types_of(names)}
+
+
+def worst_sentences(predicted: list[list[str]], true: list[list[str]], sure: list[float]) -> list[int]:
+    """The sentences with the most entities that are missed or too many, the surest of equals first.
+
+    Args:
+        predicted: For each sentence the tag of each word.
+        true: The same.
+        sure: How sure the model is of each.
+    """
+    wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
+    return sorted((row for row, count in enumerate(wrong) if count), key=lambda row: (-wrong[row], -sure[row]))
+
+
+def named(sentences: Iterable, names: list[str]) -> list[list[str]]:
+    """The tags of sentences by their numbers."""
+    return [[names[tag] for tag in tags] for tags in sentences]
 
 
 def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[str, float]:
@@ -27,15 +60,11 @@ def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[st
         predicted: For each sentence the tag of each word.
         true: The same.
     """
-    from seqeval.metrics.sequence_labeling import accuracy_score, precision_recall_fscore_support
-
-    true, predicted = ([_as_bioes(tags) for tags in sentences] for sentences in (true, predicted))
-    precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
+    true, predicted = (list(map(_as_bioes, sentences)) for sentences in (true, predicted))
+    found = seqeval.precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
     return {
-        "precision": float(precision),
-        "recall": float(recall),
-        "f1": float(f1),
-        "accuracy": float(accuracy_score(true, predicted)),
+        **{name: float(score) for name, score in zip(("precision", "recall", "f1"), found)},
+        "accuracy": float(seqeval.accuracy_score(true, predicted)),
         "predicted": sum(len(entities(tags)) for tags in predicted),
     }
 
@@ -48,26 +77,51 @@ def score_types(predicted: list[list[str]], true: list[list[str]], types: list[s
         true: The same.
         types: All.
     """
-    from seqeval.metrics import classification_report
-
-    found = classification_report(
-        [_as_bioes(tags) for tags in true], [_as_bioes(tags) for tags in predicted], output_dict=True, zero_division=0
-    )
+    true, predicted = (list(map(_as_bioes, sentences)) for sentences in (true, predicted))
+    occurring = any(tag != OUTSIDE for tags in (*true, *predicted) for tag in tags)
+    found = seqeval.classification_report(true, predicted, output_dict=True, zero_division=0) if occurring else {}
+    none = {"precision": 0.0, "recall": 0.0, "f1-score": 0.0, "support": 0}
     names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
     return [
-        {
-            "label": kind,
-            **{name: float(found[kind][theirs]) if kind in found else 0.0 for name, theirs in names.items()},
-            "rows": int(found[kind]["support"]) if kind in found else 0,
-        }
-        for kind in types
+        {"label": kind, **{name: float(of[theirs]) for name, theirs in names.items()}, "rows": int(of["support"])}
+        for kind, of in ((kind, found.get(kind, none)) for kind in types)
     ]
+
+
+def f1_error(predicted: list[list[str]], true: list[list[str]], resamples: int) -> float:
+    """The deviation of F1 over sentences that are drawn again.
+
+    Args:
+        predicted: For each sentence the tag of each word.
+        true: The same.
+        resamples: How often.
+    """
+    pairs = zip(*([set(entities(tags)) for tags in sentences] for sentences in (predicted, true)))
+    counts = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in pairs])
+    draws = np.random.default_rng(0).integers(len(counts), size=(resamples, len(counts)))
+    right, both = counts[draws].sum(axis=1).T
+    return float(np.std(right / np.maximum(both, 1)))
 
 
 def in_words(words: list[str], tags: list[str], joiner: str) -> str:
     """The entities of a sentence with their types."""
     found = [f"{kind} {joiner.join(words[first : last + 1])}" for kind, first, last in entities(tags)]
     return "; ".join(found) or NO_ENTITY
+
+
+def most_frequent_tags(train: datasets.Dataset, scored: datasets.Dataset) -> list[list[int]]:
+    """For each sentence the tag that each word has most often in ``train``, the first tag if it is not there.
+
+    Args:
+        train: Rows with ``words`` and ``label``, the numbers of their tags.
+        scored: Rows with ``words``.
+    """
+    counts = defaultdict(Counter)
+    for words, tags in zip(train["words"], train["label"]):
+        for word, tag in zip(words, tags):
+            counts[word][tag] += 1
+    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
+    return [[best.get(word, 0) for word in words] for words in scored["words"]]
 
 
 def _as_bioes(tags):

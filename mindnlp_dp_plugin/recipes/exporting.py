@@ -53,9 +53,8 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
         raise DataParallelError("{out!r} exists already: remove it, or give another --out.", out=str(target))
     if not target.absolute().parent.is_dir():
         raise DataParallelError("--out {out!r}: its folder does not exist.", out=str(target))
-    metrics = RunFolder(run).metrics
-    if max_length is None and metrics.exists():
-        max_length = json.loads(metrics.read_text(encoding="utf-8"))["settings"]["max_length"]
+    if max_length is None and RunFolder(run).metrics.exists():
+        max_length = RunFolder(run).results()["settings"]["max_length"]
     shape = [batch_size, max_length or RecipeOptions.max_length]
     return json.dumps(
         {"folder": str(folder), "architecture": architecture, "kind": kind, "out": str(target), "shape": shape}

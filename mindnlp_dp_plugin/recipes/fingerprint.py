@@ -6,10 +6,11 @@ from typing import Any
 import xxhash
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_json
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 
-ROWS, TOKENS = "rows", "tokenizer"
+TOKENS = "tokenizer"
 
 
 def fingerprint(task: Any, data: Any, options: RecipeOptions, model: str) -> dict:
@@ -27,8 +28,8 @@ def fingerprint(task: Any, data: Any, options: RecipeOptions, model: str) -> dic
         "model": in_full(model),
         "max_length": options.max_length,
         "lora": options.lora,
-        "packing": task.packs(options),
-        ROWS: {split: digest([rows.to_dict(), data.label_names]) for split, rows in data.splits.items()},
+        "packing": options.packing,
+        "rows": {split: digest([rows.to_dict(), data.label_names]) for split, rows in data.splits.items()},
     }
 
 
@@ -47,41 +48,22 @@ def require_same(folder: RunFolder, own: dict) -> None:
     Raises:
         DataParallelError: Naming the first thing that differs, and the way out.
     """
-    begun = _of_checkpoints(folder)
-    for name in own:
-        if name not in begun or begun[name] == own[name]:
-            continue
-        if name == ROWS:
-            raise DataParallelError(
-                "--resume: the rows of the {split} split are not those that the run in {folder!r} began with: bring "
-                "them back, or train from the start in another --output-dir.",
-                split=next(split for split in own[ROWS] if begun[ROWS].get(split) != own[ROWS][split]),
-                folder=str(folder.home),
-            )
-        if name == TOKENS:
-            raise DataParallelError(
-                "--resume: the tokenizer is not the one that the run in {folder!r} began with: bring the model folder "
-                "back, or train from the start in another --output-dir.",
-                folder=str(folder.home),
-            )
+    begun = folder.begun_with()
+    other = next((name for name in own if name in begun and begun[name] != own[name]), None)
+    if other is not None and isinstance(own[other], dict):
+        raise DataParallelError(
+            "--resume: the {what} of the {split} split are not those that the run in {folder!r} began with: bring them "
+            "back, or train from the start in another --output-dir.",
+            what=Message("tokens") if other == TOKENS else Message("rows"),
+            split=next(split for split in own[other] if begun[other].get(split) != own[other][split]),
+            folder=str(folder.home),
+        )
+    if other is not None:
         raise DataParallelError(
             "--resume: the run in {folder!r} began with {name}={begun!r}, and this one has {own!r}: give the same, or "
             "train from the start in another --output-dir.",
             folder=str(folder.home),
-            name=name.replace("_", "-"),
-            begun=begun[name],
-            own=own[name],
+            name=other.replace("_", "-"),
+            begun=begun[other],
+            own=own[other],
         )
-
-
-def keep(folder: RunFolder, own: dict) -> None:
-    """Write it beside the checkpoints to come. On one rank."""
-    write_json(folder.fingerprint, own)
-
-
-def _of_checkpoints(folder):
-    """What the run began with; of runs before there were fingerprints, what their settings say."""
-    if folder.fingerprint.exists():
-        return json.loads(folder.fingerprint.read_text(encoding="utf-8"))
-    found = folder.settings_here()
-    return {name: found[name] for name in ("seed", "model", "max_length", "lora") if name in found}

@@ -66,17 +66,10 @@ def require_reachable(model: str, mirror: str | None) -> None:
     address = address.format(*slots)
     place = address.split("/")[2]
     reason = reason_not_to_get(address)
-    if reason in (401, 403, 404):
-        raise DataParallelError(
-            "--model {model!r} is not a folder here, and {place} has no model of that name ({reason}): check the name.",
-            model=model,
-            place=place,
-            reason=reason,
-        )
     if reason is not None:
         raise DataParallelError(
-            "--model {model!r} is not a folder here, and {place} cannot be reached ({reason}): check the network, give "
-            "another --mirror, a model folder, or leave out --model.",
+            "--model {model!r} is not a folder here, and {place} does not give it ({reason}): check the name and the "
+            "network, give another --mirror, a model folder, or leave out --model.",
             model=model,
             place=place,
             reason=reason,

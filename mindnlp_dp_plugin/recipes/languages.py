@@ -19,6 +19,11 @@ def is_written_without_spaces(texts: Iterable[str]) -> bool:
     return _share(WITHOUT_SPACES, texts) > 0.5
 
 
+def joiner_of(texts: Iterable[str]) -> str:
+    """What stands between words: a blank, or nothing."""
+    return "" if is_written_without_spaces(texts) else " "
+
+
 def is_in_latin_script(texts: Iterable[str]) -> bool:
     """Whether most letters are Latin ones."""
     return _share(LATIN, texts) > 0.5

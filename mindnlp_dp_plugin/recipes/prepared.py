@@ -123,20 +123,26 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
     if is_main_process():
         learnt = get_task(task)
         data = learnt.read(options)
-        facts = {"task": task, "max_length": options.max_length, "remarks": data.remarks}
-        facts |= {"folds": learnt.folds(data, options), **learnt.facts(data, options)}
-        facts["num_rows"] = {split: len(rows) for split, rows in data.splits.items()}
-        facts["duplicates"] = _shared_with_train(data.splits)
-        facts["text_columns"] = list(data.columns.texts) if data.columns else ["text"]
-        facts["label_column"] = data.columns.label if data.columns else "label"
-        facts["chosen_model"], facts["why"] = options.model, None
-        if options.model is None:
-            facts["chosen_model"], facts["why"] = learnt.choose_model(data.splits["train"]["text"])
-        found = fingerprint(learnt, data, options, facts["chosen_model"])
-        tokenise(data.splits, facts, replace(options, model=facts["chosen_model"]), folder)
-        facts["fingerprint"] = {**found, TOKENS: facts.pop("tokens")}
-        facts["language"] = language_of(data.splits["train"]["text"])
-        facts["baselines"] = learnt.baselines(data, options)
+        model, why = options.model, None
+        if model is None:
+            model, why = learnt.choose_model(data.splits["train"]["text"])
+        facts = {
+            "task": task,
+            "max_length": options.max_length,
+            "remarks": data.remarks,
+            "folds": learnt.folds(data, options),
+            **learnt.facts(data, options),
+            "num_rows": {split: len(rows) for split, rows in data.splits.items()},
+            "duplicates": _shared_with_train(data.splits),
+            "text_columns": list(data.columns.texts) if data.columns else ["text"],
+            "label_column": data.columns.label if data.columns else "label",
+            "chosen_model": model,
+            "why": why,
+            "language": language_of(data.splits["train"]["text"]),
+        }
+        tokens = _tokenise(data.splits, facts, replace(options, model=model), folder)
+        facts["fingerprint"] = {**fingerprint(learnt, data, options, model), TOKENS: tokens}
+        facts["baselines"] = learnt.baselines(data, options, facts)
         facts["baselines"] |= learnt.baselines_of_tokens(
             lambda split: datasets.load_from_disk(str(folder / split)), list(data.splits)[-1]
         )
@@ -145,33 +151,31 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
     return PreparedData(folder)
 
 
-def tokenise(splits: dict[str, datasets.Dataset], facts: dict, options: RecipeOptions, folder: Path) -> None:
+def _tokenise(splits, facts, options, folder):
     """Save each split as texts and as rows of tokens, and with them the model if it begins from nothing.
 
-    Args:
-        splits: Of texts and labels.
-        facts: Gets ``model``, and by split ``cut_texts``, how many were cut, and ``tokens``, a digest.
-        options: Say which model, and how long texts may be.
-        folder: Where to.
+    The facts get ``model`` and ``cut_texts``. Returns a digest of each split's tokens.
     """
     source = find_model(options.model, options.mirror)
     if options.is_from_nothing:
         source = source._replace(path=str(folder / "model"))
         train = splits["train"]
         learnt_from = [text for name in text_columns(train) for text in train[name]]
-        SAVERS[options.model](source.path, learnt_from, facts["num_outputs"], options.max_length)
+        SAVERS[options.model](source.path, learnt_from, len(facts.get("label_names", "1")), options.max_length)
     tokenizer, task = AutoTokenizer.from_pretrained(source.path, **source.how), get_task(facts["task"])
     task.fit_tokenizer(tokenizer)
-    facts |= {"model": source._asdict(), "cut_texts": {}, "tokens": {}}
+    facts |= {"model": source._asdict(), "cut_texts": {}}
+    digests = {}
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
-        facts["tokens"][name] = digest(tokens["input_ids"][:MOST_COMPARED])
-        rows.select_columns(task.text_columns(rows)).save_to_disk(str(folder / "texts" / name))
+        digests[name] = digest(tokens["input_ids"][:MOST_COMPARED])
+        rows.select_columns(list(task.own_texts) or text_columns(rows)).save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
             examples = task.examples(tokens["input_ids"], tokens["labels"])
             if examples is not None:
                 begin_with_counts(Path(source.path), *examples, options.seed)
+    return digests
 
 
 def _shared_with_train(splits):

@@ -1,28 +1,36 @@
 """The proof that ranks take the steps of one process: a few steps of both, on the same rows, without dropout."""
 
-import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, to_arguments
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder, write_json
-from mindnlp_dp_plugin.recipes.words import words
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.words import remark, say
 
 MODULE = "mindnlp_dp_plugin.recipes"
 STEPS = 10
 RECORD = "steps.npz"
 LOSS_BOUND = 2e-4  # losses are logged with four digits
 WEIGHTS_BOUND = 0.05  # of what training changed: sums in another order, which Adam makes larger where gradients are 0
+EQUAL = Message(
+    "{ranks} ranks take the steps of one: losses differ by at most {loss:.1e}, weights by {apart:.1e} of what training "
+    "changed"
+)
+DIFFERENT = Message(
+    "{ranks} ranks do NOT take the steps of one: losses differ by up to {loss:.1e}, weights by {apart:.1e} of what "
+    "training changed"
+)
+SPEED = Message("rows per second: {one:.4g} with 1 rank, {several:.4g} with {ranks}")
 
 
 def prove(options: RecipeOptions, task: str, nproc: int, engine: str, log_dir: Path) -> int:
-    """Train some steps with one rank, and with all; compare; write ``proof.json`` and put it into the report.
+    """Train some steps with one rank, and with all; compare; a finished run gets it into its results and report.
 
     Args:
         options: The recipe's.
@@ -39,8 +47,9 @@ def prove(options: RecipeOptions, task: str, nproc: int, engine: str, log_dir: P
         for ranks in (1, nproc):
             folder = Path(scratch, str(ranks))
             some = replace(options, batch_size=options.batch_size * nproc // ranks, output_dir=folder, resume=False)
-            command = ["-m", MODULE, "prove", task, *to_arguments(replace(some, folds=None, report_to=("none",)))]
-            if status := launch(Job(command, ranks, engine, log_dir)):
+            request = replace(some, folds=None, report_to=("none",)).to_json()
+            job = Job(["-m", MODULE, "prove", request, task], ranks, engine, log_dir)
+            if status := launch(job):
                 return status
             with np.load(folder / RECORD) as record:
                 found.append(dict(record))
@@ -50,8 +59,9 @@ def prove(options: RecipeOptions, task: str, nproc: int, engine: str, log_dir: P
     if folder.metrics.exists():
         from mindnlp_dp_plugin.recipes import report
 
-        write_json(folder.proof, proof)
-        report.write(folder, json.loads(folder.metrics.read_text(encoding="utf-8")))
+        results = {**folder.results(), "proof": proof}
+        folder.write_results(results)
+        report.write(folder, results)
         print(tr("report: {path}", path=folder.report))
     return 0 if proof["equal"] else 1
 
@@ -64,16 +74,17 @@ def compare(one: dict, several: dict, ranks: int) -> dict:
         several: Of all.
         ranks: How many those are.
     """
-    loss_difference = float(np.abs(one["losses"] - several["losses"]).max())
+    loss = float(np.abs(one["losses"] - several["losses"]).max())
     moved = np.linalg.norm(one["after"] - one["before"])
     apart = float(np.linalg.norm(several["after"] - one["after"]) / moved)
+    is_equal = loss <= LOSS_BOUND and apart <= WEIGHTS_BOUND
+    speeds = [float(each["rows_per_second"]) for each in (one, several)]
     return {
         "ranks": ranks,
         "losses": [one["losses"].tolist(), several["losses"].tolist()],
-        "loss_difference": loss_difference,
-        "weights_apart": apart,
-        "rows_per_second": [float(one["rows_per_second"]), float(several["rows_per_second"])],
-        "equal": loss_difference <= LOSS_BOUND and apart <= WEIGHTS_BOUND,
+        "equal": is_equal,
+        "verdict": remark(EQUAL if is_equal else DIFFERENT, ranks=ranks, loss=loss, apart=apart),
+        "speed": remark(SPEED, one=speeds[0], several=speeds[1], ranks=ranks),
     }
 
 
@@ -81,13 +92,7 @@ def in_words(proof: dict) -> str:
     """The comparison, for the terminal."""
     head = tr("step   1 rank   {ranks} ranks", ranks=proof["ranks"])
     lines = [f"{step:4}   {one:.4f}   {several:.4f}" for step, (one, several) in enumerate(zip(*proof["losses"]), 1)]
-    known = words()
-    verdict = known["proven" if proof["equal"] else "disproven"].format(
-        ranks=proof["ranks"], loss=f"{proof['loss_difference']:.1e}", apart=f"{proof['weights_apart']:.1e}"
-    )
-    one, several = (f"{speed:.4g}" for speed in proof["rows_per_second"])
-    speed = known["speed_of"].format(one=one, several=several, ranks=proof["ranks"])
-    return "\n".join([head, *lines, verdict, speed])
+    return "\n".join([head, *lines, say(proof["verdict"]), say(proof["speed"])])
 
 
 def take_steps(options: RecipeOptions, task: str) -> None:

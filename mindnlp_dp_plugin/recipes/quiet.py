@@ -27,7 +27,7 @@ def begin() -> None:
         import mindnlp.transformers  # noqa: F401
 
     datasets.disable_progress_bars()
-    for name in ("mindnlp", "datasets", "MindSpore"):
+    for name in ("mindnlp", "datasets", "MindSpore", "matplotlib"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
 

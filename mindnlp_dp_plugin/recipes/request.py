@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.checks import require_packages
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 
@@ -43,23 +42,6 @@ class Request(NamedTuple):
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
-def read_run(run: str | Path) -> dict:
-    """What a finished run left in its ``metrics.json``.
-
-    Raises:
-        DataParallelError: If the folder holds no finished run.
-    """
-    folder = RunFolder(run)
-    for wanted in (folder.metrics, folder.model / "config.json"):
-        if not wanted.exists():
-            raise DataParallelError(
-                "{run!r} holds no finished run ({file} is missing): give the --output-dir of a recipe.",
-                run=str(run),
-                file=wanted.relative_to(folder.home),
-            )
-    return json.loads(folder.metrics.read_text(encoding="utf-8"))
-
-
 def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str | None, encoding, **how) -> Request:
     """Read what is to be predicted.
 
@@ -74,10 +56,8 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
     Raises:
         DataParallelError: If the run, the texts or the file cannot be used.
     """
-    results = read_run(run)
-    task = get_task(results["task"])
-    require_packages(*task.needs)
-    out = how.get("out")
+    results = RunFolder(run).results()
+    task, out = get_task(results["task"]), how.get("out")
     if out is not None and Path(out).suffix.lower() not in task.out_suffixes:
         raise DataParallelError(
             "--out {out!r} has an unknown suffix: give one of {suffixes}.",
@@ -92,18 +72,20 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
             max_new_tokens=how["max_new_tokens"],
             task=task.name,
         )
-    path = Path(inputs[0])
-    if len(inputs) == 1 and _is_file(path):
+    first, *others = inputs
+    if not others and _is_file(path := Path(first)):
         return Request(str(run), *task.read_asked(path, results, columns, label, encoding), **how)
-    if (
-        len(inputs) == 1
-        and path.suffix.lower() in (*task.file_suffixes, ".xls")
-        and not any(map(str.isspace, inputs[0]))
-    ):
+    if not others and first.lower().endswith((*task.file_suffixes, ".xls")) and not any(map(str.isspace, first)):
         raise DataParallelError(
-            "{path!r} does not exist: check the path, from {cwd!r}.", path=inputs[0], cwd=str(Path.cwd())
+            "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
         )
-    return Request(str(run), task.asked(inputs, results), **how)
+    size = len(results["data"]["text_columns"])
+    if len(inputs) % size:
+        raise DataParallelError(
+            "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(inputs)
+        )
+    texts = [tuple(map(str.strip, inputs[at : at + size])) for at in range(0, len(inputs), size)]
+    return Request(str(run), [list(task.as_row(row, results)) for row in texts], **how)
 
 
 def _is_file(path):

@@ -1,24 +1,31 @@
 """Write the output folder of a run from a trained model."""
 
+import os
+import platform
 import shlex
 import statistics
+import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.distributed.gather import concatenate
+from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.models import merge_lora
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, settings, to_yaml
+from mindnlp_dp_plugin.recipes.models import merge_lora, weights_of
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder, circumstances, replace_folder, write_json, write_text
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
-from mindnlp_dp_plugin.recipes.words import say, words
+from mindnlp_dp_plugin.recipes.words import joined, named, say
 
+PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
+KEPT_OF_DATA = ("num_rows", "rows", "cut_texts", "duplicates", "text_columns", "label_column", "remarks")
 COUNTED = {  # rows of a split
     "cut_texts": Message("{split}: texts longer than --max-length, which were cut: {count} ({share:.0%})"),
     "duplicates": Message(
@@ -46,11 +53,8 @@ class Outcome(NamedTuple):
 def introduction(data: PreparedData) -> str:
     """The first lines of a run: the model, the data, and the baselines."""
     facts, model = data.facts, data.model
-    known = {"name": model.name, "weights": _weights(model.origin)}
-    if facts["why"]:
-        lines = [tr("model: {name}, {weights} ({why})", why=say(facts["why"]), **known)]
-    else:
-        lines = [tr("model: {name}, {weights}", **known)]
+    line = tr("model: {name}, {weights}", name=model.name, weights=weights_of(model.origin))
+    lines = [f"{line} ({say(facts['why'])})" if facts["why"] else line]
     lines += map(say, facts["remarks"])
     lines += data.task.describe(facts)
     for fact, message in COUNTED.items():
@@ -63,7 +67,7 @@ def introduction(data: PreparedData) -> str:
 
 def to_beat(task: Task, name: str, scores: dict) -> str:
     """The line about a baseline."""
-    shown = {"split": scores["split"], "scores": task.in_words(scores), "name": words()[name]}
+    shown = {"split": scores["split"], "scores": task.in_words(scores), "name": named(name)}
     return tr("to beat on {split}: {scores} by {name}", **shown)
 
 
@@ -84,14 +88,9 @@ def leave_results(
     """
     if not dp.is_main_process():
         return dp.broadcast_object(None)
-    trainer = outcome.trainer
+    trainer, facts = outcome.trainer, data.facts
     model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
-    made = folder.home / "incomplete-model"
-    model.save_pretrained(str(made))
-    data.tokenizer.save_pretrained(str(made))
-    replace_folder(made, folder.model)
-    facts = data.facts
-    kept_of_data = ("num_rows", "rows", "cut_texts", "duplicates", "text_columns", "label_column")
+    folder.write_model(model, data.tokenizer)
     results = {
         "task": facts["task"],
         "splits": _scores_of_splits(outcome, data),
@@ -103,29 +102,27 @@ def leave_results(
             "origin": data.model.origin,
             "why": facts["why"],
         },
-        "data": {
-            **{name: facts[name] for name in kept_of_data if name in facts},
-            "dataset": options.dataset,
-            "remarks": facts["remarks"],
-        },
-        **data.task.kept(facts),
+        "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
+        **{name: facts[name] for name in data.task.kept_facts},
         "best": _best_epoch(outcome, options),
-        "folds": _spread(outcome, data.task.compared),
+        "folds": _spread(outcome, data.task.shown),
         "language": facts["language"],
-        "sample": data.task.sample(data.texts(data.splits[-1])[0], facts),
         "settings": {
-            **settings(options),
+            **options.settings,
             "learning_rate": options.chosen_learning_rate,
             "epochs": trainer.args.num_train_epochs,
         },
         "seconds": time.monotonic() - began,
-        **circumstances(),
+        "command": os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv]),
+        "ranks": dp.get_world_size(),
+        "machine": platform.platform(),
+        "versions": {"python": platform.python_version(), **dict(_versions())},
         "history": trainer.state.log_history,
         "parallel": trainer.throughput.summary(trainer.state.global_step),
     }
     results["advice"] = give_advice(results, "en")
-    write_json(folder.metrics, results)
-    write_text(folder.settings, to_yaml(options, nproc=results["ranks"]))
+    folder.write_results(results)
+    folder.write_settings(options, facts["task"])
     report.write(folder, results)
     return dp.broadcast_object(results)
 
@@ -133,14 +130,8 @@ def leave_results(
 def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     task, model = get_task(results["task"]), results["model"]
-    lines = [
-        tr(
-            "{name}, {count:,} parameters, {weights}:",
-            name=model["name"],
-            count=model["parameters"],
-            weights=_weights(model["origin"]),
-        )
-    ]
+    known = {"name": model["name"], "count": model["parameters"], "weights": weights_of(model["origin"])}
+    lines = [tr("{name}, {count:,} parameters, {weights}:", **known)]
     for split, scores in results["splits"].items():
         of_split = {"scores": task.in_words(scores), "rows": scores["rows"], "split": split}
         if (positive := results.get("positive_label")) is not None:
@@ -149,21 +140,14 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
         else:
             lines.append(tr("{scores} on {rows} {split} rows", **of_split))
     if folds := results["folds"]:
-        means = (f"{words()[name]} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items())
-        lines.append(
-            tr(
-                "over {count} folds: {means}; the model kept is that of fold {kept}",
-                count=folds["count"],
-                means=words()["and"].join(means),
-                kept=folds["kept"],
-            )
-        )
+        means = [f"{named(name)} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items()]
+        line = Message("over {count} folds: {means}; the model kept is that of fold {kept}")
+        lines.append(tr(line, count=folds["count"], means=joined(means), kept=folds["kept"]))
     if best := results["best"]:
-        lines.append(
-            tr("kept: epoch {epoch:g}, the best by {score} on dev", epoch=best["epoch"], score=words()[best["by"]])
-        )
+        line = Message("kept: epoch {epoch:g}, the best by {score} on dev")
+        lines.append(tr(line, epoch=best["epoch"], score=named(best["by"])))
     for name, scores in results["baselines"].items():
-        lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=words()[name]))
+        lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=named(name)))
     lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
     paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report), *logs]
     lines.append("    ".join(paths))
@@ -171,15 +155,18 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _weights(origin):
-    return words()["from_nothing"] if origin is None else words()["pretrained"].format(origin=say(origin))
+def _versions():
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue
 
 
 def _scores_of_splits(outcome, data):
     splits = {}
     if outcome.folds:
-        rows = np.concatenate([held for held, _, _ in outcome.folds])
-        order = np.argsort(rows)
+        order = np.argsort(np.concatenate([held for held, *_ in outcome.folds]))
         logits = concatenate([part.predictions for _, part, _ in outcome.folds])[order]
         labels = concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
         splits["dev"] = _scores(data, logits, labels, data.texts("train"))
@@ -205,14 +192,10 @@ def _best_epoch(outcome, options):
 
 
 def _spread(outcome, names):
-    if not outcome.folds:
-        return None
-    each = {name: [scores[name] for _, _, scores in outcome.folds] for name in names}
-    return {
-        "count": len(outcome.folds),
-        "kept": outcome.kept_fold + 1,
-        "scores": {
-            name: {"mean": statistics.mean(values), "std": statistics.stdev(values), "each": values}
-            for name, values in each.items()
-        },
+    """The scores over the folds."""
+    found = {name: [scores[name] for *_, scores in outcome.folds] for name in names if outcome.folds}
+    spread = {
+        name: {"mean": statistics.mean(each), "std": statistics.stdev(each), "each": each}
+        for name, each in found.items()
     }
+    return {"count": len(outcome.folds), "kept": outcome.kept_fold + 1, "scores": spread} if found else None

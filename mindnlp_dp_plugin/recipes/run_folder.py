@@ -1,24 +1,17 @@
 """The output folder of a run."""
 
 import json
-import os
-import platform
-import shlex
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from mindnlp_dp_plugin.distributed.ranks import get_world_size
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.variables import COMMAND_LINE
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full, to_yaml
-
-PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full
 
 
 class RunFolder:
@@ -31,13 +24,11 @@ class RunFolder:
         model: The trained model and its tokenizer, in ``save_pretrained`` form.
         metrics: Scores, history, command and versions, as JSON.
         report: One page of all that, with plots.
-        proof: That ranks take the steps of one process, if it was asked for.
         settings: What ``--config`` takes to run it again.
         tensorboard: Event files.
         wandb: Those of Weights & Biases.
         swanlab: Those of SwanLab.
-        checkpoints: What a run goes on from.
-        fingerprint: What a run that goes on must have in common with these checkpoints.
+        checkpoints: What a run goes on from, and what such a run must have in common with them.
         prepared: Tokenised data; gone when the run is done.
     """
 
@@ -46,26 +37,61 @@ class RunFolder:
         self.model = self.home / "model"
         self.metrics = self.home / "metrics.json"
         self.report = self.home / "report.html"
-        self.proof = self.home / "proof.json"
         self.settings = self.home / "run.yaml"
         self.tensorboard = self.home / "tensorboard"
         self.wandb = self.home / "wandb"
         self.swanlab = self.home / "swanlab"
         self.checkpoints = self.home / "checkpoints"
-        self.fingerprint = self.checkpoints / "fingerprint.json"
         self.prepared = self.home / "prepared"
+        self._fingerprint = self.checkpoints / "fingerprint.json"
 
     @property
     def has_checkpoints(self) -> bool:
         """Whether a run can go on from here."""
         return any(self.checkpoints.glob("checkpoint-*"))
 
+    def results(self) -> dict:
+        """What is in ``metrics.json``.
+
+        Raises:
+            DataParallelError: If the folder holds no finished run.
+        """
+        for wanted in (self.metrics, self.model / "config.json"):
+            if not wanted.exists():
+                raise DataParallelError(
+                    "{run!r} holds no finished run ({file} is missing): give the --output-dir of a recipe.",
+                    run=str(self.home),
+                    file=wanted.relative_to(self.home),
+                )
+        return json.loads(self.metrics.read_text(encoding="utf-8"))
+
+    def write_results(self, results: dict) -> None:
+        """Write ``metrics.json``."""
+        _write(self.metrics, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+    def write_report(self, page: str) -> None:
+        """Write ``report.html``."""
+        _write(self.report, page)
+
+    def write_settings(self, options: RecipeOptions, task: str) -> None:
+        """Write ``run.yaml``."""
+        _write(self.settings, options.to_yaml(task, nproc=get_world_size()))
+
+    def write_model(self, *parts: Any) -> None:
+        """Write ``model/`` by the ``save_pretrained`` of its parts; a model that is there is replaced as a whole."""
+        made, replaced = (self.home / f"{name}-model" for name in ("incomplete", "replaced"))
+        for part in parts:
+            part.save_pretrained(str(made))
+        shutil.rmtree(replaced, ignore_errors=True)
+        if self.model.exists():
+            self.model.rename(replaced)
+        made.rename(self.model)
+        shutil.rmtree(replaced, ignore_errors=True)
+
     def workplace(self, resume: bool) -> "RunFolder":
         """Where a run is written until it is finished: here, unless a finished run is to be replaced."""
         beside = RunFolder(self.home / "next")
-        if not self.metrics.exists() or resume and not beside.has_checkpoints:
-            return self
-        return beside
+        return self if not self.metrics.exists() or resume and not beside.has_checkpoints else beside
 
     def check(self, options: RecipeOptions) -> None:
         """Check that a run may be written here.
@@ -77,11 +103,18 @@ class RunFolder:
             DataParallelError: If there is a run on other data; if it is to go on and there is no checkpoint; if it is
                 not to, and one waits for that; if nothing can be written here.
         """
-        self._require_writable()
+        existing = next(folder for folder in (self.home, *self.home.absolute().parents) if folder.exists())
+        try:
+            tempfile.TemporaryFile(dir=existing).close()  # permissions alone do not tell
+        except OSError as error:
+            raise DataParallelError(
+                "--output-dir {folder!r} cannot be written: give another folder ({reason}).",
+                folder=str(self.home),
+                reason=error.strerror or error,
+            ) from None
         work = self.workplace(options.resume)
-        earlier = work._dataset_of_run_here() or self._dataset_of_run_here()
-        is_taken = work.has_checkpoints or self.metrics.exists()
-        if earlier not in (None, in_full(options.dataset)) and is_taken:
+        earlier = work._settings_here().get("dataset") or self._settings_here().get("dataset")
+        if earlier not in (None, in_full(options.dataset)) and (work.has_checkpoints or self.metrics.exists()):
             raise DataParallelError(
                 "{folder!r} holds a run on {earlier!r}, and this one is on other data: give another --output-dir.",
                 folder=str(self.home),
@@ -98,17 +131,29 @@ class RunFolder:
                 folder=str(work.home),
             )
 
-    def begin(self, options: RecipeOptions) -> None:
+    def begin(self, options: RecipeOptions, task: str, fingerprint: dict) -> None:
         """Make the folder; what an unfinished run left here is removed, unless it is to go on. On one rank.
 
         Nothing of a finished run is touched: what goes on from it replaces its results when it has its own.
+
+        Args:
+            options: The run's.
+            task: What is learnt.
+            fingerprint: What a run that goes on from it must have in common.
         """
         if not options.resume:
             for left in (self.model, self.tensorboard, self.wandb, self.swanlab, self.checkpoints):
                 shutil.rmtree(left, ignore_errors=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
+        _write(self._fingerprint, json.dumps(fingerprint, indent=2))
         if not self.metrics.exists():
-            write_text(self.settings, to_yaml(options, nproc=get_world_size()))
+            self.write_settings(options, task)
+
+    def begun_with(self) -> dict:
+        """The fingerprint of the checkpoints; of runs before there were such, what their settings say."""
+        if self._fingerprint.exists():
+            return json.loads(self._fingerprint.read_text(encoding="utf-8"))
+        return self._settings_here()
 
     def finish(self, home: "RunFolder") -> None:
         """Remove what only an unfinished run needs; and put the run in the place of the one it replaces, if it does.
@@ -127,26 +172,9 @@ class RunFolder:
                 earlier.rename(replaced / part.name)
             part.rename(earlier)
         self.home.rmdir()
-        home.proof.unlink(missing_ok=True)  # of what was replaced
         shutil.rmtree(replaced)
 
-    def _require_writable(self):
-        """Make a file where the run would begin, and remove it: permissions alone do not tell."""
-        existing = next(folder for folder in (self.home, *self.home.absolute().parents) if folder.exists())
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                return
-        except OSError as error:
-            raise DataParallelError(
-                "--output-dir {folder!r} cannot be written: give another folder ({reason}).",
-                folder=str(self.home),
-                reason=error.strerror or error,
-            ) from None
-
-    def _dataset_of_run_here(self):
-        return self.settings_here().get("dataset")
-
-    def settings_here(self) -> dict:
+    def _settings_here(self):
         """The settings of the run that is here; empty if there is none, or not as a run has left them."""
         with suppress(OSError, ValueError, yaml.YAMLError):
             found = yaml.safe_load(self.settings.read_text(encoding="utf-8"))
@@ -154,39 +182,8 @@ class RunFolder:
         return {}
 
 
-def replace_folder(made: Path, folder: Path) -> None:
-    """Put a folder in the place of another one, if there is one."""
-    replaced = folder.with_name(f"replaced-{folder.name}")
-    shutil.rmtree(replaced, ignore_errors=True)
-    if folder.exists():
-        folder.rename(replaced)
-    made.rename(folder)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def write_json(path: Path, content) -> None:
-    """Write a file atomically."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
+def _write(path, text):
+    """Write a file, whole or not at all."""
     unfinished = path.with_name(f"incomplete-{path.name}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
-
-
-def command_line() -> str:
-    """The command line that started this run, as far as this process knows."""
-    return os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv])
-
-
-def circumstances() -> dict:
-    """Command, ranks and versions."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {"command": command_line(), "ranks": get_world_size(), "machine": platform.platform(), "versions": versions}

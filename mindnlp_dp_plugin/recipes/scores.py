@@ -1,58 +1,82 @@
-"""Scores of classes: over all, by class and by row."""
+"""Scores, by scikit-learn, from one table of names; and the rows that are the furthest off."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
-from scipy import special
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
+from scipy import special, stats
+from sklearn import metrics
 
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
+MOST_LISTED = 12
 SURE = 0.95  # of a wrong class: then the label itself may be wrong
-MOST_CLASSES_LISTED = 12
 
 
-def score_classes(predicted: Sequence[int], labels: Sequence[int]) -> dict[str, float]:
-    """``accuracy`` and ``macro_f1`` of classes that were predicted."""
-    return {
-        "accuracy": float(accuracy_score(labels, predicted)),
-        "macro_f1": float(f1_score(labels, predicted, average="macro", zero_division=0)),
-    }
+def _over_occurring(average, labels, chosen):
+    """F1 of sets of classes; one that neither occurs nor is chosen has none."""
+    occurring = np.flatnonzero(chosen.any(axis=0) | labels.any(axis=0))
+    return metrics.f1_score(labels, chosen, labels=occurring, average=average) if occurring.size else 0.0
 
 
-def by_class(logits: np.ndarray, labels: np.ndarray, label_names: list[str]) -> dict:
-    """Precision, recall, F1, rows and predicted rows of each class, and the confusion matrix, in a form JSON can hold.
+def _varying(correlation, numbers, predicted):
+    return correlation(predicted, numbers)[0] if np.ptp(predicted) > 0 and np.ptp(numbers) > 0 else 0.0
+
+
+def _r2(numbers, predicted):
+    return metrics.r2_score(numbers, predicted) if len(numbers) > 1 else 0.0
+
+
+CLASSES = {
+    "accuracy": metrics.accuracy_score,
+    "macro_f1": partial(metrics.f1_score, average="macro", zero_division=0),
+}
+SETS = {
+    "micro_f1": partial(_over_occurring, "micro"),
+    "macro_f1": partial(_over_occurring, "macro"),
+    "exact_match": metrics.accuracy_score,
+}
+NUMBERS = {
+    "r2": _r2,
+    "rmse": metrics.root_mean_squared_error,
+    "mae": metrics.mean_absolute_error,
+    "pearson": partial(_varying, stats.pearsonr),
+    "spearman": partial(_varying, stats.spearmanr),
+}
+
+
+def measure(table: dict[str, Callable], labels: Sequence, predicted: Sequence) -> dict[str, float]:
+    """The scores of a table.
 
     Args:
-        logits: Of shape (rows, classes).
-        labels: The true classes, of shape (rows,).
-        label_names: Of all classes.
-
-    Returns:
-        ``per_class``: a list in the order of ``label_names``; ``confusion_matrix``: rows true, columns predicted.
+        table: One of those above.
+        labels: What is true of each row: a class, a bool for each class, or a number.
+        predicted: The same.
     """
-    predicted = logits.argmax(axis=-1)
-    return {
-        "per_class": per_class(predicted, labels, label_names, np.bincount(predicted, minlength=len(label_names))),
-        "confusion_matrix": confusion_matrix(labels, predicted, labels=range(len(label_names))).tolist(),
-    }
+    return {name: float(score(labels, predicted)) for name, score in table.items()}
 
 
-def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str], counts: np.ndarray) -> list[dict]:
+def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str]) -> list[dict]:
     """Precision, recall, F1, rows and predicted rows of each class.
 
     Args:
         predicted: A class for each row, or of shape (rows, classes), bool.
         labels: The true ones, of the same shape.
         label_names: Of all classes.
-        counts: How many rows of each class were predicted.
     """
-    scores = precision_recall_fscore_support(labels, predicted, labels=range(len(label_names)), zero_division=0)
+    classes = range(len(label_names))
+    scores = metrics.precision_recall_fscore_support(labels, predicted, labels=classes, zero_division=0)
+    counts = predicted.sum(axis=0) if predicted.ndim > 1 else np.bincount(predicted, minlength=len(classes))
     names = ("precision", "recall", "f1", "rows", "predicted")
     return [
         {"label": label, **{name: value.item() for name, value in zip(names, row)}}
         for label, *row in zip(label_names, *scores, counts)
     ]
+
+
+def confusion_matrix(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> list[list[int]]:
+    """How many rows of each true class were predicted to be of which: rows true, columns predicted."""
+    return metrics.confusion_matrix(labels, predicted, labels=range(num_classes)).tolist()
 
 
 def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
@@ -65,16 +89,29 @@ def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str
         label_names: Of all classes.
     """
     chances, predicted = softmax(logits), logits.argmax(axis=-1)
-    wrong = np.flatnonzero(predicted != labels)
-    wrong = wrong[np.argsort(-chances[wrong, predicted[wrong]], kind="stable")]
+    sure = np.where(predicted != labels, chances.max(axis=-1, initial=0), 0)
     return [
         {
             **mistake(texts[row], label_names[labels[row]], label_names[predicted[row]]),
-            "probability": float(chances[row, predicted[row]]),
-            "is_label_doubtful": bool(chances[row, predicted[row]] >= SURE),
+            "probability": float(sure[row]),
+            "is_label_doubtful": bool(sure[row] >= SURE),
         }
-        for row in each_text_once(wrong.tolist(), texts)
+        for row in worst_rows(sure, texts)
     ]
+
+
+def worst_rows(wrong: np.ndarray, texts: list[tuple[str, ...]]) -> list[int]:
+    """The rows that are the most wrong, without those whose text has come before.
+
+    Args:
+        wrong: How much each row is; 0 if it is right.
+        texts: Of each row.
+    """
+    first = {}
+    for row in np.argsort(-wrong, kind="stable").tolist():
+        if wrong[row] > 0:
+            first.setdefault(texts[row], row)
+    return list(first.values())[:MOST_MISTAKES]
 
 
 def mistake(texts: Sequence[str], label: str | float, predicted: str | float) -> dict:
@@ -82,17 +119,14 @@ def mistake(texts: Sequence[str], label: str | float, predicted: str | float) ->
     return {"texts": [shortened(text) for text in texts], "label": label, "predicted": predicted}
 
 
-def each_text_once(rows, texts):
-    """The first rows, without those whose text has come before."""
-    first = {}
-    for row in rows:
-        first.setdefault(texts[row], row)
-    return list(first.values())[:MOST_MISTAKES]
-
-
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities of the classes, of shape (rows, classes), float64."""
     return special.softmax(np.asarray(logits, np.float64), axis=-1)
+
+
+def confidences(rows: list[np.ndarray]) -> list[list[float]]:
+    """The probability of the likeliest class of each word of each row, from logits."""
+    return [softmax(words).max(axis=-1).tolist() if len(words) else [] for words in rows]
 
 
 def probabilities(chances: np.ndarray, label_names: list[str]) -> dict[str, list[float]]:
@@ -100,7 +134,7 @@ def probabilities(chances: np.ndarray, label_names: list[str]) -> dict[str, list
     return {f"probability_{name}": column.tolist() for name, column in zip(label_names, chances.T)}
 
 
-def listed(rows: dict[str, int], most: int = MOST_CLASSES_LISTED) -> str:
+def listed(rows: dict[str, int], most: int = MOST_LISTED) -> str:
     """The first names with their counts."""
     parts = [f"{name} ({count})" for name, count in rows.items()]
     return ", ".join([*parts[:most], *(["..."] if len(parts) > most else [])])

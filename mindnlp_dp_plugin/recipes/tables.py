@@ -1,21 +1,23 @@
 """A data set: texts and labels, without empty rows, in splits."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, could_be_label, is_number
-from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_SHOWN = 20
+COLUMNS_FOUND = Message("text: {texts}; label: {label}")
+TEXT_COLUMNS_FOUND = Message("text: {texts}")
 
 
 @dataclass(frozen=True)
@@ -48,38 +50,22 @@ class LabelledTexts:
             train = splits["train"]
             splits["train"], splits["dev"], singles = split_off_dev(train, strata(train), options.seed)
             if not options.folds:
-                remarks.append(remark("dev_split_off", rows=len(splits["dev"])))
+                said = Message("no dev split: {rows} rows of train became dev")
+                remarks.append(remark(said, rows=len(splits["dev"])))
             if singles and names:
-                remarks.append(remark("single_texts", labels=_first([names[number] for number in singles])))
+                said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
+                remarks.append(remark(said, labels=_first([names[number] for number in singles])))
         if options.folds:
             splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
         return replace(self, splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
 
-def read_texts(options: RecipeOptions) -> LabelledTexts:
-    """Read the data set that the options name, or generate film reviews; each row has one class.
+class Row(NamedTuple):
+    """A row: its texts, its label, and its number in its table."""
 
-    Rows whose text or label is empty are counted and left out. Without a dev split, a tenth of the training rows
-    becomes one: stratified, the same rows for the same seed, and rows of the same text on the same side.
-
-    Raises:
-        DataParallelError: If the data cannot be read or are no task of classification.
-    """
-    if options.dataset is None:
-        splits = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
-        data = LabelledTexts(
-            {name: datasets.Dataset.from_dict(columns) for name, columns in splits.items()},
-            ["bad", "good"],
-            [remark("generated_reviews", train=4000, dev=500)],
-        )
-    else:
-        found = read_rows(options)
-        labels = [label for *_, label in found.splits["train"]]
-        names = _label_names(labels, found.columns.label, found.tables["train"])
-        numbers = {label: number for number, label in enumerate(names)}
-        splits = {split: _numbered(found, numbers, split) for split in found.splits}
-        data = LabelledTexts(splits, names, [*found.remarks, *alike(names)], found.columns)
-    return data.with_dev(lambda rows: rows["label"], options, data.label_names)
+    texts: tuple[str, ...]
+    label: Any
+    number: int
 
 
 @dataclass(frozen=True)
@@ -87,150 +73,110 @@ class PlainRows:
     """Rows of texts and labels as they are in the files, without empty ones.
 
     Attributes:
-        splits: For each split its rows: the texts, as text, and the label in a tuple.
+        splits: The rows of each split.
         tables: Each split as it was read.
         columns: Where texts and labels were found.
         remarks: What was found and dropped.
-        numbers: For each split the number that each of its rows has in its table.
     """
 
-    splits: dict[str, list[tuple]]
+    splits: dict[str, list[Row]]
     tables: dict[str, Table]
     columns: Columns
     remarks: list[dict]
-    numbers: dict[str, list[int]]
 
-    def place(self, split: str, row: int) -> str:
+    def labelled(self, as_label: Callable[[Row, str], Any], names: Sequence[str] = ()) -> LabelledTexts:
+        """The rows as data sets.
+
+        Args:
+            as_label: From a row and its split to the label to learn.
+            names: Of the classes, if labels are such.
+        """
+        splits = {}
+        for split, rows in self.splits.items():
+            texts = zip(("text", "text_pair"), map(list, zip(*(row.texts for row in rows))))
+            splits[split] = datasets.Dataset.from_dict({**dict(texts), "label": [as_label(row, split) for row in rows]})
+        return LabelledTexts(splits, list(names), self.remarks, self.columns)
+
+    def place(self, row: Row, split: str) -> str:
         """Where a row is from, for messages."""
-        return self.tables[split].place(self.numbers[split][row])
+        return self.tables[split].place(row.number)
 
 
-def read_rows(
-    options: RecipeOptions, is_label: Callable[[list], bool] = could_be_label, as_label: Callable = as_text
-) -> PlainRows:
+def read_rows(options: RecipeOptions, as_label: Callable = as_text) -> PlainRows:
     """Read a data set, find its columns, and leave out rows whose text or label is missing.
 
     Args:
         options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
-        is_label: Whether a column of such values could be the label.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
 
     Raises:
         DataParallelError: If the data cannot be read.
     """
     tables = read_splits(options)
-    columns = find_columns(tables["train"], options.text_column, options.label_column, is_label)
-    said = [each for table in tables.values() for each in table.remarks]
-    remarks = [each for place, each in enumerate(said) if each not in said[:place]]
-    remarks.append(remark("columns_found", texts=list(columns.texts), label=columns.label))
-    splits, numbers = {}, {}
+    columns = find_columns(tables["train"], options.text_column, options.label_column)
+    splits, remarks = filled(tables, lambda table, split: _plain_rows(table, columns, split, as_label))
+    said = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
+    return PlainRows(splits, tables, columns, [*said_of(tables), said, *remarks])
+
+
+def filled(tables: dict[str, Table], rows_of: Callable[[Table, str], list]) -> tuple[dict[str, list], list[dict]]:
+    """The rows of each split that have all that is needed, and remarks of how many have not.
+
+    Args:
+        tables: As they were read.
+        rows_of: From a table and its split to such rows.
+
+    Raises:
+        DataParallelError: If train has none.
+    """
+    splits, remarks = {}, []
     for split, table in tables.items():
-        rows = _plain_rows(table, columns, split, as_label)
-        kept = [number for number, row in enumerate(rows) if all(row[:-1]) and row[-1] not in (None, "")]
-        if dropped := len(rows) - len(kept):
-            remarks.append(remark("empty_rows", split=split, dropped=dropped, rows=len(rows)))
-        if kept or split == "train":  # test sets are often published without their labels
-            splits[split], numbers[split] = [rows[number] for number in kept], kept
+        rows = rows_of(table, split)
+        if dropped := len(table) - len(rows):
+            said = Message("{split}: empty rows dropped: {dropped} of {rows}")
+            remarks.append(remark(said, split=split, dropped=dropped, rows=len(table)))
+        if rows or split == "train":  # test sets are often published without their labels
+            splits[split] = rows
     if not splits["train"]:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    return PlainRows(splits, tables, columns, remarks, numbers)
+    return splits, remarks
 
 
-def to_dataset(rows: list[tuple], labels: list) -> datasets.Dataset:
-    """Rows of texts and a label, with ``labels`` in place of the latter."""
-    *texts, _ = zip(*rows)
-    return datasets.Dataset.from_dict({**dict(zip(("text", "text_pair"), map(list, texts))), "label": labels})
+def said_of(tables: dict[str, Table]) -> list[dict]:
+    """The remarks of all tables, each once."""
+    said = [each for table in tables.values() for each in table.remarks]
+    return [each for place, each in enumerate(said) if each not in said[:place]]
 
 
-def _plain_rows(table, columns, split, as_label):
-    """Each row's texts and its label in a tuple."""
-    missing = [name for name in (*columns.texts, columns.label) if name not in table.columns]
-    if missing:
+def require_column(table: Table, column: str, split: str) -> None:
+    """Raise a DataParallelError unless a split has a column."""
+    if column not in table.columns:
         raise DataParallelError(
             "column {column!r} is not in the {split} split: its columns are {names}.",
-            column=missing[0],
+            column=column,
             split=split,
             names=", ".join(table.names),
         )
-    labels = []
-    for row, value in enumerate(table.values(columns.label)):
+
+
+def _plain_rows(table, columns, split, as_label):
+    for name in (*columns.texts, columns.label):
+        require_column(table, name, split)
+    rows = []
+    texts = zip(*(map(as_text, table.columns[name]) for name in columns.texts))
+    for number, (texts_of_row, value) in enumerate(zip(texts, table.values(columns.label))):
         try:
-            labels.append(as_label(value))
+            row = Row(texts_of_row, as_label(value), number)
+            rows += [row] if all(row.texts) and row.label not in (None, "") else []
         except ValueError as error:
             raise DataParallelError(
                 "{place}: label column {column!r} holds {value!r}: {error}.",
-                place=table.place(row),
+                place=table.place(number),
                 column=columns.label,
                 value=value,
                 error=error,
             ) from None
-    texts = [map(as_text, table.columns[name]) for name in columns.texts]
-    return list(zip(*texts, labels))
-
-
-def _label_names(labels, column, table: Table) -> list[str]:
-    """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list."""
-    distinct = set(labels)
-    if many := [value for value in table.columns[column] if _is_list(value)]:
-        raise DataParallelError(
-            "label column {column!r} holds lists (for example {example}): train several labels for each text with "
-            "`mindnlp-dp recipe multi-label`.",
-            column=column,
-            example=many[0],
-        )
-    if len(distinct) == 1:
-        raise DataParallelError(
-            "label column {column!r} holds one class only, {label!r}: a classifier needs at least two.",
-            column=column,
-            label=labels[0],
-        )
-    if len(distinct) > max(2, len(labels) // 2):
-        is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
-        raise DataParallelError(
-            "label column {column!r} holds {count} different values in {num_rows} rows, which are numbers on a scale: "
-            "train them with `mindnlp-dp recipe regression`, or choose another --label-column among {names}."
-            if is_scale
-            else "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: "
-            "choose another --label-column among {names}.",
-            column=column,
-            count=len(distinct),
-            num_rows=len(labels),
-            names=", ".join(table.names),
-        )
-    if names := table.class_names.get(column):
-        return [name for name in names if name in distinct]
-    return in_order(distinct)
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Classes in the order of their names, of their numbers if they are numbers."""
-    return sorted(names, key=float if all(map(is_number, names)) else None)
-
-
-def _is_list(value):
-    return isinstance(value, (list, tuple)) or (
-        isinstance(value, str) and value.lstrip().startswith(("['", '["')) and value.rstrip().endswith("]")
-    )
-
-
-def alike(label_names) -> list[dict]:
-    """A remark for labels that only case or blanks tell apart."""
-    spellings = defaultdict(list)
-    for label in label_names:
-        spellings["".join(label.casefold().split())].append(label)
-    return [
-        remark("labels_alike", labels=list(map(repr, labels)), count=len(labels))
-        for labels in spellings.values()
-        if len(labels) > 1
-    ]
-
-
-def _numbered(found, numbers, split):
-    rows = found.splits[split]
-    for row, (*_, label) in enumerate(rows):
-        if label not in numbers:
-            raise unseen(label, found.place(split, row), split, numbers)
-    return to_dataset(rows, [numbers[label] for *_, label in rows])
+    return rows
 
 
 def unseen(label: str, place: str, split: str, known: Iterable[str]) -> DataParallelError:
@@ -246,4 +192,5 @@ def unseen(label: str, place: str, split: str, known: Iterable[str]) -> DataPara
 
 
 def _first(names):
-    return [*list(names)[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]
+    names = list(names)
+    return [*names[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]

@@ -1,6 +1,7 @@
 """Texts and words as the tokens of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,83 @@ def words_to_tokens(
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = [[0] * len(row) for row in rows]
     return columns, places, num_cut
+
+
+def tags_of_tokens(num_tokens: int, places: list[int], tags: list[int], max_length: int) -> list[int]:
+    """The tag of each word at its first token.
+
+    Tags of words that are cut off stand behind ``max_length``: no loss sees them, and in scores they count as predicted
+    to be no entity.
+
+    Args:
+        num_tokens: Of the sentence.
+        places: The first token of each word that was not cut off.
+        tags: Of all words.
+        max_length: In tokens.
+    """
+    labels = np.full(max_length if len(places) < len(tags) else num_tokens, IGNORED)
+    labels[places] = tags[: len(places)]
+    return [*labels.tolist(), *tags[len(places) :]]
+
+
+def labelled_tokens(tokens: list[list[int]], labels: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """Each token that has a label, in a list of its own, and the labels."""
+    pairs = [pair for row in zip(tokens, labels) for pair in zip(*row) if pair[1] != IGNORED]
+    return [[token] for token, _ in pairs], [label for _, label in pairs]
+
+
+def first_tokens(logits: np.ndarray, places: np.ndarray, num_words: int) -> np.ndarray:
+    """Logits of words, from those of their first tokens; the first class, O, for words without a token."""
+    answer = np.zeros((num_words, logits.shape[-1]), np.float32)
+    answer[:, 0] = 1.0
+    seen = places[places < len(logits)]
+    answer[: len(seen)] = logits[seen]
+    return answer
+
+
+def by_word(logits: Any, labels: Any) -> tuple[Any, Any]:
+    """Logits and tags of each row's words, from those of its tokens if the Trainer made them, in an array."""
+    if not isinstance(logits, np.ndarray):
+        return logits, labels
+    places = [np.flatnonzero(tags != IGNORED) for tags in labels]
+    found = [first_tokens(row, firsts, len(firsts)) for row, firsts in zip(logits, places)]
+    return found, [tags[firsts].tolist() for tags, firsts in zip(labels, places)]
+
+
+def token_losses(logits: Any, labels: Any) -> Any:
+    """The cross entropy of each token, 0 where there is no label; of the labels' shape."""
+    from mindnlp.core.nn import functional
+
+    flat = logits.reshape(-1, logits.shape[-1]).float()
+    losses = functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="none")
+    return losses.reshape(labels.shape)
+
+
+def token_scores(logits: Any, labels: Any) -> Any:
+    """For each row the sum of its tokens' losses, how many have a label, and of how many it was the likeliest."""
+    from mindnlp.core import ops
+
+    counted = labels != IGNORED
+    right = (logits.argmax(-1) == labels) & counted
+    columns = (token_losses(logits, labels).sum(1), counted.sum(1), right.sum(1))
+    return ops.stack([column.float() for column in columns], 1)
+
+
+def mean_over(labels_per_row: float, shift: int = 0) -> Callable:
+    """The loss that counts each label the same, in whatever batch and on whatever rank it is.
+
+    It is the sum over a batch, by its rows and the mean number of labels of a row: so two ranks learn what one does.
+
+    Args:
+        labels_per_row: In train.
+        shift: How many tokens later the label of a token stands.
+    """
+
+    def loss(logits, labels):
+        wanted = labels[:, shift : logits.shape[1]]
+        return token_losses(logits[:, : logits.shape[1] - shift], wanted).sum() / (len(labels) * labels_per_row)
+
+    return loss
 
 
 def logits_of(model, tokenizer, rows: list[dict], max_length: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.data import packed_rows_of
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.fingerprint import keep, require_same
+from mindnlp_dp_plugin.recipes.fingerprint import require_same
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
@@ -105,8 +105,7 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
             shutil.rmtree(folder.prepared, ignore_errors=True)
         raise
     if dp.is_main_process():
-        folder.begin(options)
-        keep(folder, data.facts["fingerprint"])
+        folder.begin(options, task, data.facts["fingerprint"])
     dp.barrier()
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
     dp.print_rank_0(introduction(data))
@@ -193,8 +192,7 @@ def make_trainer(
         callbacks += make_trackers(options.trackers, folder)
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
-    packing = data.task.packs(options)
-    train_dataset = data.pipeline("train", options.batch_size, shuffle=True, rows=rows, packing=packing)
+    train_dataset = data.pipeline("train", options.batch_size, shuffle=True, rows=rows, packing=options.packing)
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
     if packed := packed_rows_of(train_dataset):
         num_rows = len(packed)
@@ -208,7 +206,7 @@ def make_trainer(
         args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
         train_dataset=train_dataset,
         eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
-        compute_metrics=data.task.compute_metrics(data.facts),
+        compute_metrics=lambda found: data.task.scores_of(found.predictions, found.label_ids, data.facts),
     )
 
 

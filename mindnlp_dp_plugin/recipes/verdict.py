@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.words import named, remark, say
 
 LOW = 0.5  # of a share: below it even a better model is of little use
 
@@ -27,49 +29,53 @@ def is_within_chance(task, scores: dict, baseline: dict) -> bool:
     return abs(difference) <= 2 * scores.get("standard_error", 0.0)
 
 
-def judge(task, results: dict, words: dict[str, str]) -> Verdict:
+def judge(task, results: dict, code: str | None = None) -> Verdict:
     """Compare the last split's main score with that of the best baseline.
 
     Args:
         task: What was learnt.
         results: What is in ``metrics.json``.
-        words: Of the report's language.
+        code: ``en`` or ``zh``; None for the user's language.
     """
     *_, (split, scores) = results["splits"].items()
     main, baselines = task.main_score, results["baselines"]
     best = (min if main in task.falling else max)(baselines, key=lambda name: baselines[name][main])
-    notes = _notes(task, results, split, scores, baselines[best], words)
+    notes = [say(each, code) for each in _notes(task, results, split, baselines[best], code)]
     difference = scores[main] - baselines[best][main]
+    rival = named(best, code)
+    if abs(difference) < 5e-4:
+        return Verdict(say(remark(Message("as good as {baseline}"), baseline=rival), code), "fair", notes)
     size = decimal(abs(difference))
     if main not in task.not_shares:
-        size = words["points"].format(points=abs(round(100 * difference, 1)))
-    if abs(difference) < 5e-4:
-        return Verdict(words["equal"].format(baseline=words[best]), "fair", notes)
-    sentence = words["higher" if difference > 0 else "lower"]
-    sentence = sentence.format(score=words[main], difference=size, baseline=words[best])
+        size = remark(Message("{points} points"), points=abs(round(100 * difference, 1)))
+    above, below = Message("{score}: {difference} above {baseline}"), Message("{score}: {difference} below {baseline}")
+    found = remark(above if difference > 0 else below, score=named(main, code), difference=size, baseline=rival)
     if is_within_chance(task, scores, baselines[best]):
-        return Verdict(words["chance"].format(sentence=sentence, rows=scores["rows"]), "fair", notes)
-    if task.is_worse(main, difference, 0):
-        return Verdict(sentence, "bad", notes)
-    return Verdict(sentence, "fair" if _is_low(task, scores) else "good", notes)
+        found = remark(Message("{sentence} (within chance for {rows} rows)"), sentence=found, rows=scores["rows"])
+        return Verdict(say(found, code), "fair", notes)
+    is_worse, is_low = task.is_worse(main, difference, 0), _is_low(task, scores)
+    return Verdict(say(found, code), "bad" if is_worse else "fair" if is_low else "good", notes)
 
 
 def _is_low(task, scores):
     return task.main_score not in task.not_shares and scores[task.main_score] < LOW
 
 
-def _notes(task, results, split, scores, baseline, words):
-    notes, main = [], task.main_score
+def _notes(task, results, split, baseline, code):
+    main, scores = task.main_score, results["splits"][split]
     if _is_low(task, scores):
-        notes.append(words["low"].format(score=words[main], value=task.shown_score(main, scores[main])))
-    if split == "dev" and results["best"]:
-        notes.append(words["dev_chose"])
+        low = Message("{score} of {value} is low all the same: most is still wrong.")
+        yield remark(low, score=named(main, code), value=task.shown_score(main, scores[main]))
+    if split != "dev":
+        return
+    if results["best"]:
+        yield remark(
+            Message("dev chose the epoch and is scored: expect a little less on new texts, or give a test set.")
+        )
     each = [entry[f"eval_{main}"] for entry in results["history"] if f"eval_{main}" in entry]
-    is_better = not task.is_worse(main, scores[main], baseline[main])
-    below = [score for score in each if task.is_worse(main, score, baseline[main])]
-    if split == "dev" and is_better and below and below[-1] == each[-1]:
-        notes.append(words["one_peak"].format(count=len(each), last=task.shown_score(main, each[-1])))
-    return notes
+    if each and not task.is_worse(main, scores[main], baseline[main]) and task.is_worse(main, each[-1], baseline[main]):
+        peak = Message("Best of {count} epochs that go up and down; the last ends below the baseline, at {last}.")
+        yield remark(peak, count=len(each), last=task.shown_score(main, each[-1]))
 
 
 def rises_from(history: list[dict]) -> float | None:

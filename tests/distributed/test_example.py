@@ -6,12 +6,15 @@ import math
 import re
 import shutil
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import mindspore
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mindnlp_dp_plugin.recipes import generate_reviews, save_small_bert
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from tests.harness import REPOSITORY, run
@@ -64,7 +67,10 @@ def check_curves(folder, results):
     for tag in ("loss", "learning_rate", "samples_per_second", "communication_wait_seconds"):
         assert len(curves[f"train/{tag}"]) >= 2, tag
     page = (folder / "report.html").read_text()
-    assert page.count("<svg") == 2 and results["command"].split()[0] in page
+    evaluations = sum("eval_loss" in entry for entry in results["history"])
+    matrices = len(results["splits"])
+    figures = {"scores": 2, "loss": 1, "scores by epoch": evaluations > 1, "confusion": matrices, "rows": 1}
+    assert page.count("<svg") == sum(figures.values()) and results["command"].split()[0] in page
 
 
 def test_embedded_default_learns_and_says_what_it_did(tmp_path):
@@ -195,7 +201,7 @@ def test_numbers_from_data_to_predictions(tmp_path):
     scores = results["splits"]["dev"]
     assert scores["r2"] > 0.3 and results["best"]["by"] == "r2" and scores["rows"] == len(scores["points"]) == 30
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count("<svg") == 3 and "RMSE" in page and "TF-IDF + ridge regression" in page
+    assert page.count("<svg") == 3 + 2 + 1 + 1 and "RMSE" in page and "TF-IDF + ridge regression" in page
     for nproc in (1, 2):
         out = ["--out", f"out_{nproc}.jsonl", "--nproc", nproc]
         words = run_command(tmp_path, "predict", "out", "rated.csv", *out)
@@ -324,9 +330,9 @@ def test_two_ranks_learn_what_one_learns(tmp_path, recipe, rows):
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     found = []
     for nproc in (1, 2):
-        options = ["--dataset", "data.jsonl", "--model", "model", "--epochs", 3, "--learning-rate", 1e-3]
-        options += ["--batch-size", 16 // nproc, "--output-dir", f"out_{nproc}"]
-        run_command(tmp_path, "run", "--nproc", nproc, program, recipe, *options)
+        options = RecipeOptions("data.jsonl", model="model", epochs=3.0, learning_rate=1e-3, batch_size=16 // nproc)
+        request = replace(options, output_dir=Path(f"out_{nproc}")).to_json()
+        run_command(tmp_path, "run", "--nproc", nproc, program, recipe, request)
         found.append(json.loads((tmp_path / f"out_{nproc}" / "metrics.json").read_text())["splits"]["dev"])
     one, two = found
     assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)

@@ -1,11 +1,10 @@
-"""A recipe that reads its rows in the order of the file: ``recipe_in_order.py TASK OPTIONS``.
+"""A recipe that reads its rows in the order of the file: ``recipe_in_order.py TASK OPTIONS``, its options as JSON.
 
 One process draws another order than several do, so that only this can be compared.
 """
 
 import sys
 
-from mindnlp_dp_plugin.recipes.options import parse
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import train
@@ -13,12 +12,11 @@ from mindnlp_dp_plugin.recipes.training import train
 shuffled = PreparedData.pipeline
 
 
-def in_order(self, split, batch_size, shuffle=False, rows=None):
+def in_order(self, split, batch_size, shuffle=False, rows=None, packing=False):
     """The pipeline of ``PreparedData``, never shuffled."""
-    return shuffled(self, split, batch_size, rows=rows)
+    return shuffled(self, split, batch_size, rows=rows, packing=packing)
 
 
 PreparedData.pipeline = in_order
-_, task, *arguments = sys.argv
-sys.argv = [sys.argv[0], *arguments]
-train(parse("", get_task(task).options()), task)
+_, task, options = sys.argv
+train(get_task(task).options.from_json(options), task)

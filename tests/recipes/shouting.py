@@ -6,7 +6,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, option
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, to_dataset
+from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 
@@ -23,22 +23,17 @@ class Shouting(Task):
     name = "shouting"
     options = Options
     distribution = Message("Texts that shout")
-    words = {"capitals": Message("error of capitals"), "never": Message("nobody shouts")}
-    shown = each_epoch = compared = falling = ("capitals",)
-    not_shares = ("capitals",)
-    best_by = ("capitals",)
+    names = {"capitals": Message("error of capitals"), "never": Message("nobody shouts")}
+    shown = falling = not_shares = best_by = ("capitals",)
+    kept_facts = ("loud",)
 
     def read(self, options):
         found = read_rows(options, as_label=float)
-        splits = {split: to_dataset(rows, [label for *_, label in rows]) for split, rows in found.splits.items()}
-        return LabelledTexts(splits, [], found.remarks, found.columns).with_dev(self.strata, options)
+        return found.labelled(lambda row, split: row.label).with_dev(self.strata, options)
 
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}
-        return {"num_outputs": 1, "loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
-
-    def kept(self, facts):
-        return {"loud": facts["loud"]}
+        return {"loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
 
     def describe(self, facts):
         return [f"{split}: {rows['loud']} shout" for split, rows in facts["rows"].items()]
@@ -46,19 +41,14 @@ class Shouting(Task):
     def predict_baselines(self, train, scored, data, options):
         return {"never": [0.0] * len(scored)}
 
-    def score_baseline(self, predicted, labels, data):
+    def choose(self, logits, labels, kept):
+        return logits.reshape(-1), labels
+
+    def compare(self, predicted, labels, kept):
         return {"capitals": float(np.abs(np.array(predicted) - np.array(labels)).mean())}
 
-    def load_model(self, name, kept, **how):
-        from mindnlp.transformers import AutoModelForSequenceClassification
-
-        return AutoModelForSequenceClassification.from_pretrained(name, num_labels=1, **how)
-
-    def scores_of(self, logits, labels, kept):
-        return self.score_baseline(logits.reshape(-1), labels, None)
-
-    def score(self, logits, labels, texts, kept):
-        return {**self.scores_of(logits, labels, kept), "rows": len(labels)}
+    def head(self, kept):
+        return {"num_labels": 1}
 
     def read_label(self, cell, kept):
         return float(cell)

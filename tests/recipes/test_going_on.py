@@ -81,14 +81,15 @@ def test_other_rows_are_refused_and_nothing_is_touched(finished, change):
 
 def test_of_a_run_before_there_were_fingerprints_the_settings_are_compared(finished):
     folder = RunFolder(finished.output_dir)
-    kept = folder.fingerprint.read_bytes()
-    folder.fingerprint.unlink()
+    path = folder.checkpoints / "fingerprint.json"
+    kept = path.read_bytes()
+    path.unlink()
     try:
         check(replace(finished, resume=True), 1, "classification")
         with pytest.raises(DataParallelError, match="began with seed=7, and this one has 42"):
             check(replace(finished, resume=True, seed=42), 1, "classification")
     finally:
-        folder.fingerprint.write_bytes(kept)
+        path.write_bytes(kept)
 
 
 def test_a_finished_run_outlives_one_that_is_interrupted_in_its_place(finished, monkeypatch):

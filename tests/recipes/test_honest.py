@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, language_of
@@ -23,8 +22,9 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
-from mindnlp_dp_plugin.recipes.scores import score_classes
+from mindnlp_dp_plugin.recipes.scores import CLASSES, measure
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
+from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write
@@ -43,8 +43,8 @@ def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
     chinese = [f"这部电影的{('剧情', '音乐', '表演')[label]}第{row}次" for row, label in zip(number, labels)]
     for texts in ([english], [chinese], [["same"] * 60, english]):
         rows = rows_of(*texts, labels=labels)
-        predicted = predict_baselines(rows, rows, seed=0)
-        found = {name: score_classes(answers, labels) for name, answers in predicted.items()}
+        predicted = TASK.predict_baselines(rows, rows, None, RecipeOptions())
+        found = {name: measure(CLASSES, labels, answers) for name, answers in predicted.items()}
         assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0}
     assert found["majority"]["accuracy"] == pytest.approx(1 / 3)
     assert found["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
@@ -54,7 +54,7 @@ def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
 
 def test_the_majority_of_unseen_words():
     train = rows_of(["..."] * 5, labels=[1, 1, 1, 0, 0])
-    predicted = predict_baselines(train, rows_of(["!", "?"], labels=[0, 1]), seed=0)
+    predicted = TASK.predict_baselines(train, rows_of(["!", "?"], labels=[0, 1]), None, RecipeOptions())
     assert predicted["majority"].tolist() == [1, 1] and len(predicted["tfidf"]) == 2
 
 
@@ -74,14 +74,14 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
         TASK.read(replace(options, positive_label="eggs"))
 
     facts |= {
-        "remarks": [remark("columns_found", texts=["text"], label="label")],
-        "why": remark("minilm_is_installed"),
+        "remarks": [remark(COLUMNS_FOUND, texts=["text"], label="label")],
+        "why": remark("no --model is given, and it is installed"),
         "cut_texts": {"train": 4, "dev": 0},
         "num_rows": {"train": 40, "dev": 4},
         "duplicates": {"dev": 3},
-        "baselines": TASK.baselines(data, options),
+        "baselines": TASK.baselines(data, options, facts),
     }
-    model = ModelSource("path", "my-bert", origin=remark("from_folder", name="x"))
+    model = ModelSource("path", "my-bert", origin=remark("folder {name}", name="x"))
     words = introduction(SimpleNamespace(facts=facts, model=model, task=TASK))
     assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
     assert "train: texts longer than --max-length, which were cut: 4 (10%)" in words
@@ -142,7 +142,7 @@ def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
     data = TASK.read(options)
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 40}
     assert [len(fold) for fold in TASK.folds(data, options)] == [10] * 4
-    assert TASK.baselines(data, options)["majority"]["accuracy"] == 0.5
+    assert TASK.baselines(data, options, TASK.facts(data, options))["majority"]["accuracy"] == 0.5
 
 
 def test_balanced_weights_are_a_mean_over_rows():
@@ -165,13 +165,13 @@ def test_balanced_weights_are_a_mean_over_rows():
 def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DataParallelError, match="127.0.0.1:9 cannot be reached .*: check the network, give another"):
+    with pytest.raises(DataParallelError, match="127.0.0.1:9 does not give it .*: check the name and the network"):
         require_reachable("roberta-base", use_mirror("hf-mirror"))
     with pytest.raises(DataParallelError, match="--mirror 'nowhere' is not known: give a URL, or one of hf-mirror, hu"):
         use_mirror("nowhere")
     assert use_mirror("modelscope") == "modelscope"
     assert use_mirror("http://127.0.0.1:10/") is None
-    with pytest.raises(DataParallelError, match="127.0.0.1:10 cannot be reached"):
+    with pytest.raises(DataParallelError, match="127.0.0.1:10 does not give it"):
         require_reachable("roberta-base", None)
     (tmp_path / ".mindnlp" / "model" / "roberta-base").mkdir(parents=True)
     (tmp_path / ".mindnlp" / "model" / "roberta-base" / "config.json").write_text("{}")
@@ -184,7 +184,7 @@ def test_a_mirror_that_takes_the_call_and_never_answers(monkeypatch, tmp_path):
     monkeypatch.setattr("mindnlp_dp_plugin.recipes.hub.TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mirror = use_mirror(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(DataParallelError, match="cannot be reached .timed out"):
+        with pytest.raises(DataParallelError, match="does not give it .timed out"):
             require_reachable("roberta-base", mirror)
 
 
@@ -199,7 +199,7 @@ def test_a_mirror_of_ones_own(monkeypatch, tmp_path):
         try:
             mirror = use_mirror(f"http://127.0.0.1:{server.server_port}/")
             require_reachable("own/bert", mirror)
-            with pytest.raises(DataParallelError, match="has no model of that name .404.: check the name"):
+            with pytest.raises(DataParallelError, match="does not give it .404.: check the name"):
                 require_reachable("own/roberta", mirror)
         finally:
             server.shutdown()
@@ -262,7 +262,11 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
         (["text"], {"out": "labels.doc"}, "--out 'labels.doc' has an unknown suffix: give one of .csv"),
         (["text"], {"out": "nowhere/labels.csv"}, "its folder does not exist"),
         (["data.csv"], {"columns": ("txt",)}, "--text-column 'txt' is not there: the columns are text, other"),
-        (["data.csv"], {"columns": ("text", "other")}, "the run was trained on single texts (text)"),
+        (
+            ["data.csv"],
+            {"columns": ("text", "other")},
+            "the run was trained on text: name as many --text-column",
+        ),
     ],
 )
 def test_requests_that_cannot_be_answered(run_folder, tmp_path, monkeypatch, inputs, how, words):

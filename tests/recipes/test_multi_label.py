@@ -12,11 +12,11 @@ from sklearn.metrics import f1_score
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.advice import give_advice
-from mindnlp_dp_plugin.recipes.options import to_yaml
+from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.scores import SETS, measure
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.tasks.multi_label import Options, score_sets
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import write
@@ -88,7 +88,7 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
     data = TASK.read(options)
     folds = TASK.folds(data, options)
     assert sorted(row for fold in folds for row in fold) == list(range(106))
-    assert TASK.baselines(data, options)["tfidf_one_vs_rest"]["split"] == "dev"
+    assert TASK.baselines(data, options, TASK.facts(data, options))["tfidf_one_vs_rest"]["split"] == "dev"
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,9 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
             "holds at most one class in each row (for example 'a'): train them with `mindnlp-dp recipe cl",
         ),
         (["a;b"] * 9 + ["a"], {"label_separator": "|"}, "--label-separator '|' is in no cell of label column 'labels'"),
-        (["a;a", "a"], {}, "label column 'labels' holds 1 classes in all: there is nothing to choose among"),
-        (["a;b"], {"positive_label": "a"}, "--positive-label 'a' is for one of two classes"),
-        (["[a, b]"], {}, "'data.csv', line 2: label column 'labels' holds '[a, b]': it is no list; write [\"a\""),
-        ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different labels in 40 rows, most of them once"),
+        (["a;a", "a"], {}, "label column 'labels' holds one class only, 'a'"),
+        (["[a, b]"], {}, "'data.csv', row 1: label column 'labels' holds '[a, b]': it is no list; write [\"a\""),
+        ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different values in 40 rows, which are no classes"),
     ],
 )
 def test_what_is_no_multi_label_data(tmp_path, labels, options, words):
@@ -119,28 +118,28 @@ def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
     write(tmp_path / "dev.jsonl", [*rows[:4], {"text": "new", "labels": ["art", "music"]}])
     with pytest.raises(DataParallelError) as refused:
         TASK.read(Options(str(tmp_path)))
-    assert "'dev.jsonl', line 5: label 'music' of the dev split is unseen in training" in str(refused.value)
+    assert "'dev.jsonl', row 5: label 'music' of the dev split is unseen in training" in str(refused.value)
     write(tmp_path / "dev.jsonl", [*rows[:2], {"text": "new", "labels": [{"name": "art"}]}])
     with pytest.raises(DataParallelError) as refused:
         TASK.read(Options(str(tmp_path)))
-    assert "'dev.jsonl', line 3: label column 'labels' holds [{'name': 'art'}]: a label is a text" in str(refused.value)
+    assert "'dev.jsonl', row 3: label column 'labels' holds [{'name': 'art'}]: a label is a text" in str(refused.value)
 
 
 def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):
     chance = np.random.default_rng(0)
     labels, chosen = chance.random((2, 50, 4)) > 0.6
-    found = score_sets(chosen, labels)
+    found = measure(SETS, labels, chosen)
     assert found["micro_f1"] == pytest.approx(f1_score(labels, chosen, average="micro"))
     assert found["macro_f1"] == pytest.approx(f1_score(labels, chosen, average="macro"))
     assert found["exact_match"] == (labels == chosen).all(axis=1).mean()
     absent = np.zeros((50, 1), bool)
-    widened = score_sets(np.hstack([chosen, absent]), np.hstack([labels, absent]))
+    widened = measure(SETS, np.hstack([labels, absent]), np.hstack([chosen, absent]))
     assert widened == found, "a class that neither occurs nor is chosen has no F1"
-    assert score_sets(absent, absent)["micro_f1"] == 0
+    assert measure(SETS, absent, absent)["micro_f1"] == 0
 
     options = Options(str(write(tmp_path / "data.jsonl", list(articles(300)))))
     data = TASK.read(options)
-    baselines = TASK.baselines(data, options)
+    baselines = TASK.baselines(data, options, TASK.facts(data, options))
     assert baselines["tfidf_one_vs_rest"]["micro_f1"] > 0.95 > 0.6 > baselines["majority"]["micro_f1"] > 0.2
     facts = {**TASK.facts(data, options), "num_rows": {"train": 270, "dev": 30}}
     assert facts["label_separator"] == ";" and facts["threshold"] == 0.5
@@ -205,7 +204,7 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
     assert mistake == {"texts": ["text 1"], "label": "money", "predicted": "art, money"}
     assert [each["predicted"] for each in good["splits"]["dev"]["per_class"]] == [2, 1, 1, 0]
     (below,) = give_advice(good)
-    assert below.startswith("Below TF-IDF + one logistic regression for each class on dev: exact match 0.667 against")
+    assert below.startswith("Below TF-IDF + one logistic regression for each class on dev: micro F1 0.857 against")
     assert give_advice(results(-9 * np.ones((3, 4)), labels))[0] == "The model predicts no class for every row of dev."
     same = np.tile([9.0, 9, -9, -9], (3, 1))
     assert give_advice(results(same, labels))[0] == "The model predicts art, money for every row of dev."
@@ -235,6 +234,7 @@ def test_files_to_predict_keep_their_labels(tmp_path):
 
 def test_settings_of_this_task_are_written_down_and_those_of_others_are_not():
     options = Options("data.csv", threshold=0.3, label_separator="/")
-    assert "threshold: 0.3" in to_yaml(options) and "label_separator: /" in to_yaml(options)
-    assert "threshold" not in to_yaml(replace(options, threshold=None))
-    assert say(remark("labels_separated", by="/"), "zh") == "单元格中的类别以 '/' 分隔"
+    written = options.to_yaml(TASK.name)
+    assert "threshold: 0.3" in written and "label_separator: /" in written and "packing" not in written
+    assert "threshold" not in replace(options, threshold=None).to_yaml(TASK.name)
+    assert say(remark("the classes of a cell are separated by {by!r}", by="/"), "zh") == "单元格中的类别以 '/' 分隔"

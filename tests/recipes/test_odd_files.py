@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.tables import read_texts
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
 
 ROWS = [(f"房间 {number} 很大，早餐不错", "好") for number in range(20)]
@@ -25,7 +25,7 @@ SAME = [(f"row {number} is fine", "ab"[number % 2]) for number in range(40)]
 
 
 def read_labelled_texts(path, **options):
-    return read_texts(RecipeOptions(path, **options))
+    return get_task("classification").read(RecipeOptions(path, **options))
 
 
 def as_csv(rows, header=("text", "label"), **options):
@@ -144,7 +144,7 @@ READ = {
         [(text, ("Pos", "pos", "P os", "neg")[n % 4]) for n, (text, _) in enumerate(SAME)],
         "'P os', 'Pos', 'pos' differ by case or blanks only, and are 3 classes",
     ),
-    "short_rows.csv": (as_csv([*SAME, ("no label",)]).encode(), SAME, "rows with fewer than 2 fields: 1"),
+    "short_rows.csv": (as_csv([*SAME, ("no label",)]).encode(), SAME, "train: empty rows dropped: 1 of 41"),
 }
 
 
@@ -161,24 +161,24 @@ def test_read_as_meant(tmp_path, name):
 
 
 REFUSED = {
-    "too_many.csv": (b"text,label\nfine,1\ntoo,many,0\n", "line 3 has 3 fields where the first has 2"),
-    "open_quote.csv": (as_csv(SAME).encode() + b'"never closed,a\nmore,b\n', "line 42: unexpected end of data"),
+    "too_many.csv": (b"text,label\nfine,1\ntoo,many,0\n", "Expected 2 fields in line 3, saw 3"),
+    "open_quote.csv": (as_csv(SAME).encode() + b'"never closed,a\nmore,b\n', "EOF inside string starting at row 41"),
     "cut.jsonl": (b'{"text": "a", "label": 1}\n{"text": "b", "la', "line 2"),
     "broken.json": (b'[{"text": "a"},\n nonsense]', "line 2"),
-    "numbers.json": (b"[1, 2, 3]", "holds other things than objects"),
-    "number.json": (b"5", "holds other things than objects"),
+    "numbers.json": (b"[1, 2, 3]", "it is no list of objects"),
+    "number.json": (b"5", "it is no list of objects"),
     "splits.json": (
         json.dumps({"train": objects(SAME), "test": objects(SAME)}).encode(),
-        "several tables (train, test)",
+        "it is no list of objects",
     ),
     "data.parquet": (b"no parquet", "data.parquet' cannot be read"),
     "empty.csv": (b"", "has no rows"),
     "blank.txt": (b" \n\n", "has no rows"),
     "header_only.csv": (b"text,label\n", "has no rows"),
-    "broken.xlsx": (b"no workbook", "broken.xlsx' cannot be read: it is no workbook: File is not a zip file"),
+    "broken.xlsx": (b"no workbook", "broken.xlsx' cannot be read (File is not a zip file): mend it, or save it as csv"),
     "empty.xlsx": (as_xlsx([], None), "has no rows"),
-    "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an Excel file of before 2007: save it as .xlsx"),
-    "packed.csv.gz": (gzip.compress(b"text,label\n"), "compressed: unpack it"),
+    "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "save it as csv in UTF-8"),
+    "packed.csv.gz": (gzip.compress(b"text,label\n"), "save it as csv in UTF-8"),
     "picture.csv": (bytes(range(256)) * 20, "is no text in an encoding that is known"),
     "mixed.csv": (
         as_csv(ROWS * 3).encode() + "房间,好\n".encode("gbk"),
@@ -193,7 +193,7 @@ REFUSED = {
         as_jsonl([(text, ["a", "b"]) for text, _ in SAME]).encode(),
         "several labels for each text with `mindnlp-dp recipe multi-label`",
     ),
-    "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "a line has several __label__: give columns"),
+    "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "a line has several __label__"),
     "scores.csv": (
         as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),
         "which are numbers on a scale: train them with `mindnlp-dp recipe regression`",

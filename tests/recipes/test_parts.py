@@ -1,16 +1,17 @@
 """The parts between a table and a report, in one process."""
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import mindspore
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindnlp_dp_plugin.cli.recipe import recipe
 from mindnlp_dp_plugin.recipes import (
     generate_reviews,
     report,
@@ -20,18 +21,21 @@ from mindnlp_dp_plugin.recipes import (
 )
 from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
-from mindnlp_dp_plugin.recipes.options import RecipeOptions, parse, to_arguments
+from mindnlp_dp_plugin.recipes.options import RecipeOptions, parameters
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart
+from mindnlp_dp_plugin.recipes.registry import RECIPES
+from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, matrix_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import by_class, worst_mistakes
+from mindnlp_dp_plugin.recipes.scores import confusion_matrix, per_class, worst_mistakes
 from mindnlp_dp_plugin.recipes.small_models import begin_with_counts
+from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import training_arguments
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write as write_table
 
+SEPARATED = "columns are separated by {separator}"
 CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
 
 
@@ -48,29 +52,27 @@ CHINESE = ["房间很大，早餐不错", "距离公路太近，吵"] * 20
     )
 )
 def test_ranks_read_the_options_that_the_command_line_gave(options):
-    words, sys.argv = sys.argv, ["recipe", *to_arguments(options)]
-    try:
-        assert parse("", RecipeOptions(fp16=options.fp16, lora=options.lora)) == options
-    finally:
-        sys.argv = words
+    assert RecipeOptions.from_json(options.to_json()) == options
 
 
-def test_help_of_an_example_and_a_wrong_option(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["roberta_imdb.py", "--help"])
-    with pytest.raises(SystemExit) as left:
-        parse("What it does.", RecipeOptions())
-    assert left.value.code == 0 and "What it does." in (shown := capsys.readouterr().out) and "--batch-size" in shown
-    monkeypatch.setattr(sys, "argv", ["roberta_imdb.py", "--epoch", "0"])
-    with pytest.raises(SystemExit) as left:
-        parse("", RecipeOptions())
-    assert left.value.code == 2 and "--epoch" in capsys.readouterr().err
+def test_a_task_has_its_own_options_and_no_others():
+    own = {task: {each.name for each in parameters(RecipeOptions(), task)} for task in ("regression", "causal-lm")}
+    assert "packing" in own["causal-lm"] and not {"folds", "label_column", "threshold"} & own["causal-lm"]
+    assert "folds" in own["regression"] and not {"positive_label", "class_weights", "packing"} & own["regression"]
+
+
+def test_help_is_two_screens(monkeypatch, capsys):
+    monkeypatch.setenv("MINDNLP_DP_LANG", "en")
+    for name in RECIPES:
+        shown = click.Context(recipe.commands[name], info_name=name, max_content_width=80, terminal_width=80).get_help()
+        assert len(shown.splitlines()) <= 2 * 36, name
 
 
 def test_scores_by_class():
     logits = np.eye(3)[[0, 0, 1, 1, 1, 0]]  # the third class is never predicted
-    found = by_class(logits, np.array([0, 0, 0, 1, 2, 2]), ["a", "b", "c"])
-    assert found["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
-    a, b, c = found["per_class"]
+    predicted, labels = logits.argmax(axis=-1), np.array([0, 0, 0, 1, 2, 2])
+    assert confusion_matrix(predicted, labels, 3) == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
+    a, b, c = per_class(predicted, labels, ["a", "b", "c"])
     assert (a["label"], a["precision"], a["recall"], a["rows"]) == ("a", 2 / 3, 2 / 3, 3)
     assert (b["precision"], b["recall"], b["f1"]) == (1 / 3, 1.0, 0.5)
     assert (c["precision"], c["recall"], c["f1"], c["rows"]) == (0, 0, 0, 2)
@@ -188,14 +190,13 @@ def results_of(label_names, logits, labels, language="en", **others):
             "text_columns": ["text"],
             "label_column": "label",
             "dataset": "<data>.csv",
-            "remarks": [remark("separated", separator="tabs"), remark("columns_found", texts=["a < b"], label="c")],
+            "remarks": [remark(SEPARATED, separator=remark("tabs")), remark(COLUMNS_FOUND, texts=["a < b"], label="c")],
         },
         "label_names": label_names,
         "positive_label": None,
         "best": {"epoch": 2.0, "by": "macro_f1", "value": 0.5},
         "folds": None,
         "language": language,
-        "sample": ["a <text>"],
         "settings": {"epochs": 3.0, "max_length": 128, "model": None},
         "seconds": 75.0,
         "command": "a < b",
@@ -225,15 +226,15 @@ def test_the_report_of_many_classes_and_odd_names(tmp_path, monkeypatch):
     assert "&lt;b&gt;类39" in page and "a &lt; b" in page and "<b>类" not in page and "text &lt;3&gt;" in page
     assert "{{ 7 * 7 }}" in page and "$x_1$" in page and "\\frac{" in page
     assert "http" not in page, "the page needs nothing from elsewhere"
-    assert page.count("<svg") == 2 and "Most frequent confusions" in page and "1 min 15 s" in page
+    assert page.count("<svg") == 3 and "Most frequent confusions" in page and "1 min 15 s" in page
     assert "macro F1: 80.0 points below TF-IDF + logistic regression" in page
     monkeypatch.setenv("MINDNLP_DP_LANG", "")  # then texts in Chinese count
     report.write(folder, results_of(names[:3], np.eye(3), np.arange(3), "zh"))
     page = folder.report.read_text(encoding="utf-8")
     assert "列以制表符分隔" in page and "文本列：a &lt; b" in page
     assert "混淆矩阵" in page and "高 20.0 个百分点" in page and 'lang="zh-CN"' in page
-    assert 'class="matrix"' in page and "全部预测正确" in page and "1 分 15 秒" in page
-    shown = re.sub(r"(?s)<style>.*?</style>|<pre.*?</pre>|<[^>]+>", " ", page)
+    assert page.count("<svg") == 4 and "全部预测正确" in page and "1 分 15 秒" in page
+    shown = re.sub(r"(?s)<style.*?</style>|<pre.*?</pre>|<[^>]+>", " ", page)
     assert not re.search(r"(?<!-)\b[a-z]{2,},? [a-z]{2,} [a-z]{2,}", shown), "names may be English, sentences not"
     report.write(folder, results_of(["a", "b", "rare"], np.eye(3)[[0, 1]], np.array([0, 1])))
     assert "<td>–</td>" in folder.report.read_text(encoding="utf-8"), "a class without rows has no scores"
@@ -264,14 +265,31 @@ def test_advice():
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(allow_nan=True, allow_infinity=True)), max_size=20))
 def test_charts_of_any_points(points):
-    chart = line_chart([Series("a", points, "first")], "epoch", 1.0, "kept")
+    chart = line_chart([Series("a", points)], "epoch", False, 1.0, "kept")
     assert "nan" not in chart and "inf" not in chart
-    assert bool(chart) == any(abs(y) < 1e15 for _, y in points)
+    assert bool(chart) == (sum(abs(y) < 1e15 for _, y in points) > 1)
 
 
-def test_a_chart_of_one_score_has_readable_ticks():
-    chart = line_chart([Series("a", [(1, 1.0), (2, 1.0)], "first")], "epoch")
-    assert re.findall(r'text-anchor="end">([^<]+)<', chart) == ["0.975", "1"]
+def numbers_of(chart):
+    """Those beside the upright axis."""
+    return [float(number) for number in re.findall(r"text-anchor: end[^>]*>([\d.]+)</text>", chart)]
+
+
+def test_the_axis_of_a_chart_shows_how_much_a_change_is():
+    def drawn(values, **how):
+        return line_chart([Series("a", list(enumerate(values, 1)), True)], "epoch", **how)
+
+    assert drawn([0.95]) == "", "one evaluation is no curve"
+    assert min(numbers_of(drawn([0.95, 0.97], are_shares=True))) == 0.8
+    assert min(numbers_of(drawn([0.55, 0.97], are_shares=True))) == 0.5
+    assert min(numbers_of(drawn([0.2, 0.3], are_shares=True))) == 0
+    assert 0 in numbers_of(drawn([0.30, 0.29])), "a loss begins at 0"
+
+
+def test_figures_take_their_colours_from_the_page():
+    chart = matrix_chart([[3, 1], [0, 4]], ["$x_1$", "<b>"], "predicted", "true")
+    assert "rgb(var(--accent))" in chart and "rgb(var(--warm))" in chart and "#0000a" not in chart
+    assert ">$x_1$<" in chart and "&lt;b&gt;" in chart and "http" not in chart and "font-family" not in chart
 
 
 def test_half_precision_is_for_the_trainer(tmp_path):

@@ -57,7 +57,7 @@ def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
     assert "mindnlp-dp recipe classification --nproc 2 --config run/run.yaml --prove" in page
     said = run_command(tmp_path, *words, "--config", "run/run.yaml", "--prove")
     assert "2 ranks take the steps of one" in said
-    proof = json.loads((tmp_path / "run" / "proof.json").read_text(encoding="utf-8"))
+    proof = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))["proof"]
     assert proof["equal"] and len(proof["losses"][0]) == len(proof["losses"][1]) == 10
     assert proof["losses"][0][0] != proof["losses"][0][-1], "it must have learnt for this to mean anything"
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -7,9 +7,8 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.scores import NUMBERS, decimal, measure
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.tasks.regression import score_numbers, worst_numbers
 from tests.recipes.test_tables import write
 
 TASK = get_task("regression")
@@ -35,7 +34,7 @@ def test_numbers_are_read_described_and_split(tmp_path):
     facts["num_rows"] = {"train": 180, "dev": 20}
     lines = TASK.describe(facts)
     assert lines[0].startswith("train: 180 rows, from ") and ", mean 5." in lines[0] or ", mean 4." in lines[0]
-    baselines = TASK.baselines(data, options)
+    baselines = TASK.baselines(data, options, facts)
     assert baselines["mean"]["r2"] < 0.05 < 0.7 < baselines["tfidf_ridge"]["r2"]
     assert baselines["mean"]["spearman"] == 0 and baselines["mean"]["split"] == "dev"
     folded = RecipeOptions(options.dataset, folds=4)
@@ -50,8 +49,6 @@ def test_numbers_are_read_described_and_split(tmp_path):
         ([1.5, "many"], {}, "label column 'rating' holds 'many' in the train split, which is no number"),
         ([1.5, "nan"], {}, "holds 'nan' in the train split, which is no number"),
         ([2.0], {}, "holds one number only: there is nothing to learn"),
-        ([1, 2], {"positive_label": "1"}, "--positive-label '1' is for classes, and regression has none"),
-        ([1, 2], {"class_weights": "balanced"}, "--class-weights 'balanced' is for classes"),
     ],
 )
 def test_what_is_no_regression(tmp_path, values, options, words):
@@ -61,21 +58,23 @@ def test_what_is_no_regression(tmp_path, values, options, words):
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("column", ["score", "worth", "rating"])
-def test_the_column_of_numbers_is_found(tmp_path, column):
+@pytest.mark.parametrize("column", ["score", "rating"])
+def test_the_column_of_numbers_is_found_by_name_or_is_named(tmp_path, column):
     rows = [{"id": f"g{row}", "text": each["text"], column: each["rating"]} for row, each in enumerate(rated(40))]
     data = TASK.read(RecipeOptions(str(write(tmp_path / "rated.csv", rows))))
     assert data.columns == (("text",), column)
+    path = str(write(tmp_path / "rated.csv", [{**row, "worth": row[column], column: "x"} for row in rows]))
+    assert TASK.read(RecipeOptions(path, label_column="worth")).columns == (("text",), "worth")
 
 
 def test_scores_of_numbers():
     numbers = np.array([1.0, 2.0, 3.0, 6.0])
-    found = score_numbers(np.array([1.0, 2.0, 3.0, 4.0]), numbers)
+    found = measure(NUMBERS, numbers, np.array([1.0, 2.0, 3.0, 4.0]))
     assert found["rmse"] == 1 and found["mae"] == 0.5 and found["spearman"] == pytest.approx(1)
     assert found["r2"] == pytest.approx(1 - 4 / 14) and 0.9 < found["pearson"] < 1
-    constant = score_numbers(np.full(4, 3.0), numbers)
+    constant = measure(NUMBERS, numbers, np.full(4, 3.0))
     assert constant["r2"] == 0 and constant["pearson"] == constant["spearman"] == 0
-    assert score_numbers(np.array([2.0]), np.array([1.0])) == {
+    assert measure(NUMBERS, np.array([1.0]), np.array([2.0])) == {
         "r2": 0,
         "rmse": 1,
         "mae": 1,
@@ -83,5 +82,6 @@ def test_scores_of_numbers():
         "spearman": 0,
     }
     assert [decimal(value) for value in (-0.0004, 0.25, -1.5)] == ["0.000", "0.250", "-1.500"]
-    worst = worst_numbers(np.array([1.0, 5.0]), np.array([1.5, 2.0]), [("a",), ("b",)])
+    kept, texts = {"mean": 0.0, "std": 1.0}, [("a",), ("b",)]
+    worst = TASK.details(np.array([[1.0], [5.0]]), np.array([1.5, 2.0]), texts, kept)["mistakes"]
     assert [each["texts"] for each in worst] == [["b"], ["a"]] and worst[0]["predicted"] == 5

@@ -2,7 +2,7 @@
 
 import openpyxl
 
-from mindnlp_dp_plugin.recipes.reading.formats import read_file
+from mindnlp_dp_plugin.recipes.reading.files import read_file
 from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 

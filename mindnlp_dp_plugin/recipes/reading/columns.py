@@ -1,10 +1,10 @@
 """Find the text and label columns of a table by name, otherwise by contents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, could_be_label, is_number
+from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -24,6 +24,7 @@ LABELS = (
     *("score", "similarity"),
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
+KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 
 
 class Columns(NamedTuple):
@@ -38,70 +39,49 @@ class Columns(NamedTuple):
     label: str
 
 
-def find_columns(
-    table: Table,
-    texts: tuple[str, ...] = (),
-    label: str | None = None,
-    is_label: Callable[[list], bool] = could_be_label,
-) -> Columns:
-    """The columns to learn from.
+def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+    """The columns to learn from: by name; else the text is in the longest, and the label in the one that is left.
 
     Args:
         table: The rows to train on.
         texts: The text column, or the two of a pair, if the user named them.
         label: The label column, if the user named it.
-        is_label: Whether a column of such values could be the label, where none is called like one.
 
     Raises:
         DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
     """
     require_named(table, texts, label)
-    if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
+    if len(texts) > 2 or len({*texts, label}) <= len(texts):
         raise DataParallelError(
             "--text-column {texts} with --label-column {label!r}: name one text column, or the two of a pair, and "
             "another one for the label.",
-            texts=_listed(texts),
+            texts=", ".join(texts),
             label=label,
         )
-    label = label or _find_label(table, texts, is_label)
+    label = label or _first_named([name for name in table.names if name not in texts], LABELS)
     texts = tuple(texts) or find_texts(table, label)
+    others = [name for name in table.names if name not in texts]
+    if label is None and len(others) != 1:
+        raise DataParallelError(
+            "which column is the label is not clear: give --label-column, one of {names}.",
+            names=", ".join(others or table.names),
+        )
     for name in texts:
         if not holds_text(table, name):
-            example = next((value for value in table.columns[name] if value not in (None, "")), None)
             raise DataParallelError(
                 "column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
                 "{names}.",
                 name=name,
-                example=example,
-                names=_listed(table.names),
+                example=next((value for value in table.columns[name] if value not in (None, "")), None),
+                names=", ".join(table.names),
             )
-    return Columns(texts, label)
+    return Columns(texts, label or others[0])
 
 
 def holds_text(table: Table, name: str) -> bool:
     """Whether a column holds words rather than numbers or anything else."""
     values = table.columns[name]
     return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)
-
-
-def holds_numbers(values: list) -> bool:
-    """Whether all values that are there are numbers."""
-    return all(is_number(text) for text in map(as_text, values) if text)
-
-
-def _find_label(table, texts, is_label):
-    others = [name for name in table.names if name not in texts]
-    if named := _first_named(others, LABELS):
-        return named
-    candidates = [name for name in others if is_label(table.columns[name])]
-    rest = [name for name in others if name.lower() not in TEXTS]
-    for only in (candidates, rest):
-        if len(only) == 1:
-            return only[0]
-    raise DataParallelError(
-        "which column is the label is not clear: give --label-column, one of {names}.",
-        names=_listed(candidates or others),
-    )
 
 
 def require_named(table: Table, texts: Sequence[str], label: str | None) -> None:
@@ -121,7 +101,7 @@ def require_named(table: Table, texts: Sequence[str], label: str | None) -> None
                 "{option} {name!r} is not there: the columns are {names}.",
                 option=option,
                 name=name,
-                names=_listed(table.names),
+                names=", ".join(table.names),
             )
 
 
@@ -143,7 +123,7 @@ def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
         raise DataParallelError(
             "no column with text beside the label column {label!r}: the columns are {names}.",
             label=label,
-            names=_listed(table.names),
+            names=", ".join(table.names),
         )
     return (max(candidates, key=lambda name: sum(len(str(value)) for value in table.columns[name])),)
 
@@ -151,7 +131,3 @@ def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
 def _first_named(columns, names):
     lowered = {column.lower(): column for column in columns}
     return next((lowered[name] for name in names if name in lowered), None)
-
-
-def _listed(names):
-    return ", ".join(names) or "none"

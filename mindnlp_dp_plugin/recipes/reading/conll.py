@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.reading.decoding import decode
-from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, read_file
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, read_file
 from mindnlp_dp_plugin.recipes.reading.table import Table
 
 CONLL_SUFFIXES = (".txt", ".conll", ".conll2003", ".bio", ".bmes", ".bioes", ".iob", ".iob2", ".ner", ".tsv")
@@ -31,14 +31,13 @@ def read_tagged(path: Path, encoding: str | None = None) -> Table:
     if path.suffix.lower() in TABLE_SUFFIXES or beginning.startswith((b"PAR1", b"{", b"[{")):
         return read_file(path, encoding)
     text, remarks = decode(path, encoding)
-    table = read_conll(text.removeprefix("\ufeff"), path.name)
-    table.remarks[:0] = remarks
-    table.files = [(path.name, len(table))]
-    return table
+    sentences = read_conll(text.removeprefix("\ufeff"), path.name)
+    columns = {TOKENS: [words for words, _ in sentences], TAGS: [tags for _, tags in sentences]}
+    return Table(columns, remarks, files=[(path.name, len(sentences))])
 
 
-def read_conll(text: str, name: str) -> Table:
-    """The sentences of a CoNLL file: a word and its tag, the first and last field of a line, and blank lines between.
+def read_conll(text: str, name: str) -> list[tuple[list[str], list[str]]]:
+    """The words and the tags of each sentence: the first and last field of a line, with blank lines between sentences.
 
     Lines ``-DOCSTART-`` and comments, which begin with ``#`` and have no tag, are left out.
 
@@ -49,51 +48,40 @@ def read_conll(text: str, name: str) -> Table:
     Raises:
         DataParallelError: For the first line that is something else.
     """
-    sentences, begun, words, tags = [], [], [], []
+    sentences = [([], [])]
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         fields = line.strip("\n ").split("\t") if "\t" in line else line.split()
         if not any(field.strip() for field in fields):
-            if words:
-                sentences.append((words, tags))
-                words, tags = [], []
+            sentences.append(([], []))
             continue
         word, tag = fields[0].strip(), fields[-1].strip()
-        if word == DOCUMENT or word.startswith("#") and (len(fields) == 1 or not TAG.fullmatch(tag)):
+        is_tagged = len(fields) > 1 and TAG.fullmatch(tag)
+        if word == DOCUMENT or word.startswith("#") and not is_tagged:
             continue
-        if len(fields) < 2 or not TAG.fullmatch(tag):
+        if not is_tagged:
             raise DataParallelError(
-                "{name!r}, line {number} ends in {tag!r}, which is no tag: give a word and its tag in each line (O, or "
-                "B-PER, I-PER and the like), a blank line after each sentence."
-                if len(fields) > 1
-                else "{name!r}, line {number} is {word!r} alone: give a word and its tag in each line (O, or B-PER, "
-                "I-PER and the like), a blank line after each sentence.",
+                "{name!r}, line {number} is {line!r}: give a word and its tag in each line (O, or B-PER, I-PER and the "
+                "like), a blank line after each sentence.",
                 name=name,
                 number=number,
-                word=word,
-                tag=tag,
+                line=line.strip()[:80],
             )
-        if not words:
-            begun.append(number)
-        words.append(word)
-        tags.append(tag)
-    if words:
-        sentences.append((words, tags))
+        sentences[-1][0].append(word)
+        sentences[-1][1].append(tag)
+    sentences = [sentence for sentence in sentences if sentence[0]]
     if not sentences:
         raise DataParallelError("{name!r} has no sentences: give a word and its tag in each line.", name=name)
-    tokens, tags = map(list, zip(*sentences))
-    return Table({TOKENS: tokens, TAGS: tags}, lines=begun)
+    return sentences
 
 
 def write_conll(path: Path, rows: list[dict]) -> None:
-    """Write a word and its tag in each line, and a blank line after each sentence; whole or not at all.
+    """Write a word and its tag in each line, and a blank line after each sentence.
 
     Args:
         path: The file.
         rows: Each with ``tokens`` and ``tags``.
     """
-    unfinished = path.with_name(f"incomplete-{path.name}")
-    with unfinished.open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.writelines(f"{word}\t{tag}\n" for word, tag in zip(row[TOKENS], row[TAGS] or []))
             file.write("\n")
-    unfinished.replace(path)

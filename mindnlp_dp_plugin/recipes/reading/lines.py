@@ -29,23 +29,15 @@ def read_labelled(text: str) -> Table:
     Raises:
         ValueError: If they are not that.
     """
-    parts = [re.split(r"[ \t\u3000]+", line, maxsplit=1) for line in split(text)]
-    if any(len(part) > 1 and part[1].startswith(FASTTEXT) for part in parts):
-        raise ValueError(
-            tr(
-                "a line has several __label__: give columns, such as jsonl with a list of labels, and train it with "
-                "`mindnlp-dp recipe multi-label`"
-            )
-        )
+    parts = [[*re.split(r"[ \t\u3000]+", line, maxsplit=1), ""] for line in split(text)]
     labels = [part[0].removeprefix(FASTTEXT) for part in parts]
-    if not any(len(part) > 1 for part in parts) or len(set(labels)) > max(2, MOST_LABEL_SHARE * len(labels)):
+    if any(part[1].startswith(FASTTEXT) for part in parts):
         raise ValueError(
-            tr(
-                "it has neither columns that are known nor a `<label> <text>` in each line: give a header such as "
-                "text,label, or the label as each line's first word"
-            )
+            tr("a line has several __label__; multi-label data are jsonl with a list of labels in each row")
         )
-    return Table({"label": labels, "text": [part[1] if len(part) > 1 else "" for part in parts]})
+    if not any(part[1] for part in parts) or len(set(labels)) > max(2, MOST_LABEL_SHARE * len(labels)):
+        raise ValueError(tr("it has neither columns that are known nor a `<label> <text>` in each line"))
+    return Table({"label": labels, "text": [part[1] for part in parts]})
 
 
 def looks_like_conll(text: str) -> bool:

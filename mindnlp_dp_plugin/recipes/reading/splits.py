@@ -1,7 +1,7 @@
 """Tables of texts as they lie on disk or in the hub, one for each split, columns as they are."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import datasets
@@ -11,15 +11,14 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES, from_dataset, read_file
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, read_file
 from mindnlp_dp_plugin.recipes.reading.table import Table
 
 SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "dev": ("dev", "valid", "validation", "val", "eval"),
-    "test": ("test",),
+    "train": {"train", "training"},
+    "dev": {"dev", "valid", "validation", "val", "eval"},
+    "test": {"test"},
 }
-ALL_WORDS = {word for words in SPLIT_WORDS.values() for word in words}
 
 
 def read_splits(
@@ -30,9 +29,8 @@ def read_splits(
     """All splits of a data set.
 
     Args:
-        options: Name it: a file (csv with any separator, tsv, json, jsonl, parquet, xlsx, or lines of
-            ``<label> <text>``); a folder with one such file, or with files whose names say train, dev and test; or a
-            data set's name in the hub. They may name files for dev and test, and the encoding of all files.
+        options: Name it: a file; a folder with one file, or with files whose names say train, dev and test; or a data
+            set's name in the hub. They may name files for dev and test, and the encoding of all files.
         read: Reads a file.
         suffixes: Those of files that are data.
 
@@ -40,58 +38,50 @@ def read_splits(
         ``train``, and ``dev`` and ``test`` where there are such.
 
     Raises:
-        DataParallelError: If it is not there, or cannot be read; the message names the file, and the line where one
-            is to blame.
+        DataParallelError: If it is not there, or cannot be read; the message names the file.
     """
-    name, encoding = options.dataset, options.encoding
-    named = {split: [_named(getattr(options, f"{split}_file"), split)] for split in ("dev", "test")}
-    named = {split: files for split, files in named.items() if files != [None]}
-    path = Path(name).expanduser()
-    if path.is_dir() or path.is_file():
-        found = {**(_files_by_split(path, suffixes) if path.is_dir() else {"train": [path]}), **named}
-        return {split: _concatenate(files, [read(file, encoding) for file in files]) for split, files in found.items()}
-    if path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
+    name, path = options.dataset, Path(options.dataset).expanduser()
+    of_their_own = {"dev": options.dev_file, "test": options.test_file}
+    named = {split: [Path(file).expanduser()] for split, file in of_their_own.items() if file is not None}
+    for split, (file,) in named.items():
+        if not file.is_file():
+            raise DataParallelError(
+                "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
+                split=split,
+                name=of_their_own[split],
+                cwd=str(Path.cwd()),
+            )
+    tables = {}
+    if path.is_dir():
+        named = {**_files_by_split(path, suffixes), **named}
+    elif path.is_file():
+        named["train"] = [path]
+    elif path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
         raise DataParallelError(
             "--dataset {name!r} does not exist: check the path, from {cwd!r}.", name=name, cwd=str(Path.cwd())
         )
-    return {**_read_from_hub(name), **{split: read(file, encoding) for split, (file,) in named.items()}}
+    else:
+        tables = _read_from_hub(name)
+    for split, files in named.items():
+        tables[split] = _concatenate(files, [read(file, options.encoding) for file in files])
+    return {split: tables[split] for split in SPLIT_WORDS if split in tables}
 
 
-def _named(name, split):
-    """The file that the user named for a split, if any."""
-    if name is None:
-        return None
-    path = Path(name).expanduser()
-    if not path.is_file():
-        raise DataParallelError(
-            "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
-            split=split,
-            name=name,
-            cwd=str(Path.cwd()),
-        )
-    return path
-
-
-def _files_by_split(folder, suffixes) -> dict[str, list[Path]]:
+def _files_by_split(folder, suffixes):
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
-    if not files:  # data are also called TREC.train.all
-        files = sorted(path for path in folder.iterdir() if path.is_file() and _says(ALL_WORDS, path))
-    found = {split: [path for path in files if _says(words, path)] for split, words in SPLIT_WORDS.items()}
-    found = {split: paths for split, paths in found.items() if paths}
-    if found.get("train"):
-        return found
-    if len(files) == 1 and not found:
-        return {"train": files}
-    listed = ", ".join(path.name for path in files) or tr("no data file")
-    raise DataParallelError(
-        "folder {folder!r} has no file for training ({listed}): name files train, dev and test, or give one file.",
-        folder=str(folder),
-        listed=listed,
-    )
-
-
-def _says(words: Iterable[str], path) -> bool:
-    return bool(set(re.split(r"[._-]", path.name.lower())) & set(words))
+    files = files or sorted(path for path in folder.iterdir() if path.is_file())  # data are also called TREC.train.all
+    words = {path: set(re.split(r"[._-]", path.name.lower())) for path in files}
+    found = {split: [path for path in files if words[path] & known] for split, known in SPLIT_WORDS.items()}
+    if len(files) == 1 and not any(found.values()):
+        found["train"] = files
+    if not found["train"]:
+        listed = ", ".join(path.name for path in files) or tr("no data file")
+        raise DataParallelError(
+            "folder {folder!r} has no file for training ({listed}): name files train, dev and test, or give one file.",
+            folder=str(folder),
+            listed=listed,
+        )
+    return {split: paths for split, paths in found.items() if paths}
 
 
 def _concatenate(files, parts):
@@ -108,7 +98,6 @@ def _concatenate(files, parts):
         for name, values in part.columns.items():
             whole.columns[name] += values
         whole.remarks += part.remarks
-        whole.lines = whole.lines + part.lines if whole.lines and part.lines else []
         whole.files += part.files
     return whole
 
@@ -127,9 +116,7 @@ def _read_from_hub(name):
             name=name,
             reason=reason[0],
         ) from None
-    splits = {
-        split: from_dataset(found[word]) for split, words in SPLIT_WORDS.items() for word in words if word in found
-    }
+    splits = {split: from_dataset(found[word]) for split, words in SPLIT_WORDS.items() for word in words & set(found)}
     if "train" not in splits:
         raise DataParallelError(
             "--dataset {name!r} has no split for training: it has {found}.", name=name, found=", ".join(found)

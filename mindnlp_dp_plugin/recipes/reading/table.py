@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_LABEL_CHARACTERS = 60
@@ -18,14 +18,12 @@ class Table:
         columns: Values by column, all equally many.
         remarks: What was assumed in order to read it.
         class_names: For columns that hold class numbers, or lists of them: the names of all classes.
-        lines: The line of its file in which each row begins; empty where a file has no lines.
         files: The files that were read, each with its number of rows.
     """
 
     columns: dict[str, list]
     remarks: list[dict] = field(default_factory=list)
     class_names: dict[str, list[str]] = field(default_factory=dict)
-    lines: list[int] = field(default_factory=list)
     files: list[tuple[str, int]] = field(default_factory=list)
 
     def __len__(self):
@@ -42,59 +40,30 @@ class Table:
         return values if classes is None else [_named(value, classes) for value in values]
 
     def place(self, row: int) -> str:
-        """Where a row is from, for messages: its file and line, or its number among the rows."""
-        line = self.lines[row] if self.lines else None
+        """Where a row is from, for messages: its file, and its number among the rows."""
         for file, num_rows in self.files:
             if row < num_rows:
-                if line is not None:
-                    return tr("{file!r}, line {number}", file=file, number=line)
                 return tr("{file!r}, row {number}", file=file, number=row + 1)
             row -= num_rows
         return tr("row {number}", number=row + 1)
 
 
-def from_records(records: list[dict], lines: list[int] = ()) -> Table:
-    """A table of objects; what an object lacks is None.
-
-    Args:
-        records: The objects.
-        lines: The line of each, if each has one.
-    """
+def from_records(records: list[dict]) -> Table:
+    """A table of objects; what an object lacks is None."""
     names = dict.fromkeys(str(name) for record in records for name in record)
-    return Table({name: [record.get(name) for record in records] for name in names}, lines=list(lines))
+    return Table({name: [record.get(name) for record in records] for name in names})
 
 
-def from_rows(rows: list[list], numbers: list[int] | None = None) -> Table:
-    """A table of rows, the first of which is its header, unless it looks like the others.
-
-    Args:
-        rows: At least one, of any values.
-        numbers: The line in which each row begins; for messages.
-
-    Raises:
-        ValueError: If a row has more values than the header.
-    """
-    width = len(rows[0])
-    for number, row in enumerate(rows):
-        if len(row) > width:
-            line = numbers[number] if numbers else number + 1
-            raise ValueError(
-                tr(
-                    "line {line} has {count} fields where the first has {width}: quote a text that holds the separator",
-                    line=line,
-                    count=len(row),
-                    width=width,
-                )
-            )
-    short = sum(len(row) < width for row in rows)
-    remarks = [remark("short_rows", rows=short, width=width)] if short else []
-    columns = [list(column) for column in zip(*(row + [None] * (width - len(row)) for row in rows))]
+def from_rows(rows: list[list]) -> Table:
+    """A table of rows that are equally long, the first of which is its header, unless it looks like the others."""
+    columns = list(map(list, zip(*rows)))
     if has_header(columns):
-        named = {name: column[1:] for name, column in zip(_unique(rows[0]), columns)}
-        return Table(named, remarks, lines=list(numbers or [])[1:])
-    names = [f"column_{number}" for number in range(1, width + 1)]
-    remarks.append(remark("no_header", columns=names))
-    return Table(dict(zip(names, columns)), remarks, lines=list(numbers or []))
+        names = [as_text(name) or f"column_{number}" for number, name in enumerate(rows[0], 1)]
+        names = [name if name not in names[:at] else f"{name}_{at + 1}" for at, name in enumerate(names)]
+        return Table({name: column[1:] for name, column in zip(names, columns)})
+    names = [f"column_{number}" for number in range(1, len(columns) + 1)]
+    assumed = Message("no header: the first line is taken as data, and the columns are called {columns}")
+    return Table(dict(zip(names, columns)), [remark(assumed, columns=names)])
 
 
 def has_header(columns: list[list]) -> bool:
@@ -137,11 +106,3 @@ def _named(value, classes):
     if isinstance(value, list):
         return [_named(each, classes) for each in value]
     return None if value is None or value < 0 else classes[value]
-
-
-def _unique(header):
-    names = []
-    for number, cell in enumerate(header, 1):
-        name = as_text(cell) or f"column_{number}"
-        names.append(name if name not in names else f"{name}_{number}")
-    return names

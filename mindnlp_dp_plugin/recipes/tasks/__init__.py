@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,85 +12,81 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.asked import read_asked_texts
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.formats import SUFFIXES
-from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES
 from mindnlp_dp_plugin.recipes.registry import RECIPES
-from mindnlp_dp_plugin.recipes.scores import decimal, shortened, shown_label
+from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
-from mindnlp_dp_plugin.recipes.words import learn, words
-from mindnlp_dp_plugin.recipes.writing import write_predictions
+from mindnlp_dp_plugin.recipes.words import NAMES, joined, named
 
 RESAMPLES = 100
 MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and reckoned down
 
 
 class Task(ABC):
-    """The contract of a task: options, reading, training, scores, baselines, words, report and predictions.
+    """The contract of a task: reading, what counts, training, scores, and predictions.
 
     A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too. Its part of
-    the report is a template of the same name with ``.html``.
+    the report is a template of the same name with ``.html``. What methods call ``kept`` are the facts that
+    ``metrics.json`` keeps, with ``settings`` and ``data``.
 
     Attributes:
         name: The task's, and that of its recipe.
         options: Of its recipe: ``RecipeOptions``, or those with more.
-        words: Its own, by the names under which ``metrics.json``, remarks and its template have them.
+        names: Its own scores and baselines, by the names under which ``metrics.json`` has them.
         distribution: What ``rows`` of its facts count, as a heading of the report.
-        shown: Names of the scores that terminal and report show.
-        each_epoch: Those that the terminal shows after each epoch.
+        measures: Its scores, a table such as those of ``scores``.
+        shown: Names of the scores that terminal and report show and compare with baselines.
         not_shares: Those that are no shares of a whole, and are not shown in percent.
-        compared: Those of them that are compared with baselines, the one that counts most last.
-        falling: Those of them that are better the lower they are.
-        best_by: Names of the scores that may choose the epoch to keep, the default first.
+        falling: Those that are better the lower they are.
+        best_by: Names of the scores that may choose the epoch to keep; the first is the one that counts most.
         scores_before_training: Whether the model before training is a baseline.
         small_models: The models that can be trained from nothing, the default first.
+        known_models: A pretrained model to advise for texts in ``en`` and ``zh``.
+        hub_models: The same: Hugging Face's name of one, and ModelScope's.
         generates: Whether it writes texts.
-        weighs_classes: Whether it can be trained with ``--class-weights``.
-        needs: Packages it needs beside those of all recipes.
         auto_model: The class of MindNLP that loads its models.
-        kept_facts: Names of the facts that ``kept`` keeps.
-        refused: The options that it has no use for, each with the value that stands for not given.
-        refusal: What is said of one that is given, with the fields ``option`` and ``given``.
+        kept_facts: Names of the facts that ``metrics.json`` keeps.
+        own_texts: The columns of a split that ``details`` gets as texts, if not the texts.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         file_suffixes: Of files with its data.
         out_suffixes: Of files it writes predictions to.
-        out_name: Such a file, as an example.
     """
 
     name: str
     distribution: Message
     shown: tuple[str, ...]
-    each_epoch: tuple[str, ...]
-    compared: tuple[str, ...]
     best_by: tuple[str, ...]
     options: type[RecipeOptions] = RecipeOptions
-    words: dict[str, Message] = {}
+    names: dict[str, Message] = {}
+    measures: dict[str, Callable] = {}
     not_shares: tuple[str, ...] = ()
     falling: tuple[str, ...] = ()
     scores_before_training: bool = False
     small_models: tuple[str, ...] = ("small-roberta", "small-bert")
+    known_models: dict[str, str] = {"en": MINILM, "zh": "hfl/chinese-roberta-wwm-ext"}
+    hub_models: dict[str, tuple[str, str]] = {
+        "en": ("roberta-base", "AI-ModelScope/roberta-base"),
+        "zh": ("hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"),
+    }
     generates: bool = False
-    weighs_classes: bool = True
-    needs: tuple[str, ...] = ()
     auto_model: str = "AutoModelForSequenceClassification"
     kept_facts: tuple[str, ...] = ()
-    refused: dict[str, Any] = {}
-    refusal: Message | None = None
+    own_texts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
-    out_name: str = "labels.csv"
 
     def __init_subclass__(cls):
-        learn(cls.words)
+        NAMES.update(cls.names)
 
     @property
     def main_score(self) -> str:
         """The score that counts most."""
-        return self.compared[-1]
+        return self.best_by[0]
 
     def is_worse(self, name: str, score: float, other: float) -> bool:
         """Whether a score of that name is worse than another one."""
@@ -100,16 +95,6 @@ class Task(ABC):
     def choose_model(self, texts: Iterable[str]) -> tuple[str, dict]:
         """The model to train if none is named, and why, as a remark."""
         return choose_model(texts)
-
-    def known_model(self, language: str) -> str:
-        """A pretrained model to advise for texts in ``en`` or ``zh``."""
-        return "hfl/chinese-roberta-wwm-ext" if language == "zh" else MINILM
-
-    def hub_models(self, language: str) -> tuple[str, str]:
-        """Names of a pretrained model for texts in ``en`` or ``zh``: Hugging Face's, and ModelScope's."""
-        if language == "zh":
-            return "hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"  # as ModelScope has it
-        return "roberta-base", "AI-ModelScope/roberta-base"
 
     def fit_tokenizer(self, tokenizer: Any) -> None:
         """Give a tokenizer what this task needs and it may not have."""
@@ -123,20 +108,6 @@ class Task(ABC):
             DataParallelError: If they are no data for this task, or the options do not fit them.
         """
 
-    def refuse(self, options: RecipeOptions) -> None:
-        """Refuse options that this task has no use for.
-
-        Raises:
-            DataParallelError: For the first that is given.
-        """
-        for option, default in self.refused.items():
-            if (given := getattr(options, option)) != default:
-                raise DataParallelError(self.refusal, option=option.replace("_", "-"), given=given)
-
-    def packs(self, options: RecipeOptions) -> bool:
-        """Whether several rows are trained as one."""
-        return False
-
     def strata(self, rows: Any) -> list[int]:
         """A number for each row; dev and folds are to have equally much of each."""
         return [0] * len(rows)
@@ -145,13 +116,8 @@ class Task(ABC):
     def facts(self, data: LabelledTexts, options: RecipeOptions) -> dict:
         """What ranks and report must know of the data, in a form JSON can hold.
 
-        ``num_outputs`` of the model; the ``rows`` of each split by what is counted; what ``describe`` says; and what
-        ``kept`` keeps.
+        The ``rows`` of each split by what is counted; what ``describe`` says; and ``kept_facts``.
         """
-
-    def kept(self, facts: dict) -> dict:
-        """What ``metrics.json`` keeps of the facts, and predictions are made with."""
-        return {name: facts[name] for name in self.kept_facts}
 
     @abstractmethod
     def describe(self, facts: dict) -> list[str]:
@@ -162,31 +128,26 @@ class Task(ABC):
         train = data.splits["train"]
         return fold_rows(train, self.strata(train), options.folds, options.seed) if options.folds else None
 
-    def baselines(self, data: LabelledTexts, options: RecipeOptions) -> dict:
+    def baselines(self, data: LabelledTexts, options: RecipeOptions, facts: dict) -> dict:
         """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows."""
         train = data.splits["train"]
-        split, *_ = reversed(data.splits)
-        found = {}
+        split = list(data.splits)[-1]
+        scored = data.splits[split]
         if folds := self.folds(data, options):
-            split, labels = "dev", train["label"]
+            split, found = "dev", {}
             for held in folds:
                 rest = train.select(sorted(set(range(len(train))) - set(held)))
                 for name, predicted in self.predict_baselines(rest, train.select(held), data, options).items():
-                    rows = found.setdefault(name, [None] * len(train))
-                    for row, answer in zip(held, predicted):
-                        rows[row] = answer
+                    found.setdefault(name, {}).update(zip(held, predicted))
+            found = {name: [of[row] for row in range(len(train))] for name, of in found.items()}
         else:
-            labels = data.splits[split]["label"]
-            found = self.predict_baselines(train, data.splits[split], data, options)
-        return {name: {**self.score_baseline(rows, labels, data), "split": split} for name, rows in found.items()}
+            found = self.predict_baselines(train, scored, data, options)
+        labels = scored["label"]
+        return {name: {**self.compare(rows, labels, facts), "split": split} for name, rows in found.items()}
 
     def predict_baselines(self, train: Any, scored: Any, data: LabelledTexts, options: RecipeOptions) -> dict:
         """By the name of each baseline, what it predicts for the rows ``scored`` when fitted on ``train``."""
         return {}
-
-    def score_baseline(self, predicted: Sequence, labels: Sequence, data: LabelledTexts) -> dict:
-        """The scores of what a baseline predicted, those of ``shown`` among them."""
-        raise NotImplementedError
 
     def baselines_of_tokens(self, tokens: Callable[[str], Any], split: str) -> dict:
         """Scores of baselines that need tokens.
@@ -208,10 +169,6 @@ class Task(ABC):
         """
         return None
 
-    def text_columns(self, rows: Any) -> list[str]:
-        """The columns of a split that ``score`` gets as texts."""
-        return text_columns(rows)
-
     def tokenise(self, tokenizer: Any, rows: Any, max_length: int, facts: dict) -> tuple[dict[str, list], int]:
         """The columns a model is trained with, ``labels`` among them, and how many rows had to be cut.
 
@@ -223,15 +180,6 @@ class Task(ABC):
         """
         columns, num_cut = cut(tokenizer, [rows[name] for name in text_columns(rows)], max_length)
         return {**columns, "labels": rows["label"]}, num_cut
-
-    def sample(self, texts: tuple, kept: dict) -> list[str]:
-        """What the report asks the model for, to show how.
-
-        Args:
-            texts: The texts of a row.
-            kept: What ``kept`` keeps.
-        """
-        return [shortened(text) for text in texts]
 
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task; one for another is begun anew."""
@@ -254,16 +202,20 @@ class Task(ABC):
         return None
 
     def outputs(self, logits: Any, labels: Any) -> Any:
-        """What evaluation keeps of a batch, for ``compute_metrics`` and ``score``."""
+        """What evaluation keeps of a batch, for ``scores_of``."""
         return logits
 
-    @abstractmethod
-    def scores_of(self, logits: Any, labels: Any, kept: dict) -> dict[str, float]:
-        """The scores over all rows, those of ``shown`` among them."""
+    def choose(self, logits: Any, labels: Any, kept: dict) -> tuple[Any, Any]:
+        """What is predicted for each row, and its labels, both as ``compare`` takes them."""
+        return logits.argmax(axis=-1), labels
 
-    def compute_metrics(self, facts: dict) -> Callable:
-        """The metrics the Trainer computes after each epoch. All ranks must call it."""
-        return lambda prediction: self.scores_of(prediction.predictions, prediction.label_ids, facts)
+    def compare(self, predicted: Any, labels: Any, kept: dict) -> dict[str, float]:
+        """The scores of what a model or a baseline predicted, those of ``shown`` among them."""
+        return measure(self.measures, labels, predicted)
+
+    def scores_of(self, logits: Any, labels: Any, kept: dict) -> dict[str, float]:
+        """The scores over all rows."""
+        return self.compare(*self.choose(logits, labels, kept), kept)
 
     def standard_error(self, logits: Any, labels: Any, kept: dict) -> float:
         """How much the main score would vary with other rows of the same kind: its deviation over resampled rows."""
@@ -272,46 +224,32 @@ class Task(ABC):
         found = [self.scores_of(logits[draw], labels[draw], kept)[self.main_score] for draw in draws]
         return float(np.std(found) * np.sqrt(rows / len(labels)))
 
-    @abstractmethod
     def score(self, logits: Any, labels: Any, texts: list[tuple], kept: dict) -> dict:
-        """What ``metrics.json`` keeps about one split, with its number of ``rows`` and the worst ``mistakes``.
+        """What ``metrics.json`` keeps about one split.
 
         Args:
             logits: What ``Trainer.predict`` or ``gather`` returned.
             labels: The same of labels.
-            texts: The ``text_columns`` of each row.
-            kept: What ``kept`` keeps.
+            texts: Those of each row, or its ``own_texts``.
+            kept: What is kept.
         """
+        scores = {**self.scores_of(logits, labels, kept), "rows": len(logits)}
+        return {**scores, **self.details(logits, labels, texts, kept)}
+
+    def details(self, logits: Any, labels: Any, texts: list[tuple], kept: dict) -> dict:
+        """What its part of the report shows beside the scores, and the worst ``mistakes``; arguments of ``score``."""
+        return {}
 
     def always(self, scores: dict, kept: dict) -> str | None:
-        """What the model predicts for every row of a split, if it is the same; empty if that is nothing.
-
-        Args:
-            scores: What ``score`` found.
-            kept: What ``kept`` keeps.
-        """
-        return None
-
-    def report_values(self, results: dict) -> dict:
-        """What its template needs beside ``results``."""
-        return {}
+        """What the model predicts for every row of a split, if it is the same; empty if that is nothing."""
+        counts = {each["label"]: each["predicted"] for each in scores.get("per_class", [])}
+        if not counts or any(0 < count < scores["rows"] for count in counts.values()):
+            return None
+        return ", ".join(name for name, count in counts.items() if count)
 
     @abstractmethod
     def read_label(self, cell: Any, kept: dict) -> Any:
         """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
-
-    def asked(self, texts: Sequence[str], results: dict) -> list:
-        """Texts of a command line as rows: one text, or the two of a pair.
-
-        Raises:
-            DataParallelError: If half a pair is left.
-        """
-        size = len(results["data"]["text_columns"])
-        if len(texts) % size:
-            raise DataParallelError(
-                "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(texts)
-            )
-        return [[as_text(text) for text in texts[row : row + size]] for row in range(0, len(texts), size)]
 
     read_asked = read_asked_texts
 
@@ -321,12 +259,11 @@ class Task(ABC):
         Raises:
             DataParallelError: If the model was not trained on such.
         """
-        row, size = (text,) if isinstance(text, str) else tuple(text), len(results["data"]["text_columns"])
-        if len(row) != size:
+        row, columns = (text,) if isinstance(text, str) else tuple(text), results["data"]["text_columns"]
+        if len(row) != len(columns):
             raise DataParallelError(
-                "the model was trained on pairs of texts, and {row!r} is none."
-                if size == 2
-                else "the model was trained on single texts, and {row!r} is none.",
+                "the model was trained on {columns}, and {row!r} does not hold as many texts.",
+                columns=", ".join(columns),
                 row=row,
             )
         return row
@@ -343,7 +280,7 @@ class Task(ABC):
             tokenizer: Its own.
             inputs: What ``inputs`` made of each row.
             rows: The same rows as ``as_row`` made them.
-            kept: What ``kept`` keeps.
+            kept: What is kept.
         """
         logits = logits_of(model, tokenizer, inputs, kept["settings"]["max_length"])
         return [self.answer_of_row(*each, kept) for each in zip(logits, inputs, rows)]
@@ -353,7 +290,9 @@ class Task(ABC):
         return logits
 
     def gather(self, rows: list, kept: dict) -> Any:
-        """Answers or labels of all rows, as ``score`` and ``predictions`` take them."""
+        """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""
+        if self.label_filling is not None:
+            return list(rows)
         return np.array(rows) if rows else np.zeros((0, len(kept.get("label_names", "1"))))
 
     @abstractmethod
@@ -361,12 +300,7 @@ class Task(ABC):
         """Columns of what is predicted for each row."""
 
     def in_short(self, row: dict, kept: dict) -> str:
-        """What is predicted for a row, for the terminal.
-
-        Args:
-            row: The columns of ``predictions`` and ``named_texts`` for it.
-            kept: What ``kept`` keeps.
-        """
+        """What is predicted for a row, its columns of ``predictions`` and ``named_texts``, for the terminal."""
         chance = [f"{row['probability']:.3f}"] if "probability" in row else []
         return "  ".join([shown_label(row["label"]), *chance])
 
@@ -378,13 +312,9 @@ class Task(ABC):
         """The texts of such a row, for the terminal."""
         return " | ".join(row[name] for name in ("text", "text_pair") if name in row)
 
-    def write(self, path: Path, rows: list[dict], kept: dict) -> None:
-        """Write predictions, whole or not at all."""
-        write_predictions(path, rows, kept.get("label_separator", ";"))
-
     def in_words(self, scores: dict, digits: int = 3) -> str:
         """Scores in a line."""
-        return words()["and"].join(f"{words()[name]} {decimal(scores[name], digits)}" for name in self.shown)
+        return joined([f"{named(name)} {decimal(scores[name], digits)}" for name in self.shown])
 
     def shown_score(self, name: str, value: float) -> str:
         """A score as people read it: shares in percent."""
