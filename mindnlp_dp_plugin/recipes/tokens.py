@@ -1,6 +1,6 @@
 """Texts and words as the tokens of a model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -127,21 +127,12 @@ def token_scores(logits: Any, labels: Any) -> Any:
     return ops.stack([column.float() for column in columns], 1)
 
 
-def mean_over(labels_per_row: float, shift: int = 0) -> Callable:
-    """The loss that counts each label the same, in whatever batch and on whatever rank it is.
+def mean_over_seen(logits: Any, labels: Any) -> Any:
+    """The mean over the labels of all ranks that have logits; labels of words that were cut off stand behind them."""
+    from mindnlp_dp_plugin.distributed.gradients import global_mean  # it has MindSpore
 
-    It is the sum over a batch, by its rows and the mean number of labels of a row: so two ranks learn what one does.
-
-    Args:
-        labels_per_row: In train.
-        shift: How many tokens later the label of a token stands.
-    """
-
-    def loss(logits, labels):
-        wanted = labels[:, shift : logits.shape[1]]
-        return token_losses(logits[:, : logits.shape[1] - shift], wanted).sum() / (len(labels) * labels_per_row)
-
-    return loss
+    seen = labels[:, : logits.shape[1]]
+    return global_mean(token_losses(logits, seen).sum(), (seen != IGNORED).sum().float())
 
 
 def logits_of(model, tokenizer, rows: list[dict], max_length: int) -> np.ndarray:

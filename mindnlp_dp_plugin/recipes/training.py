@@ -48,19 +48,16 @@ class RecipeTrainer(Trainer):
         self.throughput = Throughput()
         super().__init__(tokenizer=data.tokenizer, callbacks=[self.throughput, *callbacks], **how)
         self._loss, self._outputs = data.task.loss(data.facts, options), data.task.outputs
-        packed = packed_rows_of(how["train_dataset"])
-        self._in_a_row = packed.num_sequences / len(packed) if packed else 1
         self.remove_callback(ProgressCallback)
 
     def compute_loss(self, model, inputs, return_outputs=False):
         """The loss of a batch."""
-        if self._loss is None:
-            return super().compute_loss(model, inputs, return_outputs)
         labels = inputs["labels"]
-        outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
-        loss = self._loss(outputs.logits, labels)
-        if "position_ids" in inputs:  # the loss is by the mean row, which holds more when packed
-            loss = loss / self._in_a_row
+        if self._loss is None:
+            loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        else:
+            outputs = model(**{name: values for name, values in inputs.items() if name != "labels"})
+            loss = self._loss(outputs.logits, labels)
         if not return_outputs:
             return loss
         return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
 from mindnlp_dp_plugin.recipes.scores import listed
 from mindnlp_dp_plugin.recipes.tasks import Task
-from mindnlp_dp_plugin.recipes.tokens import IGNORED, mean_over, token_scores
+from mindnlp_dp_plugin.recipes.tokens import IGNORED, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
 
 NEW_TOKENS = 64
@@ -80,10 +80,6 @@ class CausalLM(Task):
     def head(self, kept):
         """The one it was trained with."""
         return {}
-
-    def loss(self, facts, options):
-        """The cross entropy of all tokens of answers, by the number of rows and the mean of them in a row of train."""
-        return mean_over(facts["answer_tokens"], shift=1)
 
     def outputs(self, logits, labels):
         """For each row the sum of its tokens' losses, how many tokens there are, and how many were the likeliest."""

@@ -76,8 +76,8 @@ class TokenClassification(Task):
         return tokens.first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
 
     def loss(self, facts, options):
-        """The cross entropy of all words, by the number of rows and the mean number of words of a row in train."""
-        return tokens.mean_over(facts["num_words"]["train"] / facts["num_rows"]["train"])
+        """The model's own; where words are cut off, whose tags ``labels`` hold, a mean over those that are left."""
+        return tokens.mean_over_seen if any(facts["cut_texts"].values()) else None
 
     def choose(self, logits, labels, kept):
         """The tags of each row's words."""
