@@ -97,16 +97,47 @@ def test_what_all_ranks_caught_leaves_a_trainer_that_works(tmp_path):
     assert first == second and (tmp_path / "saved" / "model.safetensors").exists()
 
 
-def test_a_restart_goes_on_from_its_own_stage_though_another_shares_the_folder(tmp_path):
-    def trained(name, *way, options=()):
-        output = tmp_path / name
-        output.mkdir()
-        job = dict(ranks=2, backend="mpi", log_dir=output / "logs", options=options)
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory):
+    """Trains the stages in a folder, which may be that of an earlier run; returns it and what was said."""
+    home = tmp_path_factory.mktemp("stages")
+
+    def run_stages(name, *way, options=(), again=0):
+        output = home / name
+        output.mkdir(exist_ok=True)
+        job = dict(ranks=2, backend="mpi", log_dir=output / f"logs{again}", options=options)
         finished = run_ranks(PROGRAMS / "stages.py", output, *way, **job)
         assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
         return output
 
-    never, killed = trained("never"), trained("killed", "killed", options=("--max-restarts", 1))
-    log = (killed / "logs" / "restart_1" / "rank_0.log").read_text()
+    return run_stages
+
+
+@pytest.fixture(scope="module")
+def never_struck(staged):
+    return ends_of(staged("never"))
+
+
+def test_a_restart_goes_on_from_its_own_stage_though_another_shares_the_folder(staged, never_struck):
+    killed = staged("killed", "killed", options=("--max-restarts", 1))
+    log = (killed / "logs0" / "restart_1" / "rank_0.log").read_text()
     assert f"Restart 1: training continues from {killed / 'training' / 'checkpoint-4'}\n" in log
-    assert ends_of(killed) == ends_of(never)
+    assert ends_of(killed) == never_struck
+
+
+def test_a_restart_goes_on_after_a_probe_in_a_callback(staged, never_struck):
+    killed = staged("probing", "killed", "probing", options=("--max-restarts", 1))
+    log = (killed / "logs0" / "restart_1" / "rank_0.log").read_text()
+    assert f"Restart 1: training continues from {killed / 'training' / 'checkpoint-4'}\n" in log
+    assert ends_of(killed) == never_struck
+
+
+def test_what_a_callback_stopped_goes_on_with_resume(staged, never_struck):
+    stopped = staged("limited", "limited")
+    (stopped / "stage_2.npz").unlink()
+    again = staged("limited", options=("--resume",), again=2)
+    assert (
+        f"--resume: training continues from {again / 'training' / 'checkpoint-3'}\n"
+        in (again / "logs2" / "rank_0.log").read_text()
+    )
+    assert ends_of(again) == never_struck

@@ -1,8 +1,9 @@
 """Two stages in one folder; a stage that is done is skipped, as scripts do by a marker file.
 
-    python stages.py OUTPUT [killed]
+    python stages.py OUTPUT [killed] [probing] [limited]
 
-``killed``: rank 1 dies in the first start, in the fifth step of the second stage.
+``killed``: rank 1 dies in the first start, in the fifth step of the second stage. ``probing``: a callback trains
+another model in its second step. ``limited``: a callback stops it after its third, and saves.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -31,6 +32,21 @@ class Struck(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Probes(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 2 and "probing" in sys.argv:
+            options = dict(per_device_train_batch_size=4, max_steps=1, report_to=[], disable_tqdm=True)
+            Trainer(
+                models.bert(), TrainingArguments(str(OUTPUT / "probe"), **options), train_dataset=models.Rows(8)
+            ).train()
+
+
+class Limits(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3 and "limited" in sys.argv:
+            control.should_save = control.should_training_stop = True
+
+
 def train(stage, model, steps, rate, callbacks=()):
     done = OUTPUT / f"stage_{stage}.npz"
     if done.exists():
@@ -52,6 +68,6 @@ def train(stage, model, steps, rate, callbacks=()):
 set_seed(1)
 model = models.bert()
 train(1, model, 12, 1e-3)
-train(2, model, 7, 5e-4, [Struck()])
+train(2, model, 7, 5e-4, [Probes(), Limits(), Struck()])
 values = b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(f'"{hashlib.sha256(values).hexdigest()}"')
