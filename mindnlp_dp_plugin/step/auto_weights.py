@@ -28,10 +28,12 @@ class AutoWeights(Weights):
         collective: The ranks to average over.
     """
 
+    looks_ahead = True
+
     def __init__(self, door: Door, collective: Collective):
         super().__init__(collective)
         self._door = door
-        self._accumulation = self.num_ahead = door.accumulation
+        self._accumulation = door.accumulation
         self._before = door.nominal_accumulation
         self._counts, self._totals = AnnouncedCounts(), []
         self._place = -1
@@ -48,6 +50,10 @@ class AutoWeights(Weights):
     def hear(self, totals):
         """What all ranks count in each of them."""
         self._totals = list(totals)
+
+    def expects(self, batch):
+        """Whether a batch is the next that was announced."""
+        return self._counts.holds(self._place + 1, batch)
 
     def begin_micro_step(self):
         """The next batch that was announced."""
@@ -128,6 +134,7 @@ class AnnouncedCounts:
         self._of_labels = [labels_of(batch.columns) is not None for batch in batches]
         self._counts = [0 if batch.is_repeated else self._count(batch.columns) for batch in batches]
         self._are_repeated = [batch.is_repeated for batch in batches]
+        self._columns = [{id(column) for column in batch.columns.values()} for batch in batches]
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -138,6 +145,10 @@ class AnnouncedCounts:
     def padded(self, length: int) -> list[int]:
         """The counts, and 0 for batches that the epoch has no more."""
         return self._counts + [0] * (length - len(self._counts))
+
+    def holds(self, place: int, batch: Mapping) -> bool:
+        """Whether a batch is that of a place: they have columns in common."""
+        return place < len(self._columns) and not self._columns[place].isdisjoint(map(id, batch.values()))
 
     def is_repeated(self, place: int) -> bool:
         """Whether another rank reads the batch, too."""

@@ -45,7 +45,7 @@ class OrderedWeights(Weights):
     def __init__(self, door: Door, collective: Collective, average_over: str, micro_batches: MicroBatches):
         super().__init__(collective)
         self._door, self._average_over, self._num = door, average_over, micro_batches.num
-        self.num_ahead = 0 if average_over in EQUAL else len(micro_batches.mine) if average_over == "auto" else 1
+        self.looks_ahead = average_over == "auto"
         self.latest: Counted | None = None
         self._counts, self._place = AnnouncedCounts(), -1
         self.reset()

@@ -235,6 +235,10 @@ class Step:
             self.announce(window)
             yield from (batch.columns for batch in window)
 
+    def expects(self, batch: Any) -> bool:
+        """Whether a batch was announced as the next."""
+        return self._weights.expects(batch)
+
     def announce(self, batches: list[Announced]) -> None:
         """These batches follow: what they count travels with what ranks ask each other next. All ranks must call it."""
         self._weights.announce(batches)
@@ -273,8 +277,8 @@ class Step:
 
     def _read_ahead(self, batches, dataset):
         """As many batches as are announced together; without any, the epoch is over."""
-        window = []
-        while len(window) < max(1, min(self._weights.num_ahead, self._door.clock.micro_steps_left)):
+        window, size = [], self._door.clock.micro_steps_left if self._weights.looks_ahead else 1
+        while len(window) < size:
             batch = next(batches, None)
             if batch is None:
                 break

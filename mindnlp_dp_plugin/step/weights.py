@@ -62,13 +62,13 @@ class Weights:
 
     Attributes:
         of_sum: What the sum of gradients is multiplied by; None for 1.
-        num_ahead: Batches whose counts travel together, and which are therefore read before the first is computed.
+        looks_ahead: Whether counts of a step's batches travel together, which are read before the first is computed.
         is_repeated: Whether another rank has the batch of this micro-step, too, and here it counts nothing.
         adds_up: Whether the factors of all ranks' losses add up to the number of ranks, and gradients get no other.
     """
 
     of_sum = None
-    num_ahead = 0
+    looks_ahead = False
     is_repeated = False
     adds_up = True
 
@@ -88,6 +88,10 @@ class Weights:
 
     def announce(self, batches: Sequence[Announced]) -> None:
         """These batches follow: they are those of the next micro-steps."""
+
+    def expects(self, batch: Mapping) -> bool:
+        """Whether a batch was announced as the next."""
+        return False
 
     def to_send(self) -> list[int]:
         """Numbers of this rank to sum over the ranks before the next backward; as many on all ranks."""
@@ -162,7 +166,6 @@ class CountedWeights(Weights):
         average_over: A key of ``COUNTS``.
     """
 
-    num_ahead = 1
     adds_up = False
 
     def __init__(self, door: Door, parameters, collective: Collective, average_over: str):

@@ -19,15 +19,18 @@ class LoopClock:
         is_syncing: False within ``no_sync``, unless gradients are returned.
         micro_steps: Batches whose gradients were computed.
         begins_optimizer_step: Whether none was since the last step.
-        micro_steps_left: 1: how many follow, only the loop knows.
     """
-
-    micro_steps_left = 1
 
     def __init__(self):
         self.is_syncing = True
         self.micro_steps = 0
         self.begins_optimizer_step = True
+        self._in_step, self._usual = 0, 1  # micro-steps of this step, and of the last
+
+    @property
+    def micro_steps_left(self) -> int:
+        """Micro-steps of this step that follow, if it has as many as the last."""
+        return max(1, self._usual - self._in_step)
 
     @property
     def optimizer_steps_next(self) -> bool:
@@ -46,7 +49,13 @@ class LoopClock:
     def end_micro_step(self) -> None:
         """Count."""
         self.micro_steps += 1
+        self._in_step += 1
         self.begins_optimizer_step = False
+
+    def end_optimizer_step(self) -> None:
+        """The optimizer has stepped."""
+        self._in_step, self._usual = 0, max(1, self._in_step)
+        self.begins_optimizer_step = True
 
 
 class LoopDoor:
@@ -101,5 +110,5 @@ class LoopDoor:
 
     def _end_step(self):
         self.num_steps += 1
-        self.clock.begins_optimizer_step = True
+        self.clock.end_optimizer_step()
         self._status.begin_step(self.num_steps + 1)

@@ -48,6 +48,7 @@ class TrainingRows(Rows):
 
     Args:
         dataset: This rank's part.
+        announced: Reads batches, and tells other ranks what they count.
         after_epoch: Is called when all batches of an epoch were taken. All ranks must take them.
 
     Attributes:
@@ -59,9 +60,9 @@ class TrainingRows(Rows):
 
     read_last: "TrainingRows | None" = None
 
-    def __init__(self, dataset: ShardedDataset, after_epoch: Callable[[], None]):
+    def __init__(self, dataset: ShardedDataset, announced: Callable, after_epoch: Callable[[], None]):
         super().__init__(dataset)
-        self._after_epoch = after_epoch
+        self._announced, self._after_epoch = announced, after_epoch
         self.epoch, self.num_read, self.latest = 0, 0, {}
         self._is_under_way = False
 
@@ -86,7 +87,8 @@ class TrainingRows(Rows):
         self._dataset.set_epoch(self.epoch)
         self.num_read = self._dataset.num_skipped
         self._is_under_way = True
-        for batch in self._dataset.create_dict_iterator(**{"num_epochs": 1, **options}):
+        batches = self._dataset.create_dict_iterator(**{"num_epochs": 1, **options})
+        for batch in self._announced(batches, self._dataset):
             self.num_read += 1
             self.latest, TrainingRows.read_last = batch, self
             yield batch
