@@ -7,6 +7,7 @@ import accelerate.utils.dataclasses as accelerate_dataclasses
 import mindtorch
 from mindtorch.nn import parallel
 from transformers import Trainer
+from transformers.loss import loss_utils
 from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.checkpoint import store
@@ -20,15 +21,24 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
+from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.pynative import require_pynative
+from mindnlp_dp_plugin.step.weights import count_tokens
 from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
-from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows, read_each_row_once
+from mindnlp_dp_plugin.trainers.transformers.rows import (
+    counted_rows,
+    first_rows,
+    has_labels_of_words,
+    read_each_row_once,
+    without_labels,
+)
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
+LOSS = Message("the loss of a batch")
 SAME = Message("Give every rank the same: the plugin deals the rows out.")
 
 
@@ -194,9 +204,7 @@ def evaluation_loop(stock, self, *args, **kwargs):
     elif session.step:
         session.step.check_replicas(anew=True)
     patches = Patches()
-    patches.stand_in(self, _prediction_step_of(self), "prediction_step")
-    # A batch is whole on one rank, and its loss as well.
-    patches.replace(self.args, "average_tokens_across_devices", False)
+    patches.stand_in(self, _prediction_step_of(self, patches), "prediction_step")
     try:
         with computed.being(is_whole=True):
             return stock(self, *args, **kwargs)
@@ -204,16 +212,44 @@ def evaluation_loop(stock, self, *args, **kwargs):
         patches.undo()
 
 
-def _prediction_step_of(self):
+def _prediction_step_of(self, patches):
+    """Its loss is that of all ranks' batches as one; rows that fill a batch up have no part in it."""
+    is_counted = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
+    times = current().world_size if is_counted and self.args.average_tokens_across_devices else 1
+    seen = {"sum": self.compute_loss_func is not None}
+
+    def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):
+        seen["sum"] |= num_items_in_batch is not None
+        return stock(source, target, num_items_in_batch, *args, **kwargs)
+
     def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
-        given, rows = copy.copy(inputs), find_batch_size(inputs)  # to compute a loss takes labels out
+        rows = find_batch_size(inputs)
+        own, _ = counted_rows(self, current(), rows) if rows else (rows, rows)
+        given = copy.copy(inputs)  # to compute a loss takes labels out
+        if has_labels_of_words(given):
+            given = without_labels(given, own)
+            count = count_tokens(given, predicts_next_token(self.model))
+            loss, *rest = stock(model, copy.copy(given), prediction_loss_only, *args, **kwargs)
+            if loss is not None:
+                of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
+                loss = mindtorch.zeros_like(loss) + _of_all(of_ranks, seen["sum"], times)
+            return loss, *rest
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
-        own, _ = counted_rows(self, current(), rows) if rows else (0, 0)
         if loss is not None and rows and 0 < own < rows:
             loss, *_ = stock(model, first_rows(given, own, rows), True, *args, **kwargs)
         return loss, *rest
 
+    patches.stand_in(loss_utils, fixed_cross_entropy)
     return prediction_step
+
+
+def _of_all(of_ranks, is_sum, times):
+    """The loss of one process, from the loss and the labels of each rank: shares of a sum, or means; each ``times``."""
+    losses, counts = zip(*of_ranks)
+    if is_sum:
+        return sum(losses) / times
+    total = sum(counts)
+    return sum(loss * count for loss, count in of_ranks) / total / times if total else float("nan")
 
 
 TRAINER_METHODS = (

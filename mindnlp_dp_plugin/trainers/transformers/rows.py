@@ -118,9 +118,7 @@ class CountedRows:
 
     def _averages_labels(self, batch):
         """Whether the model's own loss is a mean over labels of which a row has several."""
-        labels = batch.get("labels") if isinstance(batch, Mapping) else None
-        is_its_own = type(self._trainer).compute_loss is Trainer.compute_loss
-        return is_its_own and getattr(labels, "ndim", 0) > 1 and not labels.is_floating_point()
+        return type(self._trainer).compute_loss is Trainer.compute_loss and has_labels_of_words(batch)
 
 
 def read_each_row_once(loader) -> None:
@@ -170,3 +168,19 @@ def first_rows(batch: Any, number: int, rows: int) -> Any:
         return value[:number] if getattr(value, "ndim", 0) and value.shape[0] == rows else value
 
     return map_leaves(cut, batch)
+
+
+def has_labels_of_words(batch: Any) -> bool:
+    """Whether a row has several labels, each of a class."""
+    labels = batch.get("labels") if isinstance(batch, Mapping) else None
+    return getattr(labels, "ndim", 0) > 1 and not labels.is_floating_point()
+
+
+def without_labels(batch: Any, number: int) -> Any:
+    """A batch in which labels count of its first rows alone."""
+    labels = batch.get("labels") if isinstance(batch, Mapping) else None
+    if labels is None or labels.is_floating_point() or number is None or number >= labels.shape[0]:
+        return batch
+    kept = labels.clone()
+    kept[number:] = PADDING
+    return {**batch, "labels": kept}

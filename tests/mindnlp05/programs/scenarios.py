@@ -94,7 +94,7 @@ def train(name, output):
     arguments = TrainingArguments(
         str(output / name),
         per_device_train_batch_size=GLOBAL_BATCH // dp.get_world_size(),
-        per_device_eval_batch_size=4,
+        per_device_eval_batch_size=GLOBAL_BATCH // dp.get_world_size(),
         logging_steps=1,
         save_strategy="no",
         report_to=[],
@@ -107,8 +107,8 @@ def train(name, output):
     more = {"optimizer_cls_and_kwargs": (torch.optim.SGD, given)} if given["momentum"] else {}
     trainer = kind(model, arguments, train_dataset=models.Rows(53, labels), callbacks=[digests], **more, **given_too)
     trainer.train()
-    # Of 13 rows, the last batch has one, and is filled up on ranks.
-    rows = models.Rows(13, labels, seed=1)
+    # Of 17 rows, the last batch has five, and is filled up on ranks.
+    rows = models.Rows(17, labels, seed=1)
     score = trainer.evaluate(rows).get("eval_loss", 0.0) if name in SCENARIOS else 0.0
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     np.savez(
