@@ -233,7 +233,9 @@ class Step:
         batches = iter(batches)
         while window := self._read_ahead(batches, dataset):
             self.announce(window)
-            yield from (batch.columns for batch in window)
+            for batch in window:
+                dataset.is_repeated = batch.is_repeated  # of this one, though others were read ahead
+                yield batch.columns
 
     def expects(self, batch: Any) -> bool:
         """Whether a batch was announced as the next."""

@@ -33,7 +33,6 @@ from mindnlp_dp_plugin.trainers.transformers.rows import (
     first_rows,
     has_labels_of_words,
     read_each_row_once,
-    without_labels,
 )
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
@@ -213,43 +212,35 @@ def evaluation_loop(stock, self, *args, **kwargs):
 
 
 def _prediction_step_of(self, patches):
-    """Its loss is that of all ranks' batches as one; rows that fill a batch up have no part in it."""
-    is_counted = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
-    times = current().world_size if is_counted and self.args.average_tokens_across_devices else 1
-    seen = {"sum": self.compute_loss_func is not None}
+    """Its loss is that of all ranks' batches as one; rows that fill a batch up have no part in it.
+
+    Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
+    """
+    seen = {"sum": False}
+    patches.replace(self.args, "average_tokens_across_devices", False)
 
     def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):
         seen["sum"] |= num_items_in_batch is not None
         return stock(source, target, num_items_in_batch, *args, **kwargs)
 
     def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
-        rows = find_batch_size(inputs)
-        own, _ = counted_rows(self, current(), rows) if rows else (rows, rows)
-        given = copy.copy(inputs)  # to compute a loss takes labels out
-        if has_labels_of_words(given):
-            given = without_labels(given, own)
-            count = count_tokens(given, predicts_next_token(self.model))
-            loss, *rest = stock(model, copy.copy(given), prediction_loss_only, *args, **kwargs)
-            if loss is not None:
-                of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
-                loss = mindtorch.zeros_like(loss) + _of_all(of_ranks, seen["sum"], times)
-            return loss, *rest
+        given, rows = copy.copy(inputs), find_batch_size(inputs)  # to compute a loss takes labels out
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
+        own, _ = counted_rows(self, current(), rows) if rows else (rows, rows)
         if loss is not None and rows and 0 < own < rows:
-            loss, *_ = stock(model, first_rows(given, own, rows), True, *args, **kwargs)
+            given = first_rows(given, own, rows)
+            loss, *_ = stock(model, copy.copy(given), True, *args, **kwargs)
+        if loss is not None and has_labels_of_words(given):  # rows have unequal numbers of them
+            # What the Trainer counts holds the first of each row, too, which a mean leaves out that shifts its labels.
+            count = count_tokens(given, not seen["sum"] and predicts_next_token(self.model)) if own else 0
+            of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
+            total = sum(count for _, count in of_ranks)
+            mean = sum(each * count for each, count in of_ranks) / total if total else float("nan")
+            loss = mindtorch.zeros_like(loss) + mean
         return loss, *rest
 
     patches.stand_in(loss_utils, fixed_cross_entropy)
     return prediction_step
-
-
-def _of_all(of_ranks, is_sum, times):
-    """The loss of one process, from the loss and the labels of each rank: shares of a sum, or means; each ``times``."""
-    losses, counts = zip(*of_ranks)
-    if is_sum:
-        return sum(losses) / times
-    total = sum(counts)
-    return sum(loss * count for loss, count in of_ranks) / total / times if total else float("nan")
 
 
 TRAINER_METHODS = (

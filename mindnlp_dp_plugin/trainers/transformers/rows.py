@@ -174,13 +174,3 @@ def has_labels_of_words(batch: Any) -> bool:
     """Whether a row has several labels, each of a class."""
     labels = batch.get("labels") if isinstance(batch, Mapping) else None
     return getattr(labels, "ndim", 0) > 1 and not labels.is_floating_point()
-
-
-def without_labels(batch: Any, number: int) -> Any:
-    """A batch in which labels count of its first rows alone."""
-    labels = batch.get("labels") if isinstance(batch, Mapping) else None
-    if labels is None or labels.is_floating_point() or number is None or number >= labels.shape[0]:
-        return batch
-    kept = labels.clone()
-    kept[number:] = PADDING
-    return {**batch, "labels": kept}
