@@ -92,7 +92,8 @@ def agreed_checkpoint(trainer, wanted: str | bool | None, collective: Collective
     trainer.data_parallel_training = training = begin_training(trainer, weights, collective)
     kept, rows = elsewhere.bring_back(output_dir), partial(_digest_of_rows, trainer.train_dataset)
     whole = own_checkpoint(output_dir, training, wanted, is_resuming, collective, rows, kept=kept)
-    training.trained.setdefault("train_dataset", rows())
+    if "train_dataset" not in training.trained:
+        training.trained["train_dataset"] = rows()
     if whole:
         wanted = whole
     elif wanted is True and is_resuming:  # the first run has none yet
