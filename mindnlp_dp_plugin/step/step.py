@@ -1,8 +1,10 @@
 """One step, as the data flows: count, weigh, scale, forward, arm, backward, finish, clip."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from typing import Any
 
 import mindspore
@@ -230,18 +232,26 @@ class Step:
             batches: What is read.
             dataset: Says whether another rank reads the same.
         """
-        batches = iter(batches)
-        while window := self._read_ahead(batches, dataset):
-            self.announce(window)
-            for batch in window:
-                dataset.is_repeated = batch.is_repeated  # of this one, though others were read ahead
-                yield batch.columns
+        batches, clock = iter(batches), self._door.clock
+        window: deque = deque()
+        began_at = None
+        while True:
+            if not window or (clock.begins_optimizer_step and clock.micro_steps != began_at):
+                began_at = clock.micro_steps
+                if ahead := self._read_ahead(batches, dataset, len(window)):
+                    window.extend(ahead)
+                    self.announce(window)
+            if not window:
+                return
+            batch = window.popleft()
+            dataset.is_repeated = batch.is_repeated  # of this one, though others were read ahead
+            yield batch.columns
 
     def expects(self, batch: Any) -> bool:
         """Whether a batch was announced as the next."""
         return self._weights.expects(batch)
 
-    def announce(self, batches: list[Announced]) -> None:
+    def announce(self, batches: Sequence[Announced]) -> None:
         """These batches follow: what they count travels with what ranks ask each other next. All ranks must call it."""
         self._weights.announce(batches)
         self._has_news = True
@@ -277,24 +287,19 @@ class Step:
         """The last micro-batch of this rank, where sums follow the tree of micro-batches."""
         return self._weights.latest
 
-    def _read_ahead(self, batches, dataset):
-        """As many batches as are announced together; without any, the epoch is over."""
-        window, size = [], self._door.clock.micro_steps_left if self._weights.looks_ahead else 1
-        while len(window) < size:
-            batch = next(batches, None)
-            if batch is None:
-                break
-            window.append(Announced(batch, dataset.is_repeated))
-        return window
+    def _read_ahead(self, batches, dataset, num_read):
+        """The batches that an optimizer step needs beside those that were read; without any, the epoch is over."""
+        num = self._door.clock.micro_steps_left if self._weights.looks_ahead else 1
+        return [Announced(batch, dataset.is_repeated) for batch in islice(batches, max(0, num - num_read))]
 
     def _ask(self):
         """Ask all ranks what an optimizer step begins with, and let the counts of its batches travel along."""
-        counts = self._weights.to_send() if self._has_news else []
+        news = (self._weights.to_send(), self._weights.hear) if self._has_news else ()
         self._has_news = False
         if self._door.clock.begins_optimizer_step:
-            self.stepped.ask(counts, self._weights.hear)
-        elif counts:
-            self.stepped.send(counts, self._weights.hear)
+            self.stepped.ask(*news)
+        elif news and news[0]:
+            self.stepped.send(*news)
 
     @property
     def _may_call_backward_again(self):

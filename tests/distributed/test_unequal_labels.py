@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.programs.unequal_labels import CASES, LOOPS, OF_SEEDS
+from tests.programs.unequal_labels import CASES, LOOPS, NUM_STEPS, OF_SEEDS
 
 ALL = [*CASES, *LOOPS]
 
@@ -50,3 +50,14 @@ def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(output_of):
     np.testing.assert_array_equal(by_rank, alike)
     said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and what else must be common, comes"
     assert (output / "logs" / "rank_0.log").read_text().count(said) == 1
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_counts_travel_with_the_question_before_each_step_of_a_loop(output_of, name):
+    result = np.load(output_of("unequal_labels.py", 2, *ALL, ranks=2, backend="mpi") / f"{name}.rank0.npz")
+    case = {**CASES, **OF_SEEDS}[name.partition(".")[0]]
+    accumulation = case.arguments.get("gradient_accumulation_steps", 1)
+    begun_within_a_step = [
+        place for place in range(0, NUM_STEPS * accumulation, case.num_batches) if place % accumulation
+    ]
+    assert result["num_votes"] == NUM_STEPS + len(begun_within_a_step), "epochs that begin within a step count apart"

@@ -38,6 +38,7 @@ from mindnlp.transformers import (
 )
 from mindspore.dataset import GeneratorDataset
 
+from mindnlp_dp_plugin.step import stepped
 from tests.programs.tiny import seed_everything
 
 BATCH_SIZE, LENGTH, VOCABULARY, NUM_LABELS, NUM_STEPS = 2, 12, 96, 5, 7
@@ -283,6 +284,7 @@ def train_by_loop(name, output, num_ranks):
     way = ways[name.partition(".")[2]]
     gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)
     accumulation, parameters, num_micro_steps = case.arguments.get("gradient_accumulation_steps", 1), [], 0
+    votes = count_votes()
     while len(parameters) < NUM_STEPS:
         for words in rows.create_dict_iterator():
             num_micro_steps += 1
@@ -294,7 +296,21 @@ def train_by_loop(name, output, num_ranks):
                 optimizer.step()
                 optimizer.zero_grad()
                 parameters.append(values_of(model))
-    np.savez(output / f"{name}.rank{dp.get_rank()}.npz", parameters=np.stack(parameters), losses=[], train_loss=0)
+                num_votes = len(votes)
+    results = dict(parameters=np.stack(parameters), losses=[], train_loss=0, num_votes=num_votes)
+    np.savez(output / f"{name}.rank{dp.get_rank()}.npz", **results)
+
+
+def count_votes():
+    """A list that grows by each message in which ranks sum numbers of theirs."""
+    votes, stock = [], stepped.Vote
+
+    def vote(*args):
+        votes.append(args)
+        return stock(*args)
+
+    stepped.Vote = vote
+    return votes
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 
+FIRST_LOOK = 16  # batches read before the first step, as MindSpore's own data sets prefetch
+
 
 class LoopClock:
     """Whether the optimizer steps next, only the loop knows: it says so by ``no_sync``.
@@ -25,11 +27,11 @@ class LoopClock:
         self.is_syncing = True
         self.micro_steps = 0
         self.begins_optimizer_step = True
-        self._in_step, self._usual = 0, 1  # micro-steps of this step, and of the last
+        self._in_step, self._usual = 0, FIRST_LOOK  # micro-steps of this step, and of the last
 
     @property
     def micro_steps_left(self) -> int:
-        """Micro-steps of this step that follow, if it has as many as the last."""
+        """Micro-steps of this step that follow, if it has as many as the last; the first has perhaps ``FIRST_LOOK``."""
         return max(1, self._usual - self._in_step)
 
     @property
