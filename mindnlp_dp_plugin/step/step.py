@@ -319,7 +319,7 @@ class Step:
         accumulated = [] if self._counts or self._fills_buckets else taken_from(self.stepped.named.values())
         self.is_forward_due = True
         try:
-            with computed.being(is_repeated=self._weights.is_repeated, refusal=refusal):
+            with computed.being(is_repeated=computed.is_repeated or self._weights.is_repeated, refusal=refusal):
                 return forward_and_backward()
         finally:
             self.is_forward_due = False

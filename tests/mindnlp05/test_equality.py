@@ -13,6 +13,13 @@ ALL = (
     *("llama_regression", "llama_classifier", "token_classifier"),
     *("sums_itself", "sums_itself_accumulated", "takes_the_mean", "loss_function", "flattened"),
     *("flattened_accumulated", "flattened_mean", "nested", "doubled"),
+    *(
+        "of_the_model",
+        "of_the_model_and_counted",
+        "in_batch_negatives",
+        "in_batch_negatives_accumulated",
+        "class_weights",
+    ),
 )
 # The engine and a third rank could change these; ``make test-mindnlp05-slow`` runs the others so, too.
 MOST = ("bert_adamw", "gpt2_sgd", "t5", "llama_regression", "sums_itself_accumulated", "flattened", "doubled")

@@ -97,6 +97,33 @@ def test_what_all_ranks_caught_leaves_a_trainer_that_works(tmp_path):
     assert first == second and (tmp_path / "saved" / "model.safetensors").exists()
 
 
+def test_what_one_rank_caught_ends_the_job_and_is_shown_first(tmp_path):
+    finished = run(tmp_path, "caught_by_one")
+    assert finished.returncode == 1
+    told = finished.stderr[finished.stderr.index("failed first") :]
+    assert "DataParallelError: rank 1: its train() raised MemoryError: out of memory" in told.splitlines()[1]
+
+
+def test_evaluating_other_weights_on_one_rank_is_refused(tmp_path):
+    finished = run(tmp_path, "scored_apart")
+    assert finished.returncode == 1
+    assert re.search(r"Replicas differ after step 3: .*classifier\.bias on rank\(s\) 1", finished.stderr)
+
+
+def test_an_exchange_of_one_rank_alone_matches_no_other_by_chance(tmp_path):
+    finished = run(tmp_path, "exchange", env={"MINDNLP_DP_TIMEOUT": "250"})
+    assert finished.returncode == 1
+    assert re.search(r"rank 1 (is )?in all_gather_object \(number ", finished.stderr), finished.stderr
+    assert "in on_step_begin" in finished.stderr
+
+
+def test_after_training_a_child_of_a_rank_is_alone(tmp_path, never):
+    finished = run(tmp_path, "has_child")
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    assert "alone 1 [5]" in (tmp_path / "logs" / "rank_1.log").read_text()
+    assert ends_of(tmp_path) == ends_of(never[1])
+
+
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory):
     """Trains the stages in a folder, which may be that of an earlier run; returns it and what was said."""

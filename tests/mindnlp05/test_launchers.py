@@ -57,7 +57,7 @@ def test_one_rank(tmp_path):
 
 
 def test_accelerate_launch_is_refused_by_name(python):
-    finished = python("import mindnlp_dp_plugin", env={"ACCELERATE_MIXED_PRECISION": "no"})
+    finished = python("import mindnlp_dp_plugin", env={"ACCELERATE_DYNAMO_BACKEND": "no"})
     assert "`accelerate launch`" in finished.stderr.splitlines()[-1]
 
 

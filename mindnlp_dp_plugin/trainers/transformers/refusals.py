@@ -9,9 +9,8 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "dispatch_batches", "async_save", "snapshot_every")
 ENGINES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
-BY_ACCELERATE = (
-    "ACCELERATE_MIXED_PRECISION" in os.environ
-)  # `accelerate launch` always sets it; later TrainingArguments
+# `accelerate launch` sets it; TrainingArguments only for torch_compile, later, but children inherit what they set.
+BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND" in os.environ
 YES = ("1", "true", "yes", "on")
 
 

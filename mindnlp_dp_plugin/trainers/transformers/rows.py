@@ -96,7 +96,7 @@ class CountedRows:
         own, total = self._shares[id(batch)]
         if self._is_sum:
             return 1 if own else 0
-        if self._averages_labels(batch):
+        if has_labels_of_words(batch):
             labels = count_tokens(batch, predicts_next_token) if own else 0
             everyone = self._collective.all_gather_object((own, labels), TOKENS)
             if without := [rank for rank, (rows, count) in enumerate(everyone) if rows and not count]:
@@ -115,10 +115,6 @@ class CountedRows:
         if labels is None or labels.is_floating_point() or not is_counted:
             return False
         return labels.ndim > 1 if self._is_sum is None else self._is_sum
-
-    def _averages_labels(self, batch):
-        """Whether the model's own loss is a mean over labels of which a row has several."""
-        return type(self._trainer).compute_loss is Trainer.compute_loss and has_labels_of_words(batch)
 
 
 def read_each_row_once(loader) -> None:

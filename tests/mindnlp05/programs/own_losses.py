@@ -1,5 +1,7 @@
 """Models, losses and collators of one's own: what each of them makes of rows, the Trainer weighs."""
 
+import mindnlp_dp_plugin as dp  # isort: skip
+
 import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, Trainer
@@ -86,3 +88,34 @@ class OfNested(OfRows):
 class OfDoubled(OfRows):
     def read(self, inputs):
         return inputs["input_ids"], inputs["labels"]
+
+
+class OfTheModel(Trainer):
+    """The model's own, by its outputs."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        outputs = model(**inputs)
+        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+
+class InBatchNegatives(OfRows):
+    """Each row's first half against the second halves of all rows of the batch."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"])["logits"]
+        half = logits.shape[1] // 2
+        first, second = (dp.all_gather(part.mean(1)) for part in (logits[:, :half], logits[:, half:]))
+        loss = nn.functional.cross_entropy(first @ second.T, torch.arange(len(first)))
+        return (loss, {}) if return_outputs else loss
+
+
+class ClassWeights(OfRows):
+    """A mean that the weights of its labels normalise."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        weights = torch.linspace(0.2, 3, VOCABULARY)
+        labels = inputs["labels"].view(-1)
+        logits = model(inputs["input_ids"])["logits"].view(-1, VOCABULARY)
+        total = nn.functional.cross_entropy(logits, labels, weight=weights, reduction="sum")
+        loss = dp.global_mean(total, weights[labels[labels != -100]].sum())
+        return (loss, {}) if return_outputs else loss

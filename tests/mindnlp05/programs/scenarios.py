@@ -17,9 +17,12 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from tests.mindnlp05.programs import models
 from tests.mindnlp05.programs.own_losses import (
+    ClassWeights,
+    InBatchNegatives,
     Logits,
     OfDoubled,
     OfNested,
+    OfTheModel,
     SumsItself,
     TakesTheMean,
     doubled,
@@ -67,6 +70,11 @@ OWN = {  # with what else the Trainer gets
     "flattened_mean": (TakesTheMean, "tokens", SGD, {"data_collator": flattened}),
     "nested": (Logits, "class", ACCUMULATED, {"data_collator": nested, "kind": OfNested}),
     "doubled": (Logits, "class", SGD, {"data_collator": doubled, "kind": OfDoubled}),
+    "of_the_model": (models.token_classifier, "tokens", ACCUMULATED, {"kind": OfTheModel}),
+    "of_the_model_and_counted": (TakesTheMean, "tokens", SGD, {"kind": OfTheModel}),
+    "in_batch_negatives": (Logits, "class", SGD, {"kind": InBatchNegatives}),
+    "in_batch_negatives_accumulated": (Logits, "class", ACCUMULATED, {"kind": InBatchNegatives}),
+    "class_weights": (Logits, "tokens", SGD, {"kind": ClassWeights}),
 }
 
 
