@@ -53,8 +53,8 @@ faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with r
 planted: install   ## faults planted in twelve modules, each in a copy: the tests notice
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/planted_faults.py
 
-restarts: install $(VENV)-torch/installed   ## 100 kills with a snapshot after each step, torchrun beside, 100 while saving, 20 on ever other numbers of ranks; an hour, on an idle machine
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py snapshots
+restarts: install $(VENV)-torch/installed   ## 100 kills with a checkpoint after each step that is written in the background, torchrun beside, 100 while saving, 20 on ever other numbers of ranks; an hour, on an idle machine
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py background
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py torchrun --torch $(VENV)-torch/bin/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py checkpoints
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/restarts.py elastic

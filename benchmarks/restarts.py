@@ -1,13 +1,13 @@
 """Kill ranks at random, and see what is lost: ``make restarts``.
 
-    python benchmarks/restarts.py snapshots [--kills 100] [--seed 0]
+    python benchmarks/restarts.py background [--kills 100] [--seed 0]
     python benchmarks/restarts.py checkpoints [--kills 100] [--seed 0]
     python benchmarks/restarts.py elastic [--kills 20] [--seed 0]
     python benchmarks/restarts.py torchrun --torch PYTHON [--kills 5]
 
 Jobs of two ranks train (``programs/killed_often.py``) and lose a rank ten times each, at a random moment, by SIGKILL,
-SIGSEGV or an exception: with a snapshot after each step and nothing on disk, or with a checkpoint after each step and
-optimizer states shared out, while they save. They must end as a job of plain data parallelism that was left alone, to
+SIGSEGV or an exception: with a checkpoint after each step, written while training goes on, or with optimizer states
+shared out, while they save. They must end as a job of plain data parallelism that was left alone, to
 the last bit, and no kill may cost more than one step that was done.
 
 With ``elastic``, one training is started again on another number of ranks after each kill, and must end as one process
@@ -55,24 +55,23 @@ class Keeping:
         description: In words.
         moment: When faults strike, as ``tests/programs/faults.py`` names it.
         lasts: Seconds that the moment lasts.
-        save_strategy: That of the Trainer.
         variables: Settings, which jobs take in turns.
     """
 
     description: str
     moment: str
     lasts: float
-    save_strategy: str
     variables: list[dict[str, str]]
 
 
 KEEPING = {
-    "snapshots": Keeping(
-        f"with a snapshot after each step ({STEP_S} s)", "backward", STEP_S, "no", [{"MINDNLP_DP_SNAPSHOT_EVERY": "1"}]
+    "background": Keeping(
+        f"with a checkpoint after each step ({STEP_S} s), written while training goes on",
+        "backward", STEP_S, [{"MINDNLP_DP_ASYNC_SAVE": "1"}],
     ),
     "checkpoints": Keeping(
         "while saving, with a checkpoint after each step, with zero_stage 1, 2 and 3 in turns",
-        "save", SAVE_S, "steps", [{"MINDNLP_DP_ZERO_STAGE": str(stage)} for stage in (1, 2, 3)],
+        "save", SAVE_S, [{"MINDNLP_DP_ZERO_STAGE": str(stage)} for stage in (1, 2, 3)],
     ),
 }  # fmt: skip
 
@@ -131,7 +130,7 @@ def train(output, engine, keeping, variables, faults=()):
     output.mkdir()
     env = {"FAULTS": " ".join(faults), "FAULT_FOLDER": str(output), **variables}
     finished = run_ranks(
-        PROGRAMS / "killed_often.py", output, MAX_STEPS, keeping.save_strategy,
+        PROGRAMS / "killed_often.py", output, MAX_STEPS,
         ranks=2, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env, options=("--max-restarts", 1),
     )  # fmt: skip
     begun = [line.split() for line in (output / "starts.rank0").read_text().splitlines()]
@@ -187,7 +186,7 @@ def start_once(output, ranks, engine, num_kills, faults=()):
         "MINDNLP_DP_ELASTIC_DETERMINISM": str(MICRO_BATCHES),
     }  # fmt: skip
     finished = run_ranks(
-        PROGRAMS / "killed_often.py", output, num_kills * STEPS_A_KILL + 2, "steps",
+        PROGRAMS / "killed_often.py", output, num_kills * STEPS_A_KILL + 2,
         ranks=ranks, backend=engine, log_dir=output / "logs", timeout=HANG_S, env=env,
     )  # fmt: skip
     if finished.returncode == 0:

@@ -156,8 +156,6 @@ class DataParallelConfig:
             one.
         async_save: Whether rank 0 writes checkpoints while training goes on. What cannot be written is reported at the
             next checkpoint or at the end. Needs memory for what training changes meanwhile, at most the state's.
-        snapshot_every: Every so many optimizer steps ``mindnlp-dp run`` gets a checkpoint to keep in memory, on each
-            node; if the job fails, the newest whole one is written to ``output_dir``. 0: never. Needs memory for two.
         check_replicas_every: When ranks compare a digest of what the optimizer steps; a difference ends the job. None:
             after the first optimizer step, before each checkpoint and at the end. A number: also every so many
             optimizer steps. 0: never.
@@ -221,13 +219,6 @@ class DataParallelConfig:
     peak_tflops: float | str | None = _option(None, _or_none(_peak()))
     resume: bool = _option(False, _switch())
     async_save: bool = _option(False, _switch())
-    snapshot_every: int = _option(
-        0,
-        _whole_number(
-            lambda every: every >= 0,
-            Message("{name}={value!r} is not a number of optimizer steps: give 1 or more, or 0 for never."),
-        ),
-    )
     check_replicas_every: int | None = _option(
         None,
         _or_none(

@@ -1,8 +1,8 @@
 """Train while faults strike (``tests/programs/faults.py``).
 
-    python killed_often.py OUTPUT MAX_STEPS SAVE_STRATEGY
+    python killed_often.py OUTPUT MAX_STEPS
 
-With the strategy ``steps`` each step is saved, and faults may strike meanwhile; with ``no`` nothing is written to disk.
+Each step is saved, and faults may strike meanwhile.
 
 Each start adds a line to ``OUTPUT/starts.rank<r>`` when its first step begins: the time, and how many steps are done.
 ``OUTPUT/end.rank<r>.json`` tells what a run that came to its end ended with.
@@ -21,7 +21,7 @@ from tests.programs.faults import comes_to
 from tests.programs.resume_scenarios import digest_of, shuffled
 from tests.programs.tiny import tiny_dataset, tiny_model
 
-OUTPUT, MAX_STEPS, SAVE_STRATEGY = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
 STEP_S = 0.3  # a model worth training in parallel takes longer
 
 
@@ -45,7 +45,7 @@ class Mortal(Trainer):
 
 arguments = TrainingArguments(
     output_dir=str(OUTPUT / "trainer"), max_steps=MAX_STEPS, evaluation_strategy="epoch",
-    save_strategy=SAVE_STRATEGY, save_steps=1, save_total_limit=3, learning_rate=1e-3, logging_steps=5,
+    save_strategy="steps", save_steps=1, save_total_limit=3, learning_rate=1e-3, logging_steps=5,
     disable_tqdm=True,
 )  # fmt: skip
 data = dict(train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))

@@ -112,8 +112,6 @@ class Record(Origin):
         loss_scaling: The state of the scale of the loss, if there is one.
         command: With ``elastic_determinism``: the script that trained, and its arguments.
         environment: With ``elastic_determinism``: whose bits they are, the processor and versions by package.
-        home: Of a snapshot: the folder of checkpoints to which it belongs.
-        save_on_each_node: Of a snapshot: whether each node has checkpoints of its own.
     """
 
     epoch: int
@@ -135,8 +133,6 @@ class Record(Origin):
     loss_scaling: dict[str, Any] | None = None
     command: list[str] | None = None
     environment: dict[str, str] | None = None
-    home: str | None = None
-    save_on_each_node: bool | None = None
 
     @property
     def position(self) -> Position:

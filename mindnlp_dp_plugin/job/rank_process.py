@@ -1,7 +1,7 @@
 """Whether this process is a rank. Its children inherit its environment, but not its place among the others.
 
 What a launcher tells a rank in variables is therefore read by ``told`` alone: a child that trains something of its own
-would otherwise show its status, keep snapshots and name its checkpoints as the rank.
+would otherwise show its status and name its checkpoints as the rank.
 """
 
 import os

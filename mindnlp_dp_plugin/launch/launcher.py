@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.snapshots import make_checkpoint
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
@@ -178,21 +177,7 @@ def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Endi
                 homes |= noted_saves(scratch)
                 for home in homes:
                     store.clear_leftovers(home)
-        ending = replace(ending, training=training)
-        if ending.exit_code and not signals.is_urgent:
-            ending = replace(ending, words=ending.words + save_snapshot(scratch))
-        return ending
-
-
-def save_snapshot(scratch: Path) -> str:
-    """Write the newest snapshot of ranks that have failed to disk, and say so."""
-    try:
-        made = make_checkpoint(scratch, leads=True)
-    except Exception as error:  # nothing in cleaning up may change how the job ended
-        words = tr("the snapshot in memory could not be saved: {error}", error=error)
-    else:
-        words = tr("the newest snapshot is now {checkpoint}", checkpoint=made) if made else ""
-    return f"mindnlp-dp: {words}\n" if words else ""
+        return replace(ending, training=training)
 
 
 def backoff(backend: str, num_restarts: int) -> float:

@@ -102,7 +102,7 @@ class Telling(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         open("begun", "w")
 
-dp.install(dp.DataParallelConfig(zero_stage=1, snapshot_every=1, async_save=True))
+dp.install(dp.DataParallelConfig(zero_stage=1, async_save=True))
 model = BertForSequenceClassification(BertConfig(num_hidden_layers=2, hidden_size=128, num_attention_heads=2,
                                                  intermediate_size=256, vocab_size=60_000))
 rows = {"input_ids": np.full((200, 16), 7), "labels": np.zeros(200, np.int64)}

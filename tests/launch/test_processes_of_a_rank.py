@@ -22,13 +22,14 @@ REAL = "from dataclasses import replace\nimport mindnlp_dp_plugin as dp\n"
 ACTS_AS_A_RANK = """
 import json, os, sys
 from pathlib import Path
-from mindnlp_dp_plugin.checkpoint import snapshots
+from mindnlp_dp_plugin.job.rank_process import folder_told
 from mindnlp_dp_plugin.job.rank_status import note_save, show_status
+from mindnlp_dp_plugin.job.variables import STATUS_DIR
 
 show_status(0).begin_step(7)
 show_status(0).fail()
 note_save(Path('of_the_child'))
-print('kept in', snapshots.folder_of_ranks(), flush=True)
+print('told', folder_told(STATUS_DIR), flush=True)
 """
 
 
@@ -58,7 +59,7 @@ def test_a_child_of_a_rank_never_acts_as_the_rank(runner, backend, way):
     )
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(body))
     assert outcome.returncode == 0, outcome.stderr
-    assert "kept in None" in outcome.log(1) and "noted set()" in outcome.log(1)
+    assert "told None" in outcome.log(1) and "noted set()" in outcome.log(1)
 
 
 CHILD_TRAINS = """

@@ -320,7 +320,6 @@ def _dtype_of(mixed_precision):
 
 def _require_settings(config):
     for name, is_set in (
-        ("snapshot_every", config.snapshot_every),
         ("async_save", config.async_save),
         ("trace", config.trace),
         ("profile", config.profile),

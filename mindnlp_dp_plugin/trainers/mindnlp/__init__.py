@@ -28,7 +28,6 @@ def hook(trainer_base, group, config, patches) -> None:
         or config.dispatch_batches
         or config.resume
         or config.async_save
-        or config.snapshot_every
         or config.trace
         or config.profile
     )

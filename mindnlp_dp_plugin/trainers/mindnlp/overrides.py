@@ -103,7 +103,6 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         session.step.check_replicas()
         session.step.join_parameters()
         session.checkpoints.wait()
-        session.snapshots.discard()
         if self.args.should_save:
             self.data_parallel_training.end(self._get_output_dir(), digests_of_trained(self.model))
         if session.meter.num_steps:
@@ -165,8 +164,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     """After a step and after an epoch: log, evaluate and save by the loss of all ranks.
 
     The order matters. The loss comes first, as the log, the evaluation and the checkpoint read it. If a signal has
-    asked for the end, the checkpoint comes before an evaluation, for which there may be no time. A snapshot comes last,
-    as a checkpoint of this step makes it needless.
+    asked for the end, the checkpoint comes before an evaluation, for which there may be no time.
     """
     session = self.data_parallel_session
     if session.repeats_an_end_of_epoch(tr_loss):
@@ -187,21 +185,20 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         session.checkpoints.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
-    session.snapshots.take_if_due(model)
     session.stragglers.begin_step()
     return result
 
 
 def _save_checkpoint(stock, self, model, metrics=None):
-    """Rank 0 writes the checkpoint atomically and removes old ones; or, of a snapshot, one rank of each node.
+    """Rank 0 writes the checkpoint atomically, and removes old ones.
 
     All ranks must call it. MindNLP counts the floating point operations of unlogged steps at the next log alone, for
     which a run that goes on from here has them no more.
     """
     self.store_flos()
     session = self.data_parallel_session
-    with session.step.whole_parameters(keeps=session.saves_to.writes):
-        session.saves_to.write(partial(stock, self, model, metrics=metrics))
+    with session.step.whole_parameters(keeps=self.args.should_save):
+        session.checkpoints.write(partial(stock, self, model, metrics=metrics))
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):

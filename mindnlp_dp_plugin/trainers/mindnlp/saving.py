@@ -89,11 +89,6 @@ class Checkpoints:
         self._background = BackgroundSave()
         self.last_step = trainer.state.global_step
 
-    @property
-    def writes(self) -> bool:
-        """Whether this rank writes them."""
-        return self._trainer.args.should_save
-
     def write(self, save: Callable[[], None]) -> None:
         """Write one, and remove old ones. All ranks wait for it, unless it is written while training goes on.
 

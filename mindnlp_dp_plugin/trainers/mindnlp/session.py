@@ -29,7 +29,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, setti
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
-from mindnlp_dp_plugin.trainers.mindnlp.snapshots import Snapshots
 from mindnlp_dp_plugin.trainers.observe.work import Work
 
 logger = logging.getLogger(__name__)
@@ -49,8 +48,6 @@ class TrainingSession:
     Attributes:
         resumption: The same.
         checkpoints: Those in ``output_dir``, from ``begin`` on.
-        snapshots: Those in memory, from ``begin`` on.
-        saves_to: Which of the two the Trainer's ``_save_checkpoint`` writes.
         preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
         step: The data-parallel step, from ``begin`` on.
@@ -69,7 +66,6 @@ class TrainingSession:
         self.preemption = Preemption()
         self.step: Step | None = None
         self.checkpoints: Checkpoints | None = None
-        self.snapshots: Snapshots | None = None
         self._callbacks = []
         self._patches = Patches()
         self._patches.replace(trainer, "data_parallel_session", self)
@@ -93,8 +89,7 @@ class TrainingSession:
         self._say_what_is_held()
         self._stand_in()
         self._observe(tracers)
-        self.checkpoints = self.saves_to = Checkpoints(trainer, self.progress, self.step, config.async_save)
-        self.snapshots = Snapshots(trainer, self.progress, collective, config.snapshot_every, self.checkpoints)
+        self.checkpoints = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.preemption.begin()
 
     def _say_what_is_held(self):
@@ -165,8 +160,8 @@ class TrainingSession:
 
     def close(self) -> None:
         """Leave trainer and model as they were found."""
-        for saves in filter(None, (self.checkpoints, self.snapshots)):
-            saves.abandon()
+        if self.checkpoints:
+            self.checkpoints.abandon()
         self.preemption.end()
         if self._callbacks:
             callbacks = self._trainer.callback_handler.callbacks

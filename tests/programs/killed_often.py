@@ -1,6 +1,6 @@
-"""Train without checkpoints on disk while faults strike (see ``faults.py``): ``python snapshots.py OUTPUT MAX_STEPS``.
+"""Train and save each step while faults strike (see ``faults.py``): ``python killed_often.py OUTPUT MAX_STEPS``.
 
-``OUTPUT/steps.rank<r>`` counts the optimizer steps; ``OUTPUT/end.rank<r>.json`` tells what a run that came to its end
+``OUTPUT/end.rank<r>.json`` tells what a run that came to its end
 ended with.
 """
 
@@ -21,14 +21,14 @@ OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
 
 class Mortal(Trainer):
     def training_step(self, *arguments):
-        (OUTPUT / f"steps.rank{dp.get_rank()}").write_text(str(self.state.global_step))
         comes_to("backward", self.state.global_step)
         return super().training_step(*arguments)
 
 
 arguments = TrainingArguments(
     output_dir=str(OUTPUT / "trainer"), max_steps=MAX_STEPS, gradient_accumulation_steps=2, logging_steps=2,
-    evaluation_strategy="epoch", save_strategy="no", learning_rate=1e-3, disable_tqdm=True,
+    evaluation_strategy="epoch", learning_rate=1e-3, disable_tqdm=True,
+    save_strategy="steps", save_steps=1, save_total_limit=2,
 )  # fmt: skip
 trainer = Mortal(tiny_model(), arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
 trainer.train()
