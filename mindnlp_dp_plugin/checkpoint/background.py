@@ -45,11 +45,6 @@ class BackgroundSave:
         self._thread = threading.Thread(target=self._finish, args=(name, answer, publish, scratch))
         self._thread.start()
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether the checkpoint is not whole yet."""
-        return self._thread is not None and self._thread.is_alive()
-
     def wait(self) -> None:
         """Wait until the checkpoint is whole.
 

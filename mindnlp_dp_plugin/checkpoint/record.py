@@ -68,19 +68,15 @@ class Origin:
         job: The run of ``mindnlp-dp run`` that wrote it.
         train_call: In which of its process's calls of ``train()`` with this ``output_dir``.
         training: The training it belongs to: a name that no other has.
-        trained: What was trained, by name.
-        began_with: A digest of the weights with which the training first began.
-        before: Digests of what was ``trained`` with this ``output_dir`` before, in the same process.
-        ended_with: A digest of the weights with which it came to its end; None before.
+        followed_by: In which of its process's calls of ``train()`` another training has taken the folder over.
+        has_ended: Whether the training has come to its end.
     """
 
     job: str | None = None
     train_call: int | None = None
     training: str | None = None
-    trained: dict[str, Any] | None = None
-    began_with: str | None = None
-    before: list[str] | None = None
-    ended_with: str | None = None
+    followed_by: int | None = None
+    has_ended: bool | None = None
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> "Origin":
@@ -138,10 +134,6 @@ class Record(Origin):
     def position(self) -> Position:
         """Where training stood."""
         return Position(self.epoch, self.micro_steps_in_epoch, self.micro_steps)
-
-    def is_of_same_training(self, other: "Record") -> bool:
-        """Whether another belongs to the same training, as the same job went on with it."""
-        return (other.job, other.train_call, other.training) == (self.job, self.train_call, self.training)
 
     def as_json(self) -> dict[str, Any]:
         """In a form JSON can hold."""

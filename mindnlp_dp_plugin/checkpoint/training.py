@@ -1,51 +1,31 @@
-"""What a training is: by what its checkpoints are told from those of others in the same folder.
+"""Which training this is, and the checkpoint from which it goes on by itself: after a restart, and with ``--resume``.
 
-A script may train in stages or folds, skip those that are done, and train a probe within a callback. So which call of
-``train()`` this is in its process says little; what is trained, on which rows, and from which weights it began, says
-more. All that is fixed when ``train()`` begins, and written into each checkpoint.
+One ``output_dir`` belongs to one training, whose checkpoints bear its id. It goes on from the newest whole one; after a
+restart of this job's only, as what an older run left in the folder is left alone. A script that trains several times
+with one ``output_dir`` is refused when it is to go on: which of them a ``train()`` means cannot be told.
 """
 
-import json
+import logging
 import os
 import uuid
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from pathlib import Path
 from typing import Any
-
-import xxhash
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import Origin
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import told
-from mindnlp_dp_plugin.job.variables import JOB
+from mindnlp_dp_plugin.job.variables import GOES_ON, JOB, RESTART
 from mindnlp_dp_plugin.language import Message, tr
 
-LENGTH = {"num_train_epochs", "max_steps"}
-ARGUMENTS = (
-    *sorted(LENGTH),
-    "learning_rate",
-    "lr_scheduler_type",
-    "warmup_steps",
-    "warmup_ratio",
-    "optim",
-    "weight_decay",
-    "max_grad_norm",
-    "label_smoothing_factor",
-    "seed",
-)
-SHOWN = {"model": Message("the model"), "train_dataset": "train_dataset"}
+logger = logging.getLogger(__name__)
+PURPOSE = Message("the checkpoint to go on from")
 
 _begun: dict[str, list["Training"]] = defaultdict(list)  # of this process, by output_dir
-
-
-class Kinship(Enum):
-    """What a checkpoint is to a training."""
-
-    OWN = "own"
-    ANOTHERS = "another's"
-    UNKNOWN = "unknown"
 
 
 @dataclass
@@ -54,129 +34,133 @@ class Training:
 
     Attributes:
         id: A name that no other training has.
-        number: Which ``train()`` of this process with this ``output_dir`` it is, from 1.
-        trained: What is trained, by name: arguments, and digests of the model's structure and of the rows.
-        began_with: A digest of the weights with which it first began.
-        before: Digests of what this process trained before with this ``output_dir``.
-        done: The ids of those.
+        number: Which ``train()`` of its process with this ``output_dir`` it was begun by, from 1.
+        output_dir: The folder of its checkpoints.
+        before: The trainings that this process has begun with it before.
     """
 
     id: str
     number: int
-    trained: dict[str, Any]
-    began_with: str
-    before: list[str]
-    done: set[str]
+    output_dir: str
+    before: list["Training"]
 
     def as_recorded(self) -> dict[str, Any]:
         """What a checkpoint says of it."""
-        return {
-            "job": told(JOB),
-            "train_call": self.number,
-            "training": self.id,
-            "trained": self.trained,
-            "began_with": self.began_with,
-            "before": self.before,
-        }
+        return {"job": told(JOB), "train_call": self.number, "training": self.id}
 
     def adopt(self, record: Origin) -> None:
         """Be the training that goes on from a checkpoint."""
         if record.training is not None:
-            self.id, self.began_with = record.training, record.began_with
+            self.id, self.number = record.training, record.train_call
 
-    def kinship(self, record: Origin, is_restart: bool) -> tuple[Kinship, str]:
-        """What a checkpoint of the same folder is to this training, and why.
+    def take_over(self) -> None:
+        """Note in the checkpoints of other trainings that the folder is this one's now. Where they are written."""
+        others = 0
+        for folder, content in store.published_in(self.output_dir):
+            followed_by = None if (content or {}).get("training") == self.id else self.number
+            others += followed_by is not None
+            if content and content.get("followed_by") != followed_by:
+                store.amend(folder, followed_by=followed_by)
+        if others and self.number > 1 and told(GOES_ON):
+            logger.warning(
+                tr(
+                    "output_dir={folder!r}: this script trains several times in it, so a restart or --resume could not "
+                    "go on. Give each training an output_dir of its own.",
+                    folder=self.output_dir,
+                )
+            )
 
-        Args:
-            record: The checkpoint's.
-            is_restart: Whether an earlier start of this job wrote it: the same script, with the same settings.
-        """
-        number = tr("it is of call {number} of train() with this output_dir", number=record.train_call)
-        if record.training is None:  # an earlier version wrote it
-            return (Kinship.OWN if record.train_call == self.number else Kinship.UNKNOWN), number
-        if record.training in self.done:
-            return Kinship.ANOTHERS, number
-        changed, has_ended = self.changed(record), record.ended_with is not None
-        if not changed and record.began_with == self.began_with:
-            return Kinship.OWN, ""
-        if digest_of(self.trained) in record.before:
-            return Kinship.ANOTHERS, number
-        if record.ended_with == self.began_with:
-            return Kinship.ANOTHERS, tr("it has ended with the weights that this one begins with")
-        if not changed:
-            return Kinship.OWN, ""
-        difference = _difference(changed, record.trained, self.trained)
-        if record.train_call != self.number:
-            return (Kinship.ANOTHERS if is_restart or has_ended else Kinship.UNKNOWN), difference
-        if is_restart:
-            return (Kinship.ANOTHERS if has_ended else Kinship.OWN), difference
-        return (Kinship.UNKNOWN if has_ended and not LENGTH.issuperset(changed) else Kinship.OWN), difference
-
-    def changed(self, record: Origin) -> list[str]:
-        """What is trained otherwise than in a checkpoint."""
-        return [name for name, value in self.trained.items() if record.trained.get(name) != value]
-
-    def end(self, output_dir: str, weights: list[int]) -> None:
-        """Note in the checkpoints of this training that it has come to its end, where they are written.
-
-        Args:
-            output_dir: Their folder.
-            weights: Digests of those with which it ended.
-        """
-        for folder, content in store.published_in(output_dir):
+    def end(self) -> None:
+        """Note in its checkpoints that it has come to its end. Where they are written."""
+        for folder, content in store.published_in(self.output_dir):
             if content and content.get("training") == self.id:
-                store.amend(folder, ended_with=digest_of(weights))
+                store.amend(folder, has_ended=True)
 
 
-def begin_training(trainer, weights: list[int], collective: Collective) -> Training:
-    """The training that a call of ``train()`` begins, the same on all ranks. All ranks must call it.
-
-    Args:
-        trainer: The Trainer, MindNLP's or Hugging Face's.
-        weights: Digests of the parameters that are trained; those of rank 0 count.
-        collective: The ranks that train together.
-    """
-    output_dir = os.path.realpath(trainer.args.output_dir)
-    earlier = _begun[output_dir]
-    training = Training(
-        id=uuid.uuid4().hex,
-        number=len(earlier) + 1,
-        trained=_what_is_trained(trainer),
-        began_with=digest_of(weights),
-        before=[digest_of(training.trained) for training in earlier],
-        done={training.id for training in earlier},
-    )
-    training = collective.all_gather_object(training, Message("what is trained"))[0]
-    earlier.append(training)
+def begin_training(output_dir: str, collective: Collective) -> Training:
+    """The training that a call of ``train()`` begins, the same on all ranks. All ranks must call it."""
+    before = _begun[os.path.realpath(output_dir)]
+    training = Training(uuid.uuid4().hex, len(before) + 1, output_dir, list(before))
+    training.id = collective.all_gather_object(training.id, Message("which training this is"))[0]
+    before.append(training)
     return training
 
 
-def digest_of_rows(reading: tuple[dict[tuple[int, str], int], set[str]]) -> str:
-    """A digest of rows that were read: of each value by its place, without the columns that are random."""
-    digests, changing = reading
-    return digest_of([(*place, value) for place, value in sorted(digests.items()) if place[1] not in changing])
+def own_checkpoint(
+    training: Training,
+    wanted: str | os.PathLike | bool | None,
+    is_resuming: bool,
+    collective: Collective,
+    judge: Callable[[Path], str | None] = store.problem_of_files,
+    kept: Path | None = None,
+) -> str | None:
+    """The newest whole checkpoint from which this ``train()`` goes on by itself; None without one.
+
+    All ranks must call it, in the same order.
+
+    Args:
+        training: The one that begins.
+        wanted: The script's ``resume_from_checkpoint``; one that it names is taken where none can be chosen.
+        is_resuming: Whether it is to go on, though nothing was started again.
+        collective: The ranks that train together; rank 0 reads the folder.
+        judge: What is wrong with a checkpoint; None if nothing is.
+        kept: The newest that is kept elsewhere and was brought to the folder: newer ones may be on one node alone.
+
+    Raises:
+        DataParallelError: On all ranks, if several trainings share the folder.
+    """
+    restart = int(told(RESTART) or 0)
+    if not (restart or is_resuming):
+        return None
+    found = problem = None
+    if collective.rank == 0:
+        why = tr("Restart {number}", number=restart) if restart else "--resume"
+        try:
+            found = _choose(training, wanted, why, is_resuming, judge, kept)
+        except DataParallelError as error:
+            problem = str(error)
+    found, problem = collective.all_gather_object((found and str(found), problem), PURPOSE)[0]
+    if problem and (not wanted or wanted is True):
+        raise DataParallelError(problem)
+    return found
 
 
-def digest_of(content: Any) -> str:
-    """Of what JSON can hold."""
-    return xxhash.xxh3_64_hexdigest(json.dumps(content, sort_keys=True).encode())
+def _choose(training, wanted, why, is_resuming, judge, kept):
+    found, others = _of_this_training(training, is_resuming, kept)
+    if others:
+        raise DataParallelError(
+            "{why}: {folder!r} holds checkpoints of several trainings, and which of them this train() goes on with "
+            "cannot be told. Give each training an output_dir of its own; or name a checkpoint, here {checkpoint!r}: "
+            "train(resume_from_checkpoint=...).",
+            why=why,
+            folder=training.output_dir,
+            checkpoint=str(others[0]),
+        )
+    for folder in found:
+        if problem := judge(folder):
+            logger.warning(tr("{why}: passed over {problem}", why=why, problem=f"{folder}: {problem}"))
+            continue
+        logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=folder))
+        return folder
+    if not wanted:
+        logger.warning(tr("{why}: training continues from the start", why=why))
+    return None
 
 
-def _what_is_trained(trainer):
-    arguments = {name: _plain(getattr(trainer.args, name)) for name in ARGUMENTS}
-    shapes = [(name, *each.shape, each.requires_grad) for name, each in trainer.model.named_parameters()]
-    return {**arguments, "model": digest_of(shapes)}
-
-
-def _plain(value):
-    value = value.value if isinstance(value, Enum) else value
-    return value if isinstance(value, int | float | str | None) else str(value)
-
-
-def _difference(changed, before, now):
-    return ", ".join(
-        tr("{name} has changed", name=SHOWN[name])
-        if name in SHOWN
-        else tr("{name} was {before} and is {now}", name=name, before=before.get(name), now=now[name])
-        for name in changed
-    )
+def _of_this_training(training, is_resuming, kept):
+    """The checkpoints that it may go on from, newest first; and those of others that share the folder with it."""
+    job, done = told(JOB), {other.id for other in training.before}
+    candidates, others, ids = [], [], set()
+    for folder, content in store.published_in(training.output_dir):
+        origin = Origin.of(content or {})
+        is_of_job = job is not None and origin.job == job
+        is_too_new = kept and store.step_of(folder) > store.step_of(kept)
+        if is_too_new or (content and (origin.training in done or not (is_of_job or is_resuming))):
+            continue
+        is_shared = training.number > 1 or (origin.train_call or 1) > 1 or (origin.followed_by or 1) > 1
+        if content and is_shared:
+            others.append(folder)
+        elif origin.followed_by is None:  # else a later run took the folder over, from the start
+            candidates.append(folder)
+            ids |= {origin.training} if content else set()
+    return candidates, others or (candidates if len(ids) > 1 else [])

@@ -32,14 +32,12 @@ class RowSample:
         unit: What the numbers count: ``row`` or ``batch``.
         passes: The rows of each reading.
         is_read_once: Whether the source gives its rows once, so that a second pass has others, or none.
-        reading: What rank 0 has read, once ranks have compared theirs.
         changing: Columns that have changed between two readings on any rank, once ranks have compared theirs.
     """
 
     def __init__(self, dataset: ds.Dataset | ShardedDataset, most_rows: int = MOST_ROWS):
         self.unit, self.num_rows, self.is_read_once = "batch", 0, False
         self.passes: list[own_order.Pass] = []
-        self.reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
         self.changing: set[str] = set()
         self._pipeline, self._numbers = None, []
         self._values = {}

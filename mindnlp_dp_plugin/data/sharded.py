@@ -27,7 +27,6 @@ class ShardedDataset(ABC):
 
     Attributes:
         num_rows: Rows of the whole data set, before sharding, padding or dropping; None if unknown.
-        reading: What ``RowSample.read`` has read of it, if ranks have compared their rows.
         is_elastic: Whether its batches do not depend on the number of ranks, but on that of a step's micro-batches.
         witness: What this rank has read of what all ranks read.
         is_repeated: Whether the batch just read is another rank's, too, so that all read as many; it counts nothing.
@@ -35,7 +34,6 @@ class ShardedDataset(ABC):
 
     num_rows: int | None = None
     is_elastic = is_repeated = False
-    reading: tuple[dict[tuple[int, str], int], set[str]] = ({}, set())
 
     def __init__(self, pipeline: ds.Dataset, num_replicas: int):
         self._pipeline = pipeline

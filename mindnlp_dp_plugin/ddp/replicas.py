@@ -242,11 +242,6 @@ def digest(tensor) -> int:
     return xxhash.xxh3_64_intdigest(np.ascontiguousarray(tensor.asnumpy()).view(np.uint8))
 
 
-def digests_of_trained(model) -> list[int]:
-    """Those of the parameters that are trained."""
-    return [digest(parameter) for parameter in model.parameters() if parameter.requires_grad]
-
-
 def _give_memory_of_their_own(tensors):
     """Copy views, which cannot be assigned to, and tensors that share memory, of which only the last would count."""
     taken = set()

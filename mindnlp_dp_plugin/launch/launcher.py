@@ -127,7 +127,7 @@ def launch(job: Job) -> int:
             command=job.command,
         )
         if ending.exit_code and newest:
-            has_ended = store.read_published(newest).get("ended_with") is not None
+            has_ended = store.read_published(newest).get("has_ended")
             hint = tr(
                 Message("the newest whole checkpoint is {checkpoint}, of a training that has ended")
                 if has_ended

@@ -94,7 +94,6 @@ def require_same_rows(
         )
         value, shown = sample.shown(row, column)
         require_same(place, value, collective, HINT, shown)
-    sample.reading = readings[0]
     sample.changing = _random_columns(readings)
     return sample
 

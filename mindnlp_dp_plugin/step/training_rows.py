@@ -47,7 +47,6 @@ def shard_training_rows(
     if grouped:
         dataset = grouped()
     require_a_step(dataset, collective)
-    dataset.reading = sample.reading
     if collective.world_size > 1:
         dataset.watch(sample)
     return dataset

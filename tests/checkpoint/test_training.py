@@ -1,72 +1,113 @@
-"""Which checkpoints of a folder are a training's own: told by what they say, whatever the script has skipped."""
-
-from dataclasses import replace
+"""One folder belongs to one training: what goes on from which checkpoint, and what is refused."""
 
 import pytest
 
-from mindnlp_dp_plugin.checkpoint.training import Kinship, Training, digest_of
-from tests.checkpoint.records import record
+from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.record import Origin
+from mindnlp_dp_plugin.checkpoint.training import begin_training, own_checkpoint
+from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.job.variables import JOB, RESTART
 
-OWN, ANOTHERS, UNKNOWN = Kinship.OWN, Kinship.ANOTHERS, Kinship.UNKNOWN
-TRAINED = {"max_steps": 4, "num_train_epochs": 3.0, "learning_rate": 1e-3, "model": "a", "train_dataset": "b"}
-LONGER = {**TRAINED, "max_steps": 8}
-OTHER = {**TRAINED, "learning_rate": 5e-4}
-THIS = Training("this", 1, TRAINED, "first weights", [], set())
-
-
-def saved(**changes):
-    """A checkpoint of the first training in the folder."""
-    written = dict(training="that", train_call=1, trained=TRAINED, began_with="first weights", before=[])
-    return record(**{**written, **changes})
+JOB_NAME = "this job"
 
 
-SECOND = dict(train_call=2, before=[digest_of(OTHER)], began_with="last weights")
+def write(output_dir, step, **says):
+    with store.atomic_save(output_dir) as scratch:
+        written = scratch / f"checkpoint-{step}"
+        written.mkdir()
+        (written / store.STATE).write_text("{}")
+        store.publish(written, output_dir, {"job": JOB_NAME, "train_call": 1, "training": "a", **says})
+    return output_dir / f"checkpoint-{step}"
+
+
+def begin(output_dir):
+    return begin_training(str(output_dir), collectives.current())
+
+
+def goes_on(output_dir, wanted=None, is_resuming=True):
+    found = own_checkpoint(begin(output_dir), wanted, is_resuming, collectives.current())
+    return found and int(found.rpartition("-")[2])
+
+
+@pytest.fixture
+def restart(monkeypatch):
+    monkeypatch.setenv(JOB, JOB_NAME)
+    monkeypatch.setenv(RESTART, "1")
+
+
+def test_the_newest_whole_one(tmp_path):
+    write(tmp_path, 2), write(tmp_path, 4)
+    (write(tmp_path, 6) / store.STATE).write_text("{ }")
+    assert goes_on(tmp_path) == 4
+
+
+def test_nothing_to_go_on_from(tmp_path):
+    assert goes_on(tmp_path) is None
+    write(tmp_path, 2)
+    assert own_checkpoint(begin(tmp_path), None, False, collectives.current()) is None, "nobody asked"
+
+
+def test_a_restart_leaves_alone_what_an_older_job_left(tmp_path, restart):
+    write(tmp_path, 2, job="older", training="b")
+    write(tmp_path, 1)
+    assert goes_on(tmp_path, is_resuming=False) == 1
+
+
+def test_a_later_run_owns_the_folder(tmp_path):
+    """It began from the start; the older one's checkpoints may be of later steps."""
+    begun, now = tmp_path / "begun", tmp_path / "now"
+    write(begun, 8, training="old", has_ended=True)
+    begin(begun).take_over()
+    write(begun, 2, training="new")
+    assert store.read_published(begun / "checkpoint-8")["followed_by"] == 1
+    begun.rename(now)  # this process has begun none there
+    assert goes_on(now) == 2
 
 
 @pytest.mark.parametrize(
-    "changes, after_a_restart, with_resume",
+    "others",
     [
-        # of the same training, as the script does what it did before
-        (dict(), OWN, OWN),
-        (dict(began_with="random weights"), OWN, OWN),
-        (dict(ended_with="last weights"), OWN, OWN),
-        # with other settings: a restart has the same ones, but that they may depend on the number of ranks
-        (dict(trained=LONGER, ended_with="last weights"), ANOTHERS, OWN),
-        (dict(trained=OTHER, ended_with="last weights"), ANOTHERS, UNKNOWN),
-        (dict(trained=OTHER), OWN, OWN),
-        # a stage before, which the script has skipped this time
-        (dict(ended_with="first weights", began_with="others"), ANOTHERS, ANOTHERS),
-        (dict(ended_with="first weights", began_with="others", trained=OTHER), ANOTHERS, ANOTHERS),
-        # this training, before which the script has skipped a stage this time
-        (dict(SECOND, began_with="first weights"), OWN, OWN),
-        (dict(SECOND, began_with="random weights"), OWN, OWN),
-        (dict(SECOND, trained=OTHER), ANOTHERS, UNKNOWN),
-        # a later stage, with the same settings or others
-        (dict(SECOND, before=[digest_of(TRAINED)]), ANOTHERS, ANOTHERS),
-        (dict(SECOND, before=[digest_of(TRAINED)], trained=LONGER), ANOTHERS, ANOTHERS),
+        {"training": "b", "train_call": 2},  # a second stage has saved
+        {"followed_by": 2},  # a second stage was begun, and has saved nothing
+        {"training": "b"},  # of two runs of which neither took the other's place
+        {"training": None, "train_call": 2},  # an earlier version's
     ],
 )
-def test_a_checkpoint_is_known_by_what_it_says(changes, after_a_restart, with_resume):
-    assert THIS.kinship(saved(**changes), is_restart=True)[0] is after_a_restart
-    assert THIS.kinship(saved(**changes), is_restart=False)[0] is with_resume
+@pytest.mark.parametrize("wanted", [None, True])
+def test_several_trainings_are_refused(tmp_path, others, wanted):
+    write(tmp_path, 2)
+    write(tmp_path, 4, **others)
+    with pytest.raises(DataParallelError, match="holds checkpoints of several trainings"):
+        goes_on(tmp_path, wanted)
 
 
-def test_what_this_process_trained_before_is_anothers():
-    assert replace(THIS, number=2, done={"that"}).kinship(saved(), is_restart=True)[0] is ANOTHERS
+def test_a_checkpoint_that_the_script_names_is_taken(tmp_path):
+    write(tmp_path, 2), write(tmp_path, 4, training="b", train_call=2)
+    assert goes_on(tmp_path, str(tmp_path / "checkpoint-2")) is None
 
 
-def test_one_that_goes_on_stays_the_training_it_was():
-    goes_on = replace(THIS, began_with="random weights")
-    goes_on.adopt(saved())
-    assert (goes_on.id, goes_on.began_with) == ("that", "first weights")
+def test_a_second_training_of_this_process(tmp_path):
+    first = begin(tmp_path)
+    write(tmp_path, 2, training=first.id)
+    assert goes_on(tmp_path) is None, "what the first has written is not the second's"
+    write(tmp_path, 4, training="b", train_call=2)
+    with pytest.raises(DataParallelError, match="holds checkpoints of several trainings"):
+        goes_on(tmp_path)
 
 
-def test_a_checkpoint_of_an_earlier_version_is_known_by_its_call_alone():
-    assert THIS.kinship(record(train_call=1), is_restart=False)[0] is OWN
-    assert THIS.kinship(record(train_call=2), is_restart=False)[0] is UNKNOWN
+def test_who_goes_on_is_the_training_that_wrote_it(tmp_path):
+    write(tmp_path, 2, followed_by=1)
+    write(tmp_path, 4, training="b")
+    training = begin(tmp_path)
+    training.adopt(Origin.of(store.read_published(tmp_path / "checkpoint-2")))
+    training.take_over()
+    marks = [store.read_published(tmp_path / f"checkpoint-{step}")["followed_by"] for step in (2, 4)]
+    assert training.id == "a" and marks == [None, 1]
+    training.end()
+    assert store.read_published(tmp_path / "checkpoint-2")["has_ended"]
 
 
-def test_what_does_not_fit_is_named():
-    before = {**OTHER, "model": "another"}
-    _, reason = THIS.kinship(saved(trained=before, ended_with="last weights"), is_restart=False)
-    assert reason == "learning_rate was 0.0005 and is 0.001, the model has changed"
+def test_a_checkpoint_of_the_first_versions_is_gone_on_from(tmp_path):
+    write(tmp_path, 2, training=None, train_call=1)
+    assert goes_on(tmp_path) == 2

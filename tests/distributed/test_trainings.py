@@ -7,8 +7,6 @@ import pytest
 
 from tests.harness import run_ranks
 
-SHARED = ("stage_1", "stage_2", "twin_1", "twin_2", "fold_1", "fold_2")
-
 
 def train(output, *names, again="", **env):
     output.mkdir(exist_ok=True)
@@ -33,28 +31,25 @@ def forget(output, *names):
 def never(tmp_path_factory):
     """Everything, never stopped."""
     output = tmp_path_factory.mktemp("never")
-    finished = train(output, *SHARED, "second", "probing", "limited", SETTINGS=json.dumps({"limited": {"stop_at": 0}}))
+    finished = train(output, "second", "probing", "limited", SETTINGS=json.dumps({"limited": {"stop_at": 0}}))
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
     return output
 
 
-def test_restarts_of_trainings_that_share_a_folder_take_their_own_checkpoints(never, tmp_path):
-    faults = "stage_2:2:1:SIGKILL:0.01 stage_2:5:0:SIGKILL:0.01 twin_2:1:0:SIGKILL:0.01 fold_2:1:1:SIGKILL:0.01"
-    finished = train(tmp_path, *SHARED, again="restarts", FAULTS=faults)
+@pytest.mark.parametrize("pair", ["stage", "twin", "fold"])
+def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_to_go_on(tmp_path, pair):
+    """Whether the second was struck before it saved (twins, folds) or behind (stages)."""
+    step = {"stage": 5}.get(pair, 1)
+    names = f"{pair}_1", f"{pair}_2"
+    finished = train(tmp_path, *names, again="restarts", FAULTS=f"{pair}_2:{step}:1:SIGKILL:0.01")
     told = f"{finished.stdout}\n{finished.stderr}"
     assert finished.returncode == 0, told
-    for name in SHARED:
-        for rank in (0, 1):
-            assert end(tmp_path, name, rank)["model"] == end(never, name, rank)["model"], (name, told)
-    logs = [(tmp_path / f"logs0/restart_{number}/rank_0.log").read_text() for number in range(1, 5)]
-    for log, name in (
-        (logs[0], "stages/checkpoint-4"),
-        (logs[2], "twins/checkpoint-4"),
-        (logs[3], "folds/checkpoint-4"),
-    ):
-        assert f"training continues from the start: {tmp_path}/{name} is of another training" in log
-    assert f"training continues from {tmp_path}/stages/checkpoint-4\n" in logs[1]
-    assert len(end(tmp_path, "stage_2")["rows"]) == 2
+    folder = tmp_path / f"{pair}s"
+    warned = (tmp_path / "logs0/rank_0.log").read_text()
+    assert f"output_dir='{folder}': this script trains several times in it, so a restart or --resume" in warned
+    refused = end(tmp_path, f"{pair}_2")["refused"]
+    assert refused.startswith(f"Restart 1: '{folder}' holds checkpoints of several trainings"), refused
+    assert refused == end(tmp_path, f"{pair}_2", rank=1)["refused"]
 
 
 def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(never, tmp_path):
@@ -111,11 +106,11 @@ def test_early_stopping_goes_on_when_its_patience_is_raised(stopped):
     assert f"A callback stopped the training of {output}/patient/checkpoint-3 at step 3; now it goes on." in told[2]
 
 
-def test_a_checkpoint_that_may_be_anothers_is_not_taken_in_silence(stopped):
-    output, (_, again, changed), _ = stopped
-    assert again["first"]["rows"] == []
-    reason = "may be of another training: learning_rate was 0.001 and is 0.002. To go on from it, say train("
-    assert changed["first"]["refused"].startswith(f"--resume: {output}/first/checkpoint-4 {reason}")
+def test_a_training_that_has_ended_is_not_begun_anew_in_silence(stopped):
+    """Its folder is its own, whatever the script's settings are now."""
+    output, (_, again, changed), told = stopped
+    assert again["first"]["rows"] == changed["first"]["rows"] == []
+    assert f"No step is trained: the training of {output}/first/checkpoint-4 has ended at step 4." in told[2]
 
 
 def test_rows_are_read_again_if_the_script_says_so(stopped):

@@ -7,6 +7,7 @@ from typing import Any
 import mindspore
 
 from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, store
+from mindnlp_dp_plugin.checkpoint.writer import Writer
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -71,14 +72,17 @@ def save_state(folder: str | Path) -> None:
         "loss_scaling": step.precision.scaler and vars(step.precision.scaler),
         "host_random": group.all_gather_object(rng.host_state(), Message("random states")),
     }
-    if group.rank == 0:
+
+    def save_to(written):
+        written.mkdir()
+        archive.write(contents, str(written / STATE))
+        (written / store.STATE).write_text("{}")
+
+    writes = group.rank == 0
+    if writes:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with store.atomic_save(folder.parent) as scratch:
-            written = scratch / folder.name
-            written.mkdir()
-            archive.write(contents, str(written / STATE))
-            (written / store.STATE).write_text("{}")
-            store.publish(written, folder.parent, record)
+    Writer().write(folder, writes, save_to if writes else lambda written: None, record)
+    if writes:
         store.close_workspace(folder.parent)
     group.barrier()
     if door.preemption and door.preemption.agreed is not None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.agreement import local_checkpoint
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import require_values
@@ -17,7 +18,6 @@ from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
-from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import local_checkpoint
 from mindnlp_dp_plugin.trainers.observe.work import Work
 
 logger = logging.getLogger(__name__)

@@ -9,13 +9,12 @@ from functools import partial
 
 from mindnlp.peft import PeftModel
 
-from mindnlp_dp_plugin.checkpoint import elsewhere, store
-from mindnlp_dp_plugin.checkpoint.agreement import own_checkpoint
-from mindnlp_dp_plugin.checkpoint.training import begin_training, digest_of_rows
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces, require_own_folders
+from mindnlp_dp_plugin.checkpoint.training import begin_training
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
-from mindnlp_dp_plugin.data.sample import RowSample
-from mindnlp_dp_plugin.ddp.replicas import digests_of_trained, make_replicas
+from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
@@ -27,16 +26,9 @@ from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches, same_as_before
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
-from mindnlp_dp_plugin.trainers.mindnlp.resume.file_systems import (
-    common_checkpoint,
-    open_workspaces,
-    require_own_folders,
-)
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 from mindnlp_dp_plugin.trainers.observe import throughput
-
-READINGS = 2
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
@@ -68,26 +60,11 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
 
 
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
-    weights = digests_of_trained(self.model) if current().rank == 0 else []
-    self.data_parallel_training = training = begin_training(self, weights, current())
-    is_resuming, output_dir = self.data_parallel_config.resume, self.args.output_dir
-    kept = elsewhere.bring_back(output_dir)
-    rows = partial(_read_some_rows, self)
-    own = own_checkpoint(
-        output_dir, training, resume_from_checkpoint, is_resuming, current(), rows, store.problem_of, kept
-    )
-    if own or (is_resuming and resume_from_checkpoint is True):  # the first run has no checkpoint yet
-        resume_from_checkpoint = own
-    resume_from_checkpoint = common_checkpoint(resume_from_checkpoint, output_dir, current(), whole=own)
-    with same_as_before(self, current().world_size, own):
-        return stock(self, resume_from_checkpoint, *args, **kwargs)
-
-
-def _read_some_rows(self):
-    """A digest of rows of the data set. All ranks must call it."""
-    may_be_read = not self.data_parallel_config.dispatch_batches
-    dataset = self.get_train_dataset()
-    return digest_of_rows(RowSample(dataset).read(READINGS) if may_be_read else ShardedDataset.reading)
+    self.data_parallel_training = training = begin_training(self.args.output_dir, current())
+    is_resuming = self.data_parallel_config.resume
+    checkpoint = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), store.problem_of)
+    with same_as_before(self, current().world_size, checkpoint):
+        return stock(self, checkpoint, *args, **kwargs)
 
 
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
@@ -96,6 +73,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
     if resumption:
         self.data_parallel_training.adopt(resumption.record)
+    if self.args.should_save:
+        self.data_parallel_training.take_over()
     session = TrainingSession(self, current(), self.data_parallel_config, resumption)
     try:
         with temporary_folder() as told, rng.operators_left_as_found():
@@ -104,7 +83,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         session.step.join_parameters()
         session.checkpoints.wait()
         if self.args.should_save:
-            self.data_parallel_training.end(self._get_output_dir(), digests_of_trained(self.model))
+            self.data_parallel_training.end()
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):

@@ -5,7 +5,6 @@ import logging
 
 import mindspore
 
-from mindnlp_dp_plugin.checkpoint.training import digest_of_rows
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -209,7 +208,6 @@ class TrainingSession:
             )
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
-        self._trainer.data_parallel_training.trained["train_dataset"] = digest_of_rows(self._dataset.reading)
         if self.resumption:
             callbacks = describe_callbacks(self._trainer.callback_handler.callbacks)
             self.resumption.place(self._dataset, settings_of(self._dataset, args), args, callbacks)

@@ -11,10 +11,12 @@ from transformers.loss import loss_utils
 from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces
 from mindnlp_dp_plugin.checkpoint.record import Origin
+from mindnlp_dp_plugin.checkpoint.training import begin_training
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.ddp.replicas import check_buffers, digests_of_trained, make_replicas
+from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
@@ -25,7 +27,7 @@ from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.step.weights import count_tokens
 from mindnlp_dp_plugin.trainers.observe import throughput
-from mindnlp_dp_plugin.trainers.transformers.checkpoints import agreed_checkpoint, read_record, write_checkpoint
+from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
 from mindnlp_dp_plugin.trainers.transformers.rows import (
@@ -83,8 +85,11 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
         own = mindtorch.initial_seed()
         if own != (seed := common_seed("torch.manual_seed", own, current())):
             mindtorch.manual_seed(seed)
-        resume_from_checkpoint = agreed_checkpoint(self, resume_from_checkpoint, current())
-        return stock(self, resume_from_checkpoint, *args, **kwargs)
+        open_workspaces(self.args.output_dir, self.args.should_save, current())
+        self.data_parallel_training = training = begin_training(self.args.output_dir, current())
+        is_resuming = self.data_parallel_config.resume
+        checkpoint = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), problem_of)
+        return stock(self, checkpoint, *args, **kwargs)
     except Exception as error:
         note_exception(rank, error)
         raise
@@ -98,6 +103,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     require_pynative()
     record = read_record(resume_from_checkpoint, self, current())
     self.data_parallel_training.adopt(Origin.of(record))
+    if self.args.should_save:
+        self.data_parallel_training.take_over()
     session = TrainingSession(self, current(), self.data_parallel_config, record)
     self.data_parallel_session = session
     try:
@@ -105,7 +112,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
             output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
         session.step.check_replicas()
         if self.args.should_save:
-            self.data_parallel_training.end(self.args.output_dir, digests_of_trained(self.model))
+            self.data_parallel_training.end()
         if session.meter.num_steps:
             summary = session.meter.summary(session.global_batch)
             if throughput.is_wanted(self.args):

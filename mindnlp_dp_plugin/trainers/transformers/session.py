@@ -5,6 +5,7 @@ import copy
 import mindtorch
 from transformers import Trainer
 
+from mindnlp_dp_plugin.checkpoint.writer import Writer
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.gradients import computed
@@ -31,6 +32,7 @@ class TrainingSession:
         step: The step, once ``begin`` was called.
         clock: Where the loop stands.
         rows: What counts in its batches.
+        writer: Writes its checkpoints.
         preemption: Signals that ask for the end.
         meter: Measures time and waiting, from ``begin`` on.
         stragglers: Compares what ranks take for their own work, from ``begin`` on.
@@ -47,6 +49,7 @@ class TrainingSession:
         self.meter: Meter | None = None
         self.stragglers: StragglerMonitor | None = None
         self.preemption = Preemption()
+        self.writer = Writer()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
         self.rows = CountedRows(trainer, collective)
         self.preemption.begin()
