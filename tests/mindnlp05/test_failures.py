@@ -134,7 +134,8 @@ def staged(tmp_path_factory):
         output.mkdir(exist_ok=True)
         job = dict(ranks=2, backend="mpi", log_dir=output / f"logs{again}", options=options)
         finished = run_ranks(PROGRAMS / "stages.py", output, *way, **job)
-        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+        is_refused = "sharing" in way
+        assert finished.returncode == int(is_refused), f"{finished.stdout}\n{finished.stderr}"
         return output
 
     return run_stages
@@ -145,17 +146,24 @@ def never_struck(staged):
     return ends_of(staged("never"))
 
 
-def test_a_restart_goes_on_from_its_own_stage_though_another_shares_the_folder(staged, never_struck):
+def test_a_restart_goes_on_from_its_own_stage(staged, never_struck):
     killed = staged("killed", "killed", options=("--max-restarts", 1))
     log = (killed / "logs0" / "restart_1" / "rank_0.log").read_text()
-    assert f"Restart 1: training continues from {killed / 'training' / 'checkpoint-4'}\n" in log
+    assert f"Restart 1: training continues from {killed / 'training_2' / 'checkpoint-4'}\n" in log
     assert ends_of(killed) == never_struck
+
+
+def test_stages_that_share_a_folder_are_warned_of_and_refused_when_they_are_to_go_on(staged):
+    killed = staged("sharing", "killed", "sharing", options=("--max-restarts", 1))
+    assert "this script trains several times in it" in (killed / "logs0" / "rank_0.log").read_text()
+    log = (killed / "logs0" / "restart_1" / "rank_0.log").read_text()
+    assert f"Restart 1: '{killed / 'shared'}' holds checkpoints of several trainings" in log
 
 
 def test_a_restart_goes_on_after_a_probe_in_a_callback(staged, never_struck):
     killed = staged("probing", "killed", "probing", options=("--max-restarts", 1))
     log = (killed / "logs0" / "restart_1" / "rank_0.log").read_text()
-    assert f"Restart 1: training continues from {killed / 'training' / 'checkpoint-4'}\n" in log
+    assert f"Restart 1: training continues from {killed / 'training_2' / 'checkpoint-4'}\n" in log
     assert ends_of(killed) == never_struck
 
 
@@ -164,7 +172,7 @@ def test_what_a_callback_stopped_goes_on_with_resume(staged, never_struck):
     (stopped / "stage_2.npz").unlink()
     again = staged("limited", options=("--resume",), again=2)
     assert (
-        f"--resume: training continues from {again / 'training' / 'checkpoint-3'}\n"
+        f"--resume: training continues from {again / 'training_2' / 'checkpoint-3'}\n"
         in (again / "logs2" / "rank_0.log").read_text()
     )
     assert ends_of(again) == never_struck

@@ -1,9 +1,10 @@
-"""Two stages in one folder; a stage that is done is skipped, as scripts do by a marker file.
+"""Two stages, with a folder each; a stage that is done is skipped, as scripts do by a marker file.
 
-    python stages.py OUTPUT [killed] [probing] [limited]
+    python stages.py OUTPUT [killed] [probing] [limited] [sharing]
 
 ``killed``: rank 1 dies in the first start, in the fifth step of the second stage. ``probing``: a callback trains
-another model in its second step. ``limited``: a callback stops it after its third, and saves.
+another model in its second step. ``limited``: a callback stops it after its third, and saves. ``sharing``: both stages
+have one folder.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -54,8 +55,9 @@ def train(stage, model, steps, rate, callbacks=()):
             for parameter, value in zip(model.parameters(), weights.values()):
                 parameter.data.copy_(torch.tensor(value))
         return
+    folder = "shared" if "sharing" in sys.argv else f"training_{stage}"
     arguments = TrainingArguments(
-        str(OUTPUT / "training"), per_device_train_batch_size=4, max_steps=steps, learning_rate=rate, save_steps=2,
+        str(OUTPUT / folder), per_device_train_batch_size=4, max_steps=steps, learning_rate=rate, save_steps=2,
         adam_epsilon=1e-4, report_to=[], disable_tqdm=True,
     )  # fmt: skip
     Trainer(model, arguments, train_dataset=models.Rows(24), callbacks=list(callbacks)).train()
