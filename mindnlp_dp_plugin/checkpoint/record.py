@@ -98,7 +98,6 @@ class Record(Origin):
         total_loss: The sum of all losses.
         pending_loss: What of that was not logged.
         last_logged_step: The step of the last log; None if that is the last step.
-        callbacks: What may have stopped it, as before training began.
         patience: How long each callback with patience has waited.
         with_optimizer: Whether the optimizer's states are there.
         nominal_accumulation: Micro-steps of a step when training first began; None for those of ``settings``.
@@ -119,7 +118,6 @@ class Record(Origin):
     total_loss: float
     pending_loss: float = 0.0
     last_logged_step: int | None = None
-    callbacks: list[dict[str, Any]] | None = None
     patience: list[int]
     with_optimizer: bool
     nominal_accumulation: int | None = None

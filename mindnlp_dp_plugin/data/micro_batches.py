@@ -57,9 +57,9 @@ class _RowsInTurn(_InTurn):
         self._shards = shards
         self.num_rows = shards[0].num_rows
 
-    def watch(self, sample):
-        """Read the rows of ``sample`` again after each epoch; the first pipeline does, before the others begin."""
-        self._shards[0].watch(sample)
+    def watch(self, changing, read_again):
+        """Read the sample again after each epoch; the first pipeline does, before the others begin."""
+        self._shards[0].watch(changing, read_again)
         self.witness = self._shards[0].witness
 
     @property

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
+from mindnlp_dp_plugin.data import own_order
 from mindnlp_dp_plugin.data.sampler import DistributedSampler
 from mindnlp_dp_plugin.data.witness import Witness
-
-if TYPE_CHECKING:
-    from mindnlp_dp_plugin.data.sample import RowSample
 
 NO_SEED = 5489  # with this one, its default, MindSpore draws differently each time
 
@@ -82,13 +79,14 @@ class ShardedDataset(ABC):
         """Choose the order of the next iterator. All ranks must set the same epoch."""
         self._epoch = epoch
 
-    def watch(self, sample: RowSample) -> None:
+    def watch(self, changing: set[str], read_again: Callable[[], own_order.Pass]) -> None:
         """Let ``witness`` see more than what is read anyway, if that is this rank's alone.
 
         Args:
-            sample: What ranks have compared.
+            changing: Columns that are random by design.
+            read_again: Reads the sample that ranks have compared, as it is then.
         """
-        self.witness.changing = sample.changing
+        self.witness.changing = changing
 
     def reads_on(self, num_replicas: int, batch_size: int) -> bool:
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order.
@@ -174,7 +172,7 @@ class ShardedByRow(ShardedDataset):
         super().__init__(pipeline, num_replicas)
         self._sampler = sampler
         self._seed = seed
-        self._sample: RowSample | None = None
+        self._read_sample_again: Callable[[], own_order.Pass] | None = None
         self._has_ended = False
         self.num_rows = num_rows
 
@@ -187,11 +185,11 @@ class ShardedByRow(ShardedDataset):
         """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
-    def watch(self, sample):
-        """Read the rows of ``sample`` again after each epoch, while no iterator is open; files do not change."""
-        super().watch(sample)
+    def watch(self, changing, read_again):
+        """Read the sample again after each epoch, while no iterator is open; files do not change."""
+        super().watch(changing, read_again)
         if isinstance(list(nodes(self._pipeline))[-1], ds.GeneratorDataset):
-            self._sample = sample
+            self._read_sample_again = read_again
 
     def reads_on(self, num_replicas, batch_size):
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order."""
@@ -202,7 +200,7 @@ class ShardedByRow(ShardedDataset):
             return iter(())
         if self._has_ended:
             self._has_ended = False
-            self.witness.see_sample(self._sample.read_again())
+            self.witness.see_sample(self._read_sample_again())
         if self.num_skipped:
             self._sampler.start_at(self.num_skipped * self.get_batch_size())
         try:
@@ -216,7 +214,7 @@ class ShardedByRow(ShardedDataset):
         for number, batch in enumerate(batches, num_skipped):
             self.is_repeated = number == repeated
             yield batch
-        self._has_ended = self._sample is not None
+        self._has_ended = self._read_sample_again is not None
 
     def _create(self, options):
         if _selects_at_random(self._pipeline):

@@ -1,6 +1,6 @@
 """One step of data-parallel training, whoever runs the loop: count, weigh, scale, forward, arm, backward, finish, clip.
 
-``step.py`` is the page to read; ``trainers/port.py`` says what it asks of a loop.
+``step.py`` is the page to read; ``port.py`` says what it asks of a loop.
 """
 
 from mindnlp_dp_plugin.step.clock import Clock

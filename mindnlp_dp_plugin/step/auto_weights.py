@@ -16,8 +16,8 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.weights import Weights, count_tokens, num_rows_of
-from mindnlp_dp_plugin.trainers.port import Door
 
 
 class AutoWeights(Weights):

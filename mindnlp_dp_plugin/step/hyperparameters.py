@@ -3,7 +3,7 @@
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.trainers.port import Door
+from mindnlp_dp_plugin.port import Door
 
 NAMES = ("lr", "weight_decay", "momentum")
 CLOSE = 1e-5  # of a value: what float32 makes of a sum over many ranks

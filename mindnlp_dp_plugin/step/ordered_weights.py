@@ -8,9 +8,9 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.auto_weights import AnnouncedCounts
 from mindnlp_dp_plugin.step.weights import COUNTS, Weights, count_micro_step
-from mindnlp_dp_plugin.trainers.port import Door
 
 EQUAL = ("ranks", "micro_steps")
 

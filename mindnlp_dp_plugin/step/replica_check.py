@@ -7,7 +7,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import check_parameters
 from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
-from mindnlp_dp_plugin.trainers.port import Door
+from mindnlp_dp_plugin.port import Door
 
 
 class ReplicaCheck:

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.optim.sharded import ShardedStates, join_states, share_states
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.trainers.port import Door
+from mindnlp_dp_plugin.port import Door
 
 logger = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.parameters import parameters_outside, taken_from
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.port import Announced, Door
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
@@ -35,7 +36,6 @@ from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
 from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
-from mindnlp_dp_plugin.trainers.port import Announced, Door
 
 NO_GATHERING = Message(
     "dp.all_gather and dp.global_mean within a step need average_over='auto' or 'ranks', and no elastic_determinism: "

@@ -11,8 +11,8 @@ from mindnlp_dp_plugin.ddp.vote import Vote
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.hyperparameters import Hyperparameters
-from mindnlp_dp_plugin.trainers.port import Door
 
 HINT = Message("Give the optimizer the same parameters on every rank, at the same step.")
 NUM_NAMED = 4

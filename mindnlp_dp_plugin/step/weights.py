@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp import WeightedMean
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.trainers.port import Announced, Door
+from mindnlp_dp_plugin.port import Announced, Door
 
 
 def count_micro_step(batch, predicts_next_token: bool) -> int:

@@ -285,7 +285,7 @@ def what_ranks_have_read(make, deal, epochs=3):
         pipeline = make().batch(8)
         share, sample = deal(pipeline, rank), RowSample(pipeline)
         sample.changing = sample.read(NUM_READINGS)[1]
-        share.watch(sample)
+        share.watch(sample.changing, sample.read_again)
         for epoch in range(epochs):
             share.set_epoch(epoch)
             list(share.create_dict_iterator(output_numpy=True))

@@ -1,4 +1,4 @@
-"""A loop that implements ``trainers/port.py`` trains as the Trainer does: the core knows no Trainer."""
+"""A loop that implements ``port.py`` trains as the Trainer does: the core knows no Trainer."""
 
 import numpy as np
 import pytest

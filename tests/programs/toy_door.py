@@ -1,4 +1,4 @@
-"""A door around a plain loop: what ``trainers/port.py`` asks for is all that the core needs.
+"""A door around a plain loop: what ``port.py`` asks for is all that the core needs.
 
     python toy_door.py OUTPUT NUM_RANKS SCENARIO...
 

@@ -1,4 +1,4 @@
-"""A loop of one's own as the core sees it: the ``Door`` of ``trainers/port.py``."""
+"""A loop of one's own as the core sees it: the ``Door`` of ``port.py``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,7 +3,7 @@
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.trainers.port import Announced
+from mindnlp_dp_plugin.port import Announced
 
 MODULE = "mindnlp.core.autograd.function"
 

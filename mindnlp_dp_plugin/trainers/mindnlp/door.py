@@ -1,4 +1,4 @@
-"""MindNLP's Trainer as the core sees it: the ``Door`` of ``trainers/port.py``."""
+"""MindNLP's Trainer as the core sees it: the ``Door`` of ``port.py``."""
 
 from mindnlp.core.nn import utils
 from mindnlp.engine.trainer.base import Trainer

@@ -26,7 +26,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
-from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import describe_callbacks
+from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import patience_of
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.observe.work import Work
 
@@ -209,8 +209,8 @@ class TrainingSession:
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         if self.resumption:
-            callbacks = describe_callbacks(self._trainer.callback_handler.callbacks)
-            self.resumption.place(self._dataset, settings_of(self._dataset, args), args, callbacks)
+            patience = patience_of(self._trainer.callback_handler.callbacks)
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), args, patience)
             if self._collective.rank == 0 and (news := self.resumption.news):
                 logger.warning(news)
         return self._dataset

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer as the core sees it: the ``Door`` of ``trainers/port.py``."""
+"""Hugging Face's Trainer as the core sees it: the ``Door`` of ``port.py``."""
 
 from mindtorch.nn import utils
 from transformers import Trainer

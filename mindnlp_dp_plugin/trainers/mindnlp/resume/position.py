@@ -5,7 +5,6 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
@@ -51,7 +50,7 @@ class Resumption:
                 folder=folder,
             )
 
-    def place(self, dataset: ShardedDataset, settings: Settings, args, callbacks: list[dict[str, Any]]) -> None:
+    def place(self, dataset: ShardedDataset, settings: Settings, args, patience: list[int]) -> None:
         """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
@@ -60,13 +59,13 @@ class Resumption:
             args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
                 ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
                 ``gradient_accumulation_steps`` is set so that training steps where it would have.
-            callbacks: What may stop training, by ``describe_callbacks``.
+            patience: How long callbacks wait, by ``patience_of``.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
                 another split of the same global batch either.
         """
-        is_stopped = self.record.stopped_early and not self._may_go_on(args, callbacks)
+        is_stopped = self.record.stopped_early and not self._may_go_on(args, patience)
         saved = self.record.settings
         changed = [name for name, value in vars(settings).items() if value != getattr(saved, name)]
         is_same_batch = set(changed) <= set(SPLIT) and saved.global_batch == settings.global_batch
@@ -100,24 +99,21 @@ class Resumption:
         step = epoch * _updates_per_epoch(dataset, args)
         Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": step}))
 
-    def _may_go_on(self, args, callbacks):
-        """Whether what stopped training may be gone: in another job that is all but a patience that has run out."""
-        before = self.record.callbacks
+    def _may_go_on(self, args, patience):
+        """Whether training goes on that a callback stopped: a new job does, unless early stopping has ended it."""
         if args.max_steps > 0:
             is_other_length = args.max_steps != self.state["max_steps"]
         else:
             is_other_length = math.ceil(args.num_train_epochs) != self.state["num_train_epochs"]
-        if is_other_length or not callbacks or (before is not None and callbacks != before):
-            return True
         is_of_this_job = self.record.job is not None and self.record.job == told(JOB)
-        return not is_of_this_job and not has_run_out(self.record.patience, callbacks)
+        return is_other_length or not (is_of_this_job or has_run_out(self.record.patience, patience))
 
     def _news(self, is_stopped):
         known = {"checkpoint": str(self.folder), "step": self.state["global_step"]}
         if is_stopped:
             return tr(
-                "No step is trained: a callback stopped the training of {checkpoint} at step {step}, and the callbacks "
-                "are as they were. To go on, leave it out, change its settings, or train for more epochs or steps.",
+                "No step is trained: a callback stopped the training of {checkpoint} at step {step}. To go on, leave "
+                "early stopping out or raise its patience, or train for more epochs or steps.",
                 **known,
             )
         if self.is_over:

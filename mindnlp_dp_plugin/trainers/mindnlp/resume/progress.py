@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
-from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import COUNTER, describe_callbacks
+from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import COUNTER
 
 
 class Progress(TrainerCallback):
@@ -51,7 +51,6 @@ class Progress(TrainerCallback):
         self.clock = Clock(trainer.args, dataset.num_steps, self._before.micro_steps, self._before.micro_steps_in_epoch)
         self._epoch_has_ended = False
         self._host_random = None
-        self._callbacks = describe_callbacks(trainer.callback_handler.callbacks)
         self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
         self._carried_loss = 0.0  # what the checkpoint holds of that sum, until it is added
@@ -109,7 +108,6 @@ class Progress(TrainerCallback):
             # What reproduces its bits: of no other run, as arguments may be nobody else's business.
             command=sys.argv if self.step.micro_batches else None,
             environment=environment() if self.step.micro_batches else None,
-            callbacks=self._callbacks,
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             epoch_end_is_done=bool(num_pending),
             epoch_end_is_due=(ends_epoch or control.should_training_stop) and not end_is_done,
