@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
+from mindnlp_dp_plugin.language import Message
+
 
 class Announced(NamedTuple):
     """A batch that follows: its columns by name, and whether another rank reads it, so that it counts nothing."""
@@ -40,8 +42,8 @@ class Clock(Protocol):
         """The current micro-step is done."""
 
 
-class Door(Protocol):
-    """A training loop, as the core sees it.
+class Door:
+    """A training loop, as the core sees it. What has a value here may be left out.
 
     Attributes:
         name: What users call the loop, in messages.
@@ -71,18 +73,17 @@ class Door(Protocol):
     clock: Clock
     num_steps: int
     seed: int
-    accumulation: int
-    nominal_accumulation: int
-    dtype: Any
-    weighs_losses: bool
-    predicts_next_token: bool
-    may_call_backward_again: bool
-    may_replace_gradients: bool
-    averaged_when: str
-    joins_when: str
+    accumulation = nominal_accumulation = 1
+    dtype: Any = None
+    weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
+    averaged_when = Message(
+        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+    )
+    joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 
     def votes(self) -> list[bool]:
         """This rank's answers to yes-or-no questions; as many on all ranks. Asked once for each optimizer step."""
+        return []
 
     def count(self, votes: Sequence[int]) -> None:
         """How many ranks said yes to each question, before backward begins."""

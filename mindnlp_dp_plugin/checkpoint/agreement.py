@@ -88,8 +88,8 @@ def agreed_checkpoint(
     is_resuming: bool,
     collective: Collective,
     judge: Judge,
-) -> str | None:
-    """The whole checkpoint from which all ranks go on; None without one. All ranks must call it.
+) -> tuple[str | None, bool]:
+    """The whole checkpoint from which all ranks go on. All ranks must call it.
 
     After a restart and with ``--resume`` it is this training's newest, else what the script wants. Its files are read
     by one rank for all that see the same ones.
@@ -102,13 +102,16 @@ def agreed_checkpoint(
         collective: The ranks that train together; each node may have its own disk.
         judge: What is wrong with a checkpoint of this Trainer.
 
+    Returns:
+        The folder, or None; and whether training goes on by itself, whatever the script wants.
+
     Raises:
         DataParallelError: The checkpoint is damaged, there is none, or not all ranks have the same.
     """
     kept = elsewhere.bring_back(training.output_dir)
     own = own_checkpoint(training, wanted, is_resuming, collective, judge, kept)
     if own is None and wanted is True and is_resuming and not training.before:
-        return None  # the first run has none yet
+        return None, False  # the first run has none yet
     folder = own or local_checkpoint(wanted, training.output_dir)
     seen = collective.all_gather_object(_files_as_seen(folder), CHECKPOINT)
     if wanted is True and not own and not any(seen):
@@ -135,7 +138,7 @@ def agreed_checkpoint(
             )
     if looks[reader].refusal:
         raise DataParallelError(looks[reader].refusal)
-    return folder
+    return folder, own is not None
 
 
 def local_checkpoint(wanted: str | os.PathLike | bool | None, output_dir: str) -> str | None:

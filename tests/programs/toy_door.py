@@ -18,14 +18,14 @@ from mindnlp.core.optim import SGD, AdamW
 
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import Clock, Step
 from tests.programs.scenarios import BATCH_SIZE, SCENARIOS
 from tests.programs.tiny import seed_everything
 
 
-class PlainLoop:
-    name, seed, dtype, utils = "PlainLoop", 42, None, nn.utils
-    weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
+class PlainLoop(Door):
+    name, seed, utils = "PlainLoop", 42, nn.utils
 
     def __init__(self, model, optimizer, accumulation, steps_per_epoch):
         self.model, self.optimizer = model, optimizer
@@ -33,12 +33,6 @@ class PlainLoop:
         self.clock = Clock(self, steps_per_epoch)
         self.num_steps = 0
         self.gradients_of = None
-
-    def votes(self):
-        return []
-
-    def count(self, votes):
-        pass
 
     def forget_parameters(self):
         self.gradients_of = None

@@ -9,6 +9,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 
 FIRST_LOOK = 16  # batches read before the first step, as MindSpore's own data sets prefetch
@@ -60,7 +61,7 @@ class LoopClock:
         self.begins_optimizer_step = True
 
 
-class LoopDoor:
+class LoopDoor(Door):
     """A model and its optimizer, in a loop of one's own.
 
     Args:
@@ -72,8 +73,6 @@ class LoopDoor:
     """
 
     name, utils = "dp.prepare", utils
-    accumulation = nominal_accumulation = 1
-    weighs_losses = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
         "They are averaged where a function of mindnlp.core.value_and_grad computes them: make it after `import "
         "mindnlp_dp_plugin`, for the parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before "
@@ -106,9 +105,6 @@ class LoopDoor:
         """Take the number of ranks that each signal has come to."""
         if self.preemption:
             self.preemption.count(votes)
-
-    def forget_parameters(self) -> None:
-        """The user's function of gradients is the user's."""
 
     def _end_step(self):
         self.num_steps += 1

@@ -3,14 +3,14 @@
 from mindnlp.core.nn import utils
 from mindnlp.engine.trainer.base import Trainer
 
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import Clock
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 
 
-class TrainerDoor:
+class TrainerDoor(Door):
     """A Trainer that is about to train.
 
     Args:
@@ -21,11 +21,6 @@ class TrainerDoor:
     """
 
     utils = utils
-    weighs_losses = False
-    averaged_when = Message(
-        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
-    )
-    joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 
     def __init__(self, trainer: Trainer, clock: Clock, nominal_accumulation: int, preemption: Preemption):
         self._trainer = trainer

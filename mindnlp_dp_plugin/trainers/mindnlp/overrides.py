@@ -62,8 +62,9 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
 def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
     self.data_parallel_training = training = begin_training(self.args.output_dir, current())
     is_resuming = self.data_parallel_config.resume
-    checkpoint = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), store.problem_of)
-    with same_as_before(self, current().world_size, checkpoint):
+    wanted = resume_from_checkpoint
+    checkpoint, by_itself = agreed_checkpoint(training, wanted, is_resuming, current(), store.problem_of)
+    with same_as_before(self, current().world_size, checkpoint if by_itself else None):
         return stock(self, checkpoint, *args, **kwargs)
 
 

@@ -3,7 +3,7 @@
 from mindtorch.nn import utils
 from transformers import Trainer
 
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
 
@@ -39,8 +39,8 @@ class TrainerClock:
         self.begins_optimizer_step = self.optimizer_steps_next
 
 
-class TrainerDoor:
-    """A Trainer that is about to train.
+class TrainerDoor(Door):
+    """A Trainer that is about to train; accelerate casts what forward computes in.
 
     Args:
         trainer: The Trainer.
@@ -48,13 +48,8 @@ class TrainerDoor:
         preemption: Signals that ask for the end of training; ranks vote on them.
     """
 
-    dtype = None  # accelerate casts
     utils = utils
     weighs_losses = True
-    averaged_when = Message(
-        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
-    )
-    joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 
     def __init__(self, trainer: Trainer, clock: TrainerClock, preemption: Preemption):
         self._trainer = trainer

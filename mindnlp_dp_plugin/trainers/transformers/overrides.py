@@ -88,7 +88,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
         open_workspaces(self.args.output_dir, self.args.should_save, current())
         self.data_parallel_training = training = begin_training(self.args.output_dir, current())
         is_resuming = self.data_parallel_config.resume
-        checkpoint = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), problem_of)
+        checkpoint, _ = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), problem_of)
         return stock(self, checkpoint, *args, **kwargs)
     except Exception as error:
         note_exception(rank, error)
