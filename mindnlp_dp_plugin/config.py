@@ -118,10 +118,6 @@ def _steps_to_profile():
     )
 
 
-def _path(refusal):
-    return Kind(lambda v: isinstance(v, (str, os.PathLike)) and str(v) and "\0" not in str(v), str, refusal)
-
-
 def _or_none(kind):
     return kind._replace(accepts=lambda value: value is None or kind.accepts(value))
 
@@ -146,7 +142,6 @@ class DataParallelConfig:
         cpu_operators: Whether models on the CPU use faster operators than MindNLP calls (see ``cpu_operators``), also
             in one process. Results differ by rounding only.
         timeout: Seconds a rank may wait in a collective before the job ends and shows every rank's stack.
-        trace: File for a trace of a few steps of all ranks (see ``trainer.observe.trace``); None for no trace.
         profile: Optimizer steps to skip and to profile: ``(3, 4)`` profiles the fourth to the seventh, into the folder
             ``profile`` of ``output_dir`` (see ``trainers.observe.profile``); None for no profile.
         peak_tflops: What a rank's device can compute at most, in 1e12 floating point operations a second, for the
@@ -211,9 +206,6 @@ class DataParallelConfig:
             ),
             limit=LONGEST_TIMEOUT,
         ),
-    )
-    trace: str | None = _option(
-        None, _or_none(_path(Message("{name}={value!r} is not a file: give its path, or None for no trace.")))
     )
     profile: tuple[int, int] | None = _option(None, _or_none(_steps_to_profile()))
     peak_tflops: float | str | None = _option(None, _or_none(_peak()))

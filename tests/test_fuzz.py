@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import random
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -101,7 +100,6 @@ def assert_makes_sense(config):
     assert config.comm_dtype in COMM_DTYPES
     assert config.cpu_tuning in (True, False) and config.cpu_operators in (True, False)
     assert 0 < float(config.timeout) < math.inf
-    assert config.trace is None or os.fspath(config.trace)
     assert config.profile is None or config.profile[0] >= 0 and 0 < config.profile[1] <= 100
     assert config.peak_tflops in (None, "measured") or 0 < config.peak_tflops < math.inf
     assert config.check_replicas_every is None or config.check_replicas_every >= 0

@@ -78,8 +78,6 @@ NAMES = {
         "export",
         "rank",
         "traceback",
-        "traces",
-        "trace",
         "worker",
     ),
     *("checkpoint", "epoch", "token", "batch", "auto", "hccl", "mpi", "mccl", "pod", "msrun", "srun", "mpirun"),

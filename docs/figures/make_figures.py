@@ -1,6 +1,6 @@
 """Draws the figures of docs/: one from arithmetic, one from a trace, one from what ``make bench`` measured.
 
-python docs/figures/make_figures.py [--trace FILE of ``mindnlp-dp run --trace``] [--speed FILE of benchmarks/results]
+python docs/figures/make_figures.py [--trace trace.json of ``run --profile``] [--speed FILE of benchmarks/results]
 """
 
 import argparse

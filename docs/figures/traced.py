@@ -1,6 +1,6 @@
 """A BERT of 4 layers, traced for the figure of a step.
 
-mindnlp-dp run --nproc 2 --trace docs/figures/traced.py
+mindnlp-dp run --nproc 2 --profile docs/figures/traced.py
 """
 
 import mindspore

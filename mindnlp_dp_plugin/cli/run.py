@@ -48,7 +48,13 @@ def options_of_the_job(command):
 
 
 def options_gone(command):
-    """A decorator: the options of earlier versions that asked for several machines; no help shows them."""
+    """A decorator: options of earlier versions, most of which asked for several machines; no help shows them."""
+
+    def refuse_trace(context, parameter, is_given):
+        if is_given:
+            raise click.UsageError(tr("--trace is gone: --profile writes the trace of a few steps, too."), context)
+
+    command = option("--trace", hidden=True, is_flag=True, expose_value=False, callback=refuse_trace)(command)
     for name in VALUES_GONE:
         number = click.IntRange(min=1) if name in ("num_processes", "worker_num") else None
         command = option(f"--{name.replace('_', '-')}", name, hidden=True, type=number)(command)

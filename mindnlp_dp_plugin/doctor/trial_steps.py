@@ -30,7 +30,7 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.runtime import worker
 from mindnlp_dp_plugin.trainers import mindnlp
 
-WRITES_NOTHING = {"resume": False, "trace": None, "async_save": False}
+WRITES_NOTHING = {"resume": False, "profile": None, "async_save": False}
 PEAK = "5"  # what clear_refs resets, proc(5)
 
 

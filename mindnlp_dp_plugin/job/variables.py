@@ -27,6 +27,7 @@ NAMES = {name for name in vars().copy().values() if isinstance(name, str) and na
 GONE = {  # what users may have set
     "MINDNLP_DP_SECRET": Message("mindnlp-dp run starts the ranks of one machine, and its nodes need no secret"),
     "MINDNLP_DP_SNAPSHOT_EVERY": Message("take MINDNLP_DP_ASYNC_SAVE=1 and a small save_steps"),
+    "MINDNLP_DP_TRACE": Message("MINDNLP_DP_PROFILE writes the trace of a few steps, too"),
 }
 
 

@@ -65,7 +65,7 @@ def plan(job: Job) -> list[Process]:
         common |= {LOG_DIR: str(job.log_dir.absolute()), STATUS_DIR: str(job.scratch_dir)}
     if job.max_restarts:
         common[GOES_ON] = "1"
-    common |= job.as_settings(trace=str(job.log_dir.absolute() / "trace.json"))
+    common |= job.as_settings()
     return [replace(process, environ={**common, **process.environ}) for process in processes]
 
 

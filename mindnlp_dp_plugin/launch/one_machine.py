@@ -78,7 +78,7 @@ def _asked_for(given, backend, port, max_restarts):
 
 
 def _how_to_start(nodes, nproc, asked, command):
-    settings = asked.as_settings("trace.json")
+    settings = asked.as_settings()
     if nodes.engine == "torchrun":
         settings[of_setting("resume")] = "1"
     program = shlex.join(["python", *command] if command[0] == "-m" else command)

@@ -59,9 +59,6 @@ class RunOptions:
         help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. "
         "Default: 30; on Slurm, after SIGUSR1 or SIGUSR2, what is left of the job's time.",
     )
-    trace: bool = _option(
-        False, "--trace", is_flag=True, help="Write a trace of a few steps, trace.json, into the log directory."
-    )
     profile: bool = _option(
         False,
         "--profile",
@@ -76,16 +73,11 @@ class RunOptions:
         "Ascend.",
     )
 
-    def as_settings(self, trace: str) -> dict[str, str]:
-        """The variables by which ranks are told of them.
-
-        Args:
-            trace: Where a trace is written.
-        """
+    def as_settings(self) -> dict[str, str]:
+        """The variables by which ranks are told of them."""
         profiled = os.environ.get(of_setting("profile"), PROFILED)
         known = {
             "resume": self.resume and "1",
-            "trace": self.trace and trace,
             "profile": self.profile and profiled,
             "peak_tflops": self.peak_tflops is not None and str(self.peak_tflops),
         }

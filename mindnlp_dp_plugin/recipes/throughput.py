@@ -2,30 +2,33 @@
 
 from statistics import fmean, harmonic_mean
 
-from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
+from mindnlp_dp_plugin.trainers.observe.tracker import Tracker
 
 
 class Throughput(Tracker):
     """Keeps what trackers write of the ranks' speed; evaluations and saves do not count."""
 
-    def _begin(self, args, state, settings):
+    def __init__(self):
+        super().__init__(self)
+
+    def begin(self, args, state, settings):
+        """Training begins."""
         self._batch = {"rows_per_rank": args.per_device_train_batch_size * args.gradient_accumulation_steps}
         self._batch["global_batch"] = self._batch["rows_per_rank"] * args.world_size
         self._speeds, self._waits, self._of_work = [], [], {}
 
-    def _write(self, values, args, state):
+    def write(self, values, args, state):
+        """Keep what a log says of speed."""
         if "train/samples_per_second" in values:
             self._speeds.append(values["train/samples_per_second"])
             self._waits.append(values["train/communication_wait_seconds"])
-            self._of_work = self._work.numbers(self.seconds)
-            if self._of_work and self._work.of_ranks.is_masked:
-                self._of_work["padding"] = 1 - self._work.of_ranks.tokens / self._work.of_ranks.positions
+            work = self.meter.work
+            self._of_work = work.numbers(self.meter.seconds)
+            if self._of_work and work.of_ranks.is_masked:
+                self._of_work["padding"] = 1 - work.of_ranks.tokens / work.of_ranks.positions
 
-    def _end(self):
-        pass
-
-    def _listen_to_clipping(self):
-        pass  # gradients' norms are for curves
+    def close(self):
+        """What is kept stays."""
 
     def summary(self, num_steps: int) -> dict:
         """Rows of a step, what is done in a second, seconds of a step, and how much of it ranks waited.

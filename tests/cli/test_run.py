@@ -150,6 +150,7 @@ def test_on_several_nodes_of_a_system_the_line_is_ready_for_its_variables(runner
         ("--nproc 2 --secret-file key", "--secret-file is gone"),
         ("--nproc 2 --insecure", "--insecure is gone"),
         ("--nproc 2 --bind-address 0.0.0.0", "--bind-address is gone"),
+        ("--nproc 2 --trace", "--trace is gone: --profile writes the trace of a few steps, too."),
         ("--num_processes=2", "--num-processes is gone: give --nproc 2."),
         ("--worker-num 2", "--worker-num is gone: give --nproc 2."),
     ],
@@ -158,9 +159,10 @@ def test_an_option_that_is_gone_is_named_with_what_to_give_instead(runner, scrip
     assert instead in refused(runner, *options.split(), script)
 
 
-def test_a_variable_that_is_gone_is_named(runner, script):
-    runner.environ["MINDNLP_DP_SECRET"] = "of earlier versions"
-    assert "MINDNLP_DP_SECRET is gone, so unset it" in refused(runner, "--nproc", "2", script)
+@pytest.mark.parametrize("name", ["MINDNLP_DP_SECRET", "MINDNLP_DP_TRACE"])
+def test_a_variable_that_is_gone_is_named(runner, script, name):
+    runner.environ[name] = "of earlier versions"
+    assert f"{name} is gone, so unset it" in refused(runner, "--nproc", "2", script)
 
 
 def test_help_shows_what_one_machine_needs(runner):

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from mindnlp_dp_plugin.trainers.observe.profile_page import PHASES
-from tests.harness import run_ranks_successfully
+from mindnlp_dp_plugin.trainers.observe.profile_page import BUCKETS, PHASES
+from tests.harness import REPOSITORY, run_ranks, run_ranks_successfully
 from tests.programs import profiled
 
 SKIPPED, PROFILED, ALL = 2, 3, 10
@@ -45,8 +45,34 @@ def test_phases_are_where_the_time_goes(profile):
     assert late == pytest.approx(profiled.FORWARD_S, rel=0.5)
     assert first["wait for ranks"] == pytest.approx(late, abs=0.5 * profiled.FORWARD_S), "rank 0 waits for rank 1"
     assert second["wait for ranks"] < 0.5 * first["wait for ranks"]
-    seconds = np.diff(left["ends"])[SKIPPED - 1 :][:PROFILED]
+    seconds = np.diff(left["ends"])[SKIPPED - 1 :][: PROFILED - 1]  # behind the last the page is drawn
     assert sum(first.values()) == pytest.approx(seconds.mean(), rel=0.25), "nothing is left out, and nothing twice"
+
+
+def test_the_trace_beside_the_page_holds_the_same_steps_of_every_rank(profile):
+    _, folder, _ = profile
+    trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    num_steps, ranks = phases_in(folder)
+    names = {event["pid"]: event["args"]["name"] for event in trace if event["ph"] == "M"}
+    assert names == {0: "rank 0", 1: "rank 1"}
+    page = (folder / "profile.html").read_text(encoding="utf-8")
+    for rank, of_rank in enumerate(ranks):
+        events = [event for event in trace if event["ph"] == "X" and event["pid"] == rank]
+        steps = sorted((event for event in events if event["tid"] == "step"), key=lambda event: event["ts"])
+        assert [event["name"] for event in steps].count("optimizer") == num_steps
+        for before, after in zip(steps, steps[1:]):
+            assert before["ts"] + before["dur"] == pytest.approx(after["ts"], abs=1), "one phase ends as another begins"
+        for name, seconds in of_rank.items():
+            in_trace = sum(event["dur"] for event in steps if event["name"] == name) / 1e6 / num_steps
+            assert in_trace == pytest.approx(seconds)
+            assert f"<td>{seconds * 1e3:.2f}</td>" in page
+        sums = [event for event in events if event["tid"] == "all-reduce"]
+        assert sums and all(each["ts"] >= 0 and each["ts"] + each["dur"] <= end_of(steps) for each in sums)
+        assert {each["name"] for each in sums} == {f"{each['args']['bytes'] / 2**20:.2f} MB" for each in sums}
+
+
+def end_of(events):
+    return max(event["ts"] + event["dur"] for event in events)
 
 
 def test_the_page_draws_every_rank_and_phase(profile):
@@ -58,9 +84,22 @@ def test_the_page_draws_every_rank_and_phase(profile):
     headline = f"A step takes {step * 1e3:.4g} ms. On rank 1, which has most to do, forward is"
     assert f"{headline} {ranks[1]['forward'] / step:.0%} of it." in page
     assert "Rank 1 takes" in page and "times as long as rank 0 for its own work" in page
-    widths = [float(width) for width in re.findall(r'<i style="width:([\d.]+)%', page)]
-    assert len(widths) == 2 * len(PHASES) and sum(widths) == pytest.approx(200, rel=0.2)
-    assert page.count("<rect") >= 2 * (len(PHASES) - 1) and "<script" not in page
+    bars, timeline = page.split("<svg")[1:]
+    for name, colour in PHASES.items():
+        lengths = widths(bars, colour)
+        drawn = [length / sum(map(sum, (widths(bars, each) for each in PHASES.values()))) for length in lengths]
+        seconds = [of_rank[name] / sum(map(sum, (each.values() for each in ranks))) for of_rank in ranks]
+        assert drawn == pytest.approx(seconds, abs=1e-3), name
+        assert timeline.count(f'style="fill: {colour}') >= 2 or name == "clip"
+    assert f">{ranks[1]['forward'] / step:.0%}<" in bars and f'style="fill: {BUCKETS}' in timeline
+    assert "<script" not in page
+
+
+def widths(svg, colour):
+    """Of the shapes of a colour in what matplotlib has drawn."""
+    shapes = re.findall(rf'<path d="([^"]*)"[^>]*style="fill: {colour}', svg)
+    across = [[float(x) for x in re.findall(r"[ML] ([\d.]+)", shape)] for shape in shapes]
+    return [max(xs) - min(xs) for xs in across]
 
 
 def test_mindspores_profiler_leaves_its_files_of_each_rank(profile):
@@ -89,3 +128,16 @@ def test_one_process_has_a_profile_too(tmp_path):
     num_steps, (only,) = phases_in(folder)
     assert num_steps == 2 and only["data"] > 0.5 * profiled.DATA_S and only["backward"] > 0
     assert list(folder.glob("rank0/*"))
+
+
+def test_what_draws_the_page_is_missed_before_training_begins(tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "matplotlib.py").write_text("raise ImportError('hidden')")
+    finished = run_ranks(
+        "profiled.py", tmp_path, ALL, ranks=2, backend="mpi", log_dir=tmp_path / "logs",
+        env={"MINDNLP_DP_PROFILE": "2,3", "PYTHONPATH": f"{hidden}:{REPOSITORY}"},
+    )  # fmt: skip
+    assert finished.returncode and not (tmp_path / "left.json").exists()
+    line = "profile needs matplotlib (hidden): pip install 'mindnlp-dp-plugin[tracking]'."
+    assert line in finished.stderr and "Traceback" not in finished.stderr

@@ -228,7 +228,7 @@ def test_a_script_that_empties_its_arguments_ends_as_it_would_alone(runner, empt
 
 @pytest.mark.parametrize("backend", ENGINES)
 def test_what_the_launcher_sets_for_its_ranks_is_refused_by_none(tmp_path, backend):
-    options = dict(resume=True, max_restarts=1, trace=True, scratch_dir=tmp_path)
+    options = dict(resume=True, max_restarts=1, profile=True, scratch_dir=tmp_path)
     job = Job(["script.py"], 2, backend, tmp_path, **options)
     for process in plan(job):
         assert DataParallelConfig.from_env(process.environ).resume

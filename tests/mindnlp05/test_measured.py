@@ -14,7 +14,7 @@ PEAK, PROFILED = 0.5, 2
 def measured(tmp_path_factory):
     """What both ranks have noted, the launcher's result, and the folder."""
     output = tmp_path_factory.mktemp("measured")
-    settings = {"PEAK_TFLOPS": PEAK, "PROFILE": f"1,{PROFILED}", "TRACE": output / "trace.json"}
+    settings = {"PEAK_TFLOPS": PEAK, "PROFILE": f"1,{PROFILED}"}
     finished = run_ranks(
         PROGRAMS / "measured.py",
         output,
@@ -44,7 +44,7 @@ def test_a_profile_and_a_trace_are_of_both_ranks(measured):
         assert min(seconds[name] for name in ("data", "forward", "backward", "optimizer")) > 0
     assert "<svg" in (folder / "profile.html").read_text(encoding="utf-8")
     assert all(list(folder.glob(f"rank{rank}/*/ASCEND_PROFILER_OUTPUT/trace_view.json")) for rank in range(2))
-    assert {event["pid"] for event in json.loads((output / "trace.json").read_text())["traceEvents"]} == {0, 1}
+    assert {event["pid"] for event in json.loads((folder / "trace.json").read_text())["traceEvents"]} == {0, 1}
 
 
 def test_habits_of_the_trainer_on_ranks(measured):

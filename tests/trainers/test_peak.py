@@ -20,7 +20,7 @@ def test_of_a_cpu_nobody_knows_it_and_a_setting_says_it():
 def test_what_is_measured_is_the_rate_of_a_product_that_nothing_exceeds_by_far():
     measured = peak.peak_tflops("measured")
     matrix = mindspore.ops.ones((512, 512))
-    rate = 2 * 512**3 / peak._seconds(lambda: mindspore.ops.matmul(matrix, matrix).asnumpy()) / 1e12
+    rate = 2 * 512**3 / peak.seconds_of(lambda: mindspore.ops.matmul(matrix, matrix).asnumpy()) / 1e12
     assert 0.25 * rate < measured < 10, "TFLOPS of some cores"
 
 

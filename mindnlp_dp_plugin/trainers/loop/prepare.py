@@ -321,7 +321,6 @@ def _dtype_of(mixed_precision):
 def _require_settings(config):
     for name, is_set in (
         ("async_save", config.async_save),
-        ("trace", config.trace),
         ("profile", config.profile),
         ("elastic_determinism", config.elastic_determinism),
         ("zero_stage", config.zero_stage >= 2),

@@ -28,7 +28,6 @@ def hook(trainer_base, group, config, patches) -> None:
         or config.dispatch_batches
         or config.resume
         or config.async_save
-        or config.trace
         or config.profile
     )
     if group.world_size > 1 or asks_for_more or told(GOES_ON):

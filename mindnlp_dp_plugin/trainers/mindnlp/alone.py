@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from mindnlp.core import nn
+
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.agreement import local_checkpoint
 from mindnlp_dp_plugin.collectives import current
@@ -18,7 +20,8 @@ from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
-from mindnlp_dp_plugin.trainers.observe.work import Work
+from mindnlp_dp_plugin.trainers.observe.throughput import Meter
+from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +81,7 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         FirstStep(self, steps)
         CutOff(self, steps, patches)
         steps.watch(self.optimizer)
-        _count_for_trackers(self, patches)
+        _measure_for_trackers(self, patches)
 
     patches.stand_in(self, _load_optimizer_and_scheduler)
     if self.args.group_by_length:
@@ -90,19 +93,21 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         patches.undo()
 
 
-def _count_for_trackers(trainer, patches):
+def _measure_for_trackers(trainer, patches):
     """Only if there is one: it is told what each batch holds."""
-    from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
-
-    trackers = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, Tracker)]
+    trackers = trackers_of(trainer)
     if not trackers:
         return
-    work = Work(trainer.model, current(), trainer.data_parallel_config)
+    meter = Meter(trainer.model, current(), trainer.data_parallel_config)
+    meter.listen_to_clipping(nn.utils, patches)
     for tracker in trackers:
-        tracker.count(work)
+        tracker.follow(meter)
+        patches.on_undo(tracker.leave)
+    trainer.callback_handler.callbacks.insert(0, meter)
+    patches.on_undo(lambda: trainer.callback_handler.callbacks.remove(meter))
 
     def training_step(stock, model, inputs):
-        work.add(inputs)
+        meter.work.add(inputs)
         return stock(model, inputs)
 
     patches.stand_in(trainer, training_step)

@@ -28,7 +28,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches,
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
-from mindnlp_dp_plugin.trainers.observe import throughput
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
@@ -85,12 +84,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         session.checkpoints.wait()
         if self.args.should_save:
             self.data_parallel_training.end()
-        if session.meter.num_steps:
-            summary = session.meter.summary(session.global_batch)
-            if throughput.is_wanted(self.args):
-                print(summary)
-                if session.step.shared_out:
-                    print(f"  {session.step.shared_out}")
+        session.meter.end(self.args, session.global_batch)
         current().barrier()
         return output
     except Exception:
@@ -165,7 +159,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
         session.checkpoints.wait()
         step = self.state.global_step
         session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
-    session.stragglers.begin_step()
+    session.meter.begin_step()
     return result
 
 

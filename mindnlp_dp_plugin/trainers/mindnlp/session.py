@@ -21,14 +21,14 @@ from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
-from mindnlp_dp_plugin.trainers.mindnlp.observe.callbacks import Meter, StragglerMonitor, Tracers
-from mindnlp_dp_plugin.trainers.mindnlp.observe.tracker import Tracker
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
 from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import patience_of
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
-from mindnlp_dp_plugin.trainers.observe.work import Work
+from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
+from mindnlp_dp_plugin.trainers.observe.throughput import Meter
+from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +51,7 @@ class TrainingSession:
         progress: Counts where training stands, from ``begin`` on.
         step: The data-parallel step, from ``begin`` on.
         losses: Keeps those that are not finite out of the log, from ``begin`` on.
-        stragglers: Compares what ranks take for their own work, from ``begin`` on.
-        meter: Measures time and waiting, from ``begin`` on.
+        meter: Measures time, waiting and slow ranks, from ``begin`` on.
     """
 
     def __init__(
@@ -66,6 +65,7 @@ class TrainingSession:
         self.step: Step | None = None
         self.checkpoints: Checkpoints | None = None
         self._callbacks = []
+        self._profiler = StepProfiler(collective, config, trainer.args.output_dir)
         self._patches = Patches()
         self._patches.replace(trainer, "data_parallel_session", self)
         # On the instance, so that an overriding subclass is covered, or what the script itself has set there.
@@ -80,14 +80,14 @@ class TrainingSession:
         require_same_labels(trainer.model, collective)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption)
         door = TrainerDoor(trainer, self.progress.clock, self.progress.nominal_accumulation, self.preemption)
-        tracers = Tracers(collective, config, trainer.args.output_dir)
-        self.step = Step(door, collective, config, self._patches, tracers.collective, tracers.begin_phase)
+        profiler = self._profiler
+        self.step = Step(door, collective, config, self._patches, profiler.collective, profiler.begin_phase)
         self.step.compare_rows(self._dataset)
         self.losses = loss_filter_of(self.step, trainer, collective, self._patches)
         self.progress.follow(self.step, self.losses)
         self._say_what_is_held()
         self._stand_in()
-        self._observe(tracers)
+        self._observe(door)
         self.checkpoints = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.preemption.begin()
 
@@ -115,19 +115,18 @@ class TrainingSession:
         patches.stand_in(trainer, self.compute_loss)
         count_parameters_once(trainer.model, patches)
 
-    def _observe(self, tracers):
+    def _observe(self, door):
         read = self._dataset.create_dict_iterator
         self._patches.replace(
             self._dataset,
             "create_dict_iterator",
-            lambda **options: self.step.announced(tracers.reading(read(**options)), self._dataset),
+            lambda **options: self.step.announced(self._profiler.reading(read(**options)), self._dataset),
         )
-        self.stragglers = StragglerMonitor(self._collective, self.step)
-        self._work = Work(self._trainer.model, self._collective, self._config)
-        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
-        for tracker in self._trackers():
+        self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
+        self.meter.listen_to_clipping(door.utils, self._patches)
+        for tracker in trackers_of(self._trainer):
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self.stragglers, tracers]
+        self._callbacks = [self.progress, self.meter, self._profiler]
         if self.resumption:
             self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
@@ -135,7 +134,7 @@ class TrainingSession:
     def micro_step(self, stock, model, inputs):
         """One batch of the loop, and whatever an overridden ``training_step`` does with it. All ranks must call it."""
         self.progress.begin_micro_step()
-        self._work.add(inputs)
+        self.meter.work.add(inputs)
         with self.step.micro_step():
             loss = stock(model, inputs)
         return self.losses.filtered(self.step.recorded(loss))
@@ -166,10 +165,10 @@ class TrainingSession:
             callbacks = self._trainer.callback_handler.callbacks
             for callback in self._callbacks:
                 callbacks.remove(callback)
-            for callback in self._trackers():
-                callback.close()
+            for tracker in trackers_of(self._trainer):
+                tracker.leave()
             self.step.close()
-        self._patches.undo()  # last: the trackers use what was replaced
+        self._patches.undo()
 
     @property
     def global_batch(self) -> int:
@@ -214,10 +213,6 @@ class TrainingSession:
             if self._collective.rank == 0 and (news := self.resumption.news):
                 logger.warning(news)
         return self._dataset
-
-    def _trackers(self):
-        callbacks = self._trainer.callback_handler.callbacks
-        return [callback for callback in callbacks if isinstance(callback, Tracker)]
 
 
 def count_parameters_once(model, patches: Patches) -> None:

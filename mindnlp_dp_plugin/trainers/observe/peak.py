@@ -1,6 +1,7 @@
 """What a rank's device can compute at most, in TFLOPS: 1e12 floating point operations a second."""
 
-import time
+import timeit
+from collections.abc import Callable
 
 import mindspore
 import numpy as np
@@ -19,7 +20,7 @@ KNOWN = {
     "Ascend910B4": 245.76,
 }
 SIZE = 1024  # of the matrices: one core of a CPU takes some 20 ms for their product
-LEAST_SECONDS = 0.5
+TRIALS = 20
 
 
 def peak_tflops(setting: float | str | None) -> float | None:
@@ -46,16 +47,9 @@ def measured_tflops() -> float:
     ways = [lambda: mindspore.ops.matmul(tensor, tensor).asnumpy(), lambda: (tensor @ tensor).asnumpy()]
     if mindspore.get_context("device_target") == "CPU":
         ways.append(lambda: matrix @ matrix)
-    seconds = min(_seconds(way) for way in ways)
-    return 2 * SIZE**3 / seconds / 1e12
+    return 2 * SIZE**3 / min(map(seconds_of, ways)) / 1e12
 
 
-def _seconds(product):
+def seconds_of(product: Callable[[], object]) -> float:
     """The shortest time in which it was done."""
-    product()
-    found, ends = [], time.perf_counter() + LEAST_SECONDS
-    while time.perf_counter() < ends:
-        began = time.perf_counter()
-        product()
-        found.append(time.perf_counter() - began)
-    return min(found, default=LEAST_SECONDS)
+    return min(timeit.repeat(product, number=1, repeat=TRIALS))

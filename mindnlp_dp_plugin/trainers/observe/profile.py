@@ -1,114 +1,165 @@
-"""Where a few steps go, on each rank: the phases on a page, and what MindSpore's own Profiler sees.
+"""Where a few steps go, on each rank: the phases on a page and as a trace, and what MindSpore's own Profiler sees.
 
 The phases are timed first, and as many steps later MindSpore's Profiler runs, which slows steps down.
 """
 
 import json
 import logging
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import mindspore
 from mindspore import profiler
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainers.observe.profile_page import PHASES, page
-from mindnlp_dp_plugin.trainers.observe.trace import STEP_LANE
-from mindnlp_dp_plugin.trainers.observe.traced_steps import StepTracer
+from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.trainers.observe.callback import Callback, needed
+from mindnlp_dp_plugin.trainers.observe.timed_sums import TimedSums
 
 logger = logging.getLogger(__name__)
 
 FOLDER = "profile"
 PAGE, NUMBERS, TRACE = "profile.html", "phases.json", "trace.json"
+STEP_LANE, SUMS_LANE = "step", "all-reduce"
+DATA, TRAINER = "data", "trainer"
+NOTHING = object()
 MICROSECONDS = 1e6
 
 
-class StepProfiler(StepTracer):
-    """Profiles a few optimizer steps into a folder. Either all ranks have one, or none.
+class StepProfiler(Callback):
+    """Profiles a few optimizer steps into a folder, if the setting ``profile`` says so. All ranks must make it.
 
-    Rank 0 writes ``profile.html``, ``phases.json`` (seconds of a step by rank and phase) and ``trace.json``; then, over
-    the next steps, MindSpore's Profiler writes to ``rank<r>`` on each rank.
+    Rank 0 writes ``profile.html``, ``phases.json`` (seconds of a step by rank and phase) and ``trace.json``, the same
+    steps in Chrome's Trace Event Format for ui.perfetto.dev: for each rank a lane of phases, and one of the buckets on
+    their way. Over the next steps, MindSpore's Profiler writes to ``rank<r>`` on each rank.
 
     On Ascend, which computes while the host goes on, each phase waits for what it has launched, so that the times are
     those of the device; steps are slower meanwhile.
 
     Args:
         collective: The ranks that train together.
+        config: The settings.
         output_dir: Gets the folder ``profile``.
-        num_skipped: Optimizer steps before.
-        num_profiled: Optimizer steps whose phases are timed; as many follow under MindSpore's Profiler.
+
+    Attributes:
+        collective: The same ranks; sums of gradients through it are timed.
+
+    Raises:
+        DataParallelError: If there is nothing to draw the page with.
     """
 
-    def __init__(self, collective: Collective, output_dir: Path, num_skipped: int, num_profiled: int):
-        self._folder = output_dir / FOLDER
-        super().__init__(collective, self._folder / TRACE, num_skipped, num_profiled)
-        self._rank = collective.rank
-        self._waits = mindspore.get_context("device_target") != "CPU"
-        self._last = num_skipped + 2 * num_profiled
-        self._profiler = None
+    def __init__(self, collective: Collective, config: DataParallelConfig, output_dir: str):
+        self.collective, self._folder = collective, Path(output_dir, FOLDER)
+        self._num_steps, self._is_timing, self._running = 0, False, None
+        self._first, self._num_profiled = config.profile or (None, 0)
+        if config.profile:
+            for library in ("matplotlib", "jinja2"):
+                needed(library, "profile", "'mindnlp-dp-plugin[tracking]'")
+            from mindnlp_dp_plugin.trainers.observe import profile_page
 
-    def begin_phase(self, name: str) -> None:
-        """A phase of the step begins."""
-        if self.collective.trace and self._waits:
+            self._draws = profile_page  # not imported while steps are timed
+            self.collective = TimedSums(collective)
+        self._is_on_device = mindspore.get_context("device_target") != "CPU"
+
+    def begin_phase(self, name: str | None) -> None:
+        """A phase of the step begins, or none."""
+        if not self._is_timing:
+            return
+        if self._is_on_device:
             mindspore.runtime.synchronize()
-        super().begin_phase(name)
+        now = time.perf_counter()
+        if self._phase:
+            self._note(STEP_LANE, *self._phase, now)
+        self._phase = name and (name, now)
 
-    def at_step(self, num_steps: int) -> None:
-        """So many optimizer steps are done. All ranks must call it."""
-        super().at_step(num_steps)
-        if self._profiler is not None:
-            self._try(self._profiler.step)
-        if num_steps == self._first + self._num_traced:
-            self._try(self._start)
-        if num_steps == self._last:
-            self.end(num_steps)
+    def reading(self, batches: Iterable) -> Iterator:
+        """The same batches; while one is read, that is the phase."""
+        batches = iter(batches)
+        while True:
+            self.begin_phase(DATA)
+            batch = next(batches, NOTHING)
+            self.begin_phase(TRAINER)
+            if batch is NOTHING:
+                return
+            yield batch
 
-    def end(self, num_steps: int) -> None:
-        """End what has not come to its end. All ranks must call it."""
-        super().end(num_steps)
-        if self._profiler is not None:
-            running, self._profiler = self._profiler, None
-            self._try(running.stop)
+    def on_train_begin(self, args, state, control, **kwargs):
+        """The first step begins."""
+        self._begin_if_due()
 
-    def finish(self, trace, num_traced):
-        """Write the page. All ranks must call it."""
-        everyone = trace.write(self._path)
-        if num_traced and self._rank == 0:
-            phases = [phases_of(events, num_traced) for events in everyone]
-            (self._folder / NUMBERS).write_text(json.dumps({"steps": num_traced, "ranks": phases}, indent=2))
-            (self._folder / PAGE).write_text(page(phases, everyone, num_traced), encoding="utf-8")
-            logger.warning(
-                tr("where steps {first} to {last} go: {path}", first=self._first + 1, last=self._first + num_traced,
-                   path=self._folder / PAGE)
-            )  # fmt: skip
+    def on_step_end(self, args, state, control, **kwargs):
+        """Another step is done."""
+        self._num_steps += 1
+        if self._running:
+            self._try(self._running.step)
+        if self._first is not None:
+            num_done = self._num_steps - self._first
+            if num_done == self._num_profiled:
+                self._write()
+                self._try(self._run_mindspores)
+            if num_done == 2 * self._num_profiled:
+                self._stop_mindspores()
+            self._begin_if_due()
 
-    def _start(self):
+    def on_train_end(self, args, state, control, **kwargs):
+        """End what has not come to its end."""
+        self._write()
+        self._stop_mindspores()
+
+    def _begin_if_due(self):
+        if self._num_steps == self._first:
+            self.collective.barrier()  # the clocks of all ranks begin
+            self._zero, self._phase, self._events, self._is_timing = time.perf_counter(), None, [], True
+            self.collective.note = self._note_sum
+            self.begin_phase(TRAINER)
+
+    def _note_sum(self, num_bytes, begin, end):
+        self._note(SUMS_LANE, f"{num_bytes / 2**20:.2f} MB", begin, end, bytes=num_bytes)
+
+    def _note(self, lane, name, begin, end, **details):
+        times = {"ts": (begin - self._zero) * MICROSECONDS, "dur": (end - begin) * MICROSECONDS}
+        event = {"name": name, "ph": "X", "pid": self.collective.rank, "tid": lane, **times, "args": details}
+        self._events.append(event)
+
+    def _write(self):
+        if not self._is_timing:
+            return
+        self.begin_phase(None)
+        self._is_timing, self.collective.note = False, None
+        everyone = self.collective.all_gather_object(self._events, Message("traces of a step"))
+        num_steps = self._num_steps - self._first
+        if num_steps == 0 or self.collective.rank:
+            return
+        phases = [self._draws.phases_of(events, num_steps) for events in everyone]
+        names = [
+            {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
+            for rank in range(len(everyone))
+        ]
         self._folder.mkdir(parents=True, exist_ok=True)
-        activities = [profiler.ProfilerActivity.CPU]
-        if self._waits:
-            activities.append(profiler.ProfilerActivity.NPU)
-        handler = profiler.tensorboard_trace_handler(str(self._folder / f"rank{self._rank}"))
-        self._profiler = profiler.profile(activities=activities, start_profile=False, on_trace_ready=handler)
-        self._profiler.start()
+        (self._folder / TRACE).write_text(json.dumps({"traceEvents": sum(everyone, names)}))
+        (self._folder / NUMBERS).write_text(json.dumps({"steps": num_steps, "ranks": phases}, indent=2))
+        (self._folder / PAGE).write_text(self._draws.page(phases, everyone, num_steps), encoding="utf-8")
+        where = {"first": self._first + 1, "last": self._num_steps, "path": self._folder / PAGE}
+        logger.warning(tr("where steps {first} to {last} go: {path}", **where))
+
+    def _run_mindspores(self):
+        activities = [profiler.ProfilerActivity.CPU] + [profiler.ProfilerActivity.NPU] * self._is_on_device
+        self._folder.mkdir(parents=True, exist_ok=True)
+        handler = profiler.tensorboard_trace_handler(str(self._folder / f"rank{self.collective.rank}"))
+        self._running = profiler.profile(activities=activities, start_profile=False, on_trace_ready=handler)
+        self._running.start()
+
+    def _stop_mindspores(self):
+        if self._running:
+            running, self._running = self._running, None
+            self._try(running.stop)
 
     def _try(self, call):
         """Training goes on without MindSpore's Profiler, and says why."""
         try:
             call()
         except Exception as error:
-            self._profiler = None
+            self._running = None
             logger.warning(tr("MindSpore's Profiler failed, and training goes on without it: {error}", error=error))
-
-
-def phases_of(events: list[dict], num_steps: int) -> dict[str, float]:
-    """Seconds that a step spends in each phase, the mean over steps.
-
-    Args:
-        events: Those of a rank's trace.
-        num_steps: How many steps they are of.
-    """
-    seconds = dict.fromkeys(PHASES, 0.0)
-    for event in events:
-        if event["tid"] == STEP_LANE:
-            seconds[event["name"]] += event["dur"] / MICROSECONDS / num_steps
-    return seconds

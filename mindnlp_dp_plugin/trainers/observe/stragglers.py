@@ -3,12 +3,10 @@
 import logging
 import socket
 import statistics
-import time
 from collections import Counter
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.step import Step
 
 logger = logging.getLogger(__name__)
 
@@ -25,57 +23,39 @@ class StragglerMonitor:
 
     Args:
         collective: The ranks that train together.
-        step: Averages this rank's gradients.
 
     Attributes:
         slowest: What the slowest rank took in the last window, in times of the median rank; None before the first.
     """
 
-    def __init__(self, collective: Collective, step: Step):
+    def __init__(self, collective: Collective):
         self._collective = collective
-        self._step = step
-        self._own = []
-        self._num_windows = 0
-        self._num_slow = Counter()
-        self._in_a_row = Counter()
-        self._named = set()
+        self._own, self._num_windows = [], 0
+        self._num_slow, self._in_a_row, self._named = Counter(), Counter(), set()
         self.slowest: float | None = None
 
-    def begin_step(self) -> None:
-        """The rank's own work begins: what is logged, evaluated and saved is done."""
-        self._began = time.perf_counter() - self._step.waited_seconds
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Begin the first step."""
-        self.begin_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Note what the step took; at the end of a window compare it with others'."""
-        self._own.append(time.perf_counter() - self._step.waited_seconds - self._began)
-        if len(self._own) == WINDOW:
-            self._compare(state.global_step)
-            self._own.clear()
-
-    def _compare(self, step):
-        everyone = self._collective.all_gather_object(
-            (statistics.median(self._own), socket.gethostname()), Message("seconds of own work")
-        )
+    def add(self, seconds: float, step: int) -> None:
+        """A step took so long on this rank; at the end of a window compare it with others'."""
+        self._own.append(seconds)
+        if len(self._own) < WINDOW:
+            return
+        own, self._own = (statistics.median(self._own), socket.gethostname()), []
+        everyone = self._collective.all_gather_object(own, Message("seconds of own work"))
         typical = statistics.median_low(seconds for seconds, _ in everyone)
         self.slowest = max(everyone)[0] / typical
         self._num_windows += 1
         for rank, (seconds, node) in enumerate(everyone):
             place = rank, node
-            if seconds < SLOW * typical:
-                del self._in_a_row[place]
-                continue
-            self._num_slow[place] += 1
-            self._in_a_row[place] += 1
+            is_slow = seconds >= SLOW * typical
+            self._num_slow[place] += is_slow
+            self._in_a_row[place] = self._in_a_row[place] + 1 if is_slow else 0
             if self._in_a_row[place] >= STEADY and place not in self._named:
                 self._named.add(place)
-                if self._collective.rank == 0:
-                    self._name(rank, node, step, seconds, typical)
+                self._name(rank, node, step, seconds, typical)
 
     def _name(self, rank, node, step, seconds, typical):
+        if self._collective.rank:
+            return
         logger.warning(
             tr(
                 "Steps {first} to {last}: rank {rank} on {node} takes {seconds:.3g} s a step for its own work, "
@@ -90,14 +70,14 @@ class StragglerMonitor:
             )
         )
 
-    def summary(self) -> str:
-        """A line that names the ranks that were slow; empty if none was."""
-        if not self._num_slow:
-            return ""
-        ranks = ", ".join(
+    def summary(self) -> list[str]:
+        """A line that names the ranks that were slow; none if none was."""
+        ranks = [
             tr("rank {rank} on {node} in {num} of {all}", rank=rank, node=node, num=num, all=self._num_windows)
             for (rank, node), num in self._num_slow.items()
+            if num
+        ]
+        line = tr(
+            "slower than the median rank, in windows of {steps} steps: {ranks}", steps=WINDOW, ranks=", ".join(ranks)
         )
-        return "\n  " + tr(
-            "slower than the median rank, in windows of {steps} steps: {ranks}", steps=WINDOW, ranks=ranks
-        )
+        return [line] if ranks else []

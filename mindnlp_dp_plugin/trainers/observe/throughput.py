@@ -7,34 +7,74 @@ import time
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.rank_status import note_training
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
+from mindnlp_dp_plugin.trainers.observe.callback import Callback
 from mindnlp_dp_plugin.trainers.observe.stragglers import StragglerMonitor
 from mindnlp_dp_plugin.trainers.observe.work import Work
 
 MEGABYTE = 2**20
 
 
-class Stopwatch:
-    """Counts optimizer steps and the time they take; evaluations and saves stop the watch.
+class Meter(Callback):
+    """Measures how long steps take, how long ranks wait for each other, and what they compute. All ranks must make it.
+
+    Evaluations and saves stop the watch.
+
+    Args:
+        model: What is trained.
+        collective: The ranks that train together.
+        config: The settings.
+        step: Averages this rank's gradients; None where MindNLP's own Trainer trains alone.
 
     Attributes:
         num_steps: Optimizer steps since training began.
+        work: What ranks compute.
+        waited_seconds: For each rank, the seconds it has waited for all-reduces, when ``gather`` was last called.
+        stragglers: Compares what ranks take for their own work.
+        grad_norm: The norm of the last gradients that were clipped, if ``listen_to_clipping`` was called.
     """
 
-    num_steps = 0
-    _zero = _left_training = 0.0
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Start counting."""
+    def __init__(self, model, collective: Collective, config: DataParallelConfig, step: Step | None = None):
+        self._collective, self._step = collective, step
         self.num_steps = 0
         self._zero = self._left_training = time.perf_counter()
+        self.work = Work(model, collective, config)
+        self.waited_seconds = [0.0] * collective.world_size
+        self.stragglers = StragglerMonitor(collective)
+        self.grad_norm = None
+
+    def listen_to_clipping(self, utils, patches) -> None:
+        """Keep the norm that MindNLP's clipping returns and its Trainer discards; it stays on the device.
+
+        Args:
+            utils: The module with the ``clip_grad_norm_`` that the loop calls.
+            patches: Restores it.
+        """
+
+        def clip_grad_norm_(stock, *args, **kwargs):
+            self.grad_norm = stock(*args, **kwargs)
+            return self.grad_norm
+
+        patches.stand_in(utils, clip_grad_norm_)
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Start the watch."""
+        self._zero = self._left_training = time.perf_counter()
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """The rank's own work begins: what is logged, evaluated and saved is done."""
+        self._began = time.perf_counter() - self._waited
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the step, and stop the watch: an evaluation or a save may follow."""
         self.num_steps += 1
         self._left_training = time.perf_counter()
+        if self._step:
+            self.stragglers.add(self._left_training - self._waited - self._began, state.global_step)
 
     def on_epoch_end(self, args, state, control, **kwargs):
         """Stop the watch: an evaluation or a save may follow."""
@@ -42,93 +82,72 @@ class Stopwatch:
 
     def on_evaluate(self, args, state, control, **kwargs):
         """Leave its time out."""
-        self._leave_out()
+        now = time.perf_counter()
+        self._zero += now - self._left_training
+        self._left_training = now
 
-    def on_save(self, args, state, control, **kwargs):
-        """Leave its time out."""
-        self._leave_out()
+    on_save = on_evaluate
+
+    def on_log(self, args, state, control, **kwargs):
+        """In one process nobody else gathers, and no rank waits."""
+        if self._step is None:
+            self.gather()
 
     @property
     def seconds(self) -> float:
         """Seconds of training so far."""
         return time.perf_counter() - self._zero
 
-    def _leave_out(self):
-        now = time.perf_counter()
-        self._zero += now - self._left_training
-        self._left_training = now
-
-
-class Meter(Stopwatch):
-    """A stopwatch that also measures how long ranks waited for each other, and what they computed.
-
-    Args:
-        collective: The ranks that train together.
-        step: Averages this rank's gradients.
-        stragglers: Compares what ranks take for their own work.
-        work: What they compute.
-
-    Attributes:
-        stragglers: The same.
-        work: The same.
-        waited_seconds: For each rank, the seconds it has waited for all-reduces, when ``gather`` was last called.
-    """
-
-    def __init__(self, collective: Collective, step: Step, stragglers: StragglerMonitor, work: Work):
-        self._collective = collective
-        self._step = step
-        self.stragglers = stragglers
-        self.work = work
-        self.waited_seconds = [0.0] * collective.world_size
+    @property
+    def _waited(self):
+        return self._step.waited_seconds if self._step else 0.0
 
     def gather(self) -> None:
         """Update ``waited_seconds`` and the work of all ranks. All ranks must call it."""
-        of_ranks = self._collective.all_gather_object(
-            (self._step.waited_seconds, self.work.own()), Message("seconds of waiting, and what was computed")
-        )
+        purpose = Message("seconds of waiting, and what was computed")
+        of_ranks = self._collective.all_gather_object((self._waited, self.work.own()), purpose)
         self.waited_seconds = [waited for waited, _ in of_ranks]
         self.work.gathered([amount for _, amount in of_ranks])
 
-    def summary(self, global_batch: int) -> str:
-        """A summary of this training in a few lines, the same on all ranks. All ranks must call it.
+    def end(self, args, global_batch: int) -> None:
+        """Sum this training up in a few lines, on rank 0 of several. All ranks must call it.
 
         Args:
+            args: The ``TrainingArguments``; a ``log_level`` above warning wants no summary.
             global_batch: Rows in an optimizer step over all ranks.
         """
+        if self.num_steps == 0:
+            return
         seconds = self._left_training - self._zero  # what came after the last step was not training
         self.gather()
         memory = self._collective.all_gather_object(peak_memory(), Message("peaks of memory"))
-        world_size, num_steps = self._collective.world_size, self.num_steps
-        samples_per_second = global_batch * num_steps / seconds
+        if self._collective.rank:
+            return
+        ranks, steps, speed = self._collective.world_size, self.num_steps, global_batch * self.num_steps / seconds
+        shares = ", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds)
         lines = [
             tr(
                 "Trained on {ranks} ranks: {steps} steps of {rows} rows (global batch) in {seconds:.1f} s, "
                 "{seconds_per_step:.4g} s per step, evaluations and saves not counted",
-                ranks=world_size,
-                steps=num_steps,
+                ranks=ranks,
+                steps=steps,
                 rows=global_batch,
                 seconds=seconds,
-                seconds_per_step=seconds / num_steps,
+                seconds_per_step=seconds / steps,
             ),
-            tr(
-                "samples per second: {all:.4g}, per rank {one:.4g}",
-                all=samples_per_second,
-                one=samples_per_second / world_size,
-            ),
-            *self.work.summary(seconds, world_size),
-            tr(
-                "waiting for communication, rank by rank: {shares}",
-                shares=", ".join(f"{waited / seconds:.1%}" for waited in self.waited_seconds),
-            ),
+            tr("samples per second: {all:.4g}, per rank {one:.4g}", all=speed, one=speed / ranks),
+            *self.work.summary(seconds, ranks),
+            tr("waiting for communication, rank by rank: {shares}", shares=shares),
             tr(
                 "peak memory in MB, rank by rank: {peaks}",
                 peaks=", ".join(f"{peak / MEGABYTE:.0f}" for peak in memory),
             ),
+            *self.stragglers.summary(),
         ]
-        if self._collective.rank == 0:
-            measured = {"steps": num_steps, "seconds": seconds, "samples_per_second": samples_per_second}
-            note_training({"ranks": world_size, **measured, **self.work.numbers(seconds)})
-        return "\n  ".join(lines) + self.stragglers.summary()
+        measured = {"ranks": ranks, "steps": steps, "seconds": seconds, "samples_per_second": speed}
+        note_training(measured | self.work.numbers(seconds))
+        if ranks > 1 and args.get_process_log_level() <= logging.WARNING:
+            print("\n  ".join(lines + [self._step.shared_out] * bool(self._step.shared_out)))
 
 
 def peak_memory() -> int:
@@ -136,9 +155,3 @@ def peak_memory() -> int:
     if mindspore.get_context("device_target") == "Ascend":
         return mindspore.runtime.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def is_wanted(args) -> bool:
-    """Whether this process shows the summary: rank 0 of several, unless ``log_level`` is above warning."""
-    leads = args.world_size > 1 and args.process_index == 0
-    return leads and args.get_process_log_level() <= logging.WARNING

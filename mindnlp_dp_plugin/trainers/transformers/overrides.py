@@ -26,7 +26,6 @@ from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.step.weights import count_tokens
-from mindnlp_dp_plugin.trainers.observe import throughput
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
@@ -113,10 +112,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         session.step.check_replicas()
         if self.args.should_save:
             self.data_parallel_training.end()
-        if session.meter.num_steps:
-            summary = session.meter.summary(session.global_batch)
-            if throughput.is_wanted(self.args):
-                print(summary)
+        session.meter.end(self.args, session.global_batch)
         current().barrier()
         return output
     finally:
@@ -181,7 +177,7 @@ def _maybe_log_save_evaluate(stock, self, *args, **kwargs):
     if self.data_parallel_session.preemption.agreed is not None:
         self.control.should_save = True
     stock(self, *args, **kwargs)
-    self.data_parallel_session.stragglers.begin_step()
+    self.data_parallel_session.meter.begin_step()
 
 
 def _save_checkpoint(stock, self, model, trial):

@@ -13,8 +13,8 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.trainers.observe.work import Work
-from mindnlp_dp_plugin.trainers.transformers.callbacks import Meter, StragglerMonitor, Tracers
+from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
+from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
 
@@ -34,8 +34,7 @@ class TrainingSession:
         rows: What counts in its batches.
         writer: Writes its checkpoints.
         preemption: Signals that ask for the end.
-        meter: Measures time and waiting, from ``begin`` on.
-        stragglers: Compares what ranks take for their own work, from ``begin`` on.
+        meter: Measures time, waiting and slow ranks, from ``begin`` on.
     """
 
     def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
@@ -45,9 +44,9 @@ class TrainingSession:
         self._generator = mindtorch.get_rng_state()
         self._batch = None
         self._callbacks = []
+        self._profiler = StepProfiler(collective, config, trainer.args.output_dir)
         self.step: Step | None = None
         self.meter: Meter | None = None
-        self.stragglers: StragglerMonitor | None = None
         self.preemption = Preemption()
         self.writer = Writer()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
@@ -57,17 +56,14 @@ class TrainingSession:
     def begin(self) -> None:
         """Make the replicas equal, right before the loop. All ranks must call it."""
         door = TrainerDoor(self._trainer, self.clock, self.preemption)
-        self._tracers = Tracers(self._collective, self._config, self._trainer.args.output_dir)
-        followed = self._tracers.collective, self._tracers.begin_phase
+        followed = self._profiler.collective, self._profiler.begin_phase
         self.step = Step(door, self._collective, self._config, self._patches, *followed)
         self.step.reducer.take_order(self._record.get("gradient_order"))
         self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
         self._status.begin_step(door.num_steps + 1)
         self._door = door
-        self.stragglers = StragglerMonitor(self._collective, self.step)
-        self._work = Work(self._trainer.model, self._collective, self._config)
-        self.meter = Meter(self._collective, self.step, self.stragglers, self._work)
-        self._callbacks = [self.meter, self.stragglers, self._tracers]
+        self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
+        self._callbacks = [self.meter, self._profiler]
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
@@ -79,7 +75,7 @@ class TrainingSession:
 
     def reading(self, batches):
         """The batches of the loop, as they are read."""
-        return self._tracers.reading(batches)
+        return self._profiler.reading(batches)
 
     @property
     def global_batch(self) -> int:
@@ -100,7 +96,7 @@ class TrainingSession:
 
     def _micro_step(self, stock, model, inputs, *args, **kwargs):
         self._batch = inputs
-        self._work.add(inputs)
+        self.meter.work.add(inputs)
         self._seed_dropout()
         with computed.being(is_repeated=not self.rows.counts(inputs)), self.step.micro_step():
             return stock(model, inputs, *args, **kwargs)
