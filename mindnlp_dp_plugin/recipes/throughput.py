@@ -25,7 +25,7 @@ class Throughput(Tracker):
             work = self.meter.work
             self._of_work = work.numbers(self.meter.seconds)
             if self._of_work and work.of_ranks.is_masked:
-                self._of_work["padding"] = 1 - work.of_ranks.tokens / work.of_ranks.positions
+                self._of_work["padding"] = work.of_ranks.padding
 
     def close(self):
         """What is kept stays."""

@@ -24,7 +24,6 @@ FOLDER = "profile"
 PAGE, NUMBERS, TRACE = "profile.html", "phases.json", "trace.json"
 STEP_LANE, SUMS_LANE = "step", "all-reduce"
 DATA, TRAINER = "data", "trainer"
-NOTHING = object()
 MICROSECONDS = 1e6
 
 
@@ -76,14 +75,12 @@ class StepProfiler(Callback):
 
     def reading(self, batches: Iterable) -> Iterator:
         """The same batches; while one is read, that is the phase."""
-        batches = iter(batches)
-        while True:
-            self.begin_phase(DATA)
-            batch = next(batches, NOTHING)
+        self.begin_phase(DATA)
+        for batch in batches:
             self.begin_phase(TRAINER)
-            if batch is NOTHING:
-                return
             yield batch
+            self.begin_phase(DATA)
+        self.begin_phase(TRAINER)
 
     def on_train_begin(self, args, state, control, **kwargs):
         """The first step begins."""

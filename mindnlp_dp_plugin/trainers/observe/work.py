@@ -35,6 +35,11 @@ class Amount(NamedTuple):
     flops: float = 0.0
     is_masked: bool = True
 
+    @property
+    def padding(self) -> float:
+        """The share of positions that hold none of the tokens."""
+        return 1 - self.tokens / self.positions
+
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(*map(sum, zip(self[:3], other[:3])), self.is_masked and other.is_masked)
 
@@ -112,10 +117,9 @@ class Work:
         of_all, tflops = numbers["tokens_per_second"], numbers["model_tflops"]
         known = {"all": of_all, "one": of_all / num_ranks}
         if self.of_ranks.is_masked:
-            padding = 1 - self.of_ranks.tokens / self.of_ranks.positions
             line = tr(
                 "tokens per second: {all:.4g}, per rank {one:.4g}; padding ({padding:.1%}) not counted",
-                padding=padding,
+                padding=self.of_ranks.padding,
                 **known,
             )
         else:
@@ -136,7 +140,7 @@ class Work:
 
     def _count(self):
         for lengths, positions, is_masked in self._pending:
-            inputs, decoded = [_on_host(each) for each in [*lengths, NOTHING]][:2]
+            inputs, decoded = to_numpy([*lengths, NOTHING])[:2]
             tokens, flops = int(inputs.sum() + decoded.sum()), self._flops.of(inputs, decoded)
             self._own += Amount(tokens, positions, flops, is_masked)
         self._pending.clear()
@@ -168,7 +172,3 @@ def _lengths(mask):
 
 def _readable(tensor):
     return to_numpy(tensor) if mindspore.get_context("device_target") == "CPU" else tensor
-
-
-def _on_host(lengths):
-    return lengths if isinstance(lengths, np.ndarray) else to_numpy(lengths)
