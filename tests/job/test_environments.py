@@ -179,17 +179,17 @@ def test_the_launcher_nearest_to_a_process_wins():
     ("base", "change", "words"),
     [
         (SRUN, {"SLURM_STEP_NUM_TASKS": "many"}, "SLURM_STEP_NUM_TASKS='many'"),
-        (SRUN, {"SLURM_PROCID": "4"}, "SLURM_PROCID=4 must be below SLURM_STEP_NUM_TASKS=4"),
+        (SRUN, {"SLURM_PROCID": "4"}, "SLURM_PROCID='4' is not a whole number from 0 to 3: srun sets it"),
         (SRUN, {"SLURM_STEP_TASKS_PER_NODE": "2(x"}, "SLURM_STEP_TASKS_PER_NODE='2[(]x'"),
         (SRUN, {"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, "does not fit SLURM_STEP_NUM_TASKS=4"),
         (SRUN, {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST='' names no node"),
         (TORCHRUN, {"MASTER_ADDR": None}, "WORLD_SIZE=4 asks for several ranks, but MASTER_ADDR is not set"),
-        (TORCHRUN, {"MASTER_PORT": "99999"}, "MASTER_PORT=99999 is not a port"),
-        (TORCHRUN, {"LOCAL_RANK": "2"}, "LOCAL_RANK=2 must be below LOCAL_WORLD_SIZE=2"),
-        (PAI, {"RANK": "2"}, "RANK=2 must be below WORLD_SIZE=2"),
+        (TORCHRUN, {"MASTER_PORT": "99999"}, "MASTER_PORT='99999' is not a whole number from 1 to 65534"),
+        (TORCHRUN, {"LOCAL_RANK": "2"}, "LOCAL_RANK='2' is not a whole number from 0 to 1"),
+        (PAI, {"RANK": "2"}, "RANK='2' is not a whole number from 0 to 1"),
         (PAI, {"MASTER_PORT": None}, "MASTER_PORT is not set"),
         (SKYPILOT, {"SKYPILOT_NUM_NODES": "-1"}, "SKYPILOT_NUM_NODES='-1'"),
-        (MODEL_ARTS, {"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS=0 leaves no rank"),
+        (MODEL_ARTS, {"MA_NUM_HOSTS": "0"}, "MA_NUM_HOSTS='0' is not a whole number from 1: ModelArts sets it"),
     ],
 )
 def test_variables_that_make_no_sense_are_named(base, change, words):

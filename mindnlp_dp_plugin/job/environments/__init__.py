@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.job.environments.base import Environment
 from mindnlp_dp_plugin.job.environments.mindnlp_dp import MindnlpDp
 from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi, Pmix
 from mindnlp_dp_plugin.job.environments.msrun import Msrun
-from mindnlp_dp_plugin.job.environments.platforms import AscendJob, KubeflowPet, ModelArts, SkyPilot, Volcano
+from mindnlp_dp_plugin.job.environments.platforms import ASCEND_JOB, OTHERS
 from mindnlp_dp_plugin.job.environments.rank_table import RankTable
 from mindnlp_dp_plugin.job.environments.slurm import Slurm
 from mindnlp_dp_plugin.job.environments.torchrun import PyTorchJob, Torchrun
@@ -20,9 +20,8 @@ from mindnlp_dp_plugin.job.several_nodes import Nodes
 
 # The most explicit first: who starts each rank, who starts a process on each node, what every shell may have.
 ENVIRONMENTS: tuple[Environment, ...] = (
-    *(MindnlpDp(), AscendJob(), Msrun(), OpenMpi(), Hydra(), Torchrun(), Slurm(), Pmix()),
-    *(PyTorchJob(), KubeflowPet(), ModelArts(), Volcano(), SkyPilot()),
-    RankTable(),
+    *(MindnlpDp(), ASCEND_JOB, Msrun(), OpenMpi(), Hydra(), Torchrun(), Slurm(), Pmix()),
+    *(PyTorchJob(), *OTHERS, RankTable()),
 )
 VARIABLES = tuple(name for environment in ENVIRONMENTS for name in environment.variables)
 

@@ -41,62 +41,27 @@ class Environment(ABC):
         return None
 
 
-def number(environ: Environ, name: str, hint: str) -> int:
-    """The whole number from 0 that a variable holds."""
+def number(environ: Environ, name: str, hint: str, least: int = 0, most: int | None = None) -> int:
+    """The whole number that a variable holds.
+
+    Args:
+        environ: The variables.
+        name: The variable.
+        hint: Who sets it.
+        least: The least that it may be.
+        most: The most that it may be; None for any.
+    """
     if name not in environ:
         raise DataParallelError("{name} is not set: {hint}.", name=name, hint=hint)
     try:
         value = int(environ[name])
     except ValueError:
         value = -1
-    if value < 0:
+    if value < least or (most is not None and value > most):
+        known = {"name": name, "value": environ[name], "least": least, "hint": hint}
+        if most is None:
+            raise DataParallelError("{name}={value!r} is not a whole number from {least}: {hint}.", **known)
         raise DataParallelError(
-            "{name}={value!r} is not a whole number from 0: {hint}.", name=name, value=environ[name], hint=hint
+            "{name}={value!r} is not a whole number from {least} to {most}: {hint}.", most=most, **known
         )
-    return value
-
-
-def count(environ: Environ, name: str, hint: str) -> int:
-    """The whole number from 1 that a variable holds."""
-    value = number(environ, name, hint)
-    if value == 0:
-        raise DataParallelError("{name}=0 leaves no rank: {hint}.", name=name, hint=hint)
-    return value
-
-
-def count_up_to(environ: Environ, name: str, limit: int, limit_name: str, hint: str) -> int:
-    """The whole number from 1 to ``limit`` that a variable holds."""
-    value = count(environ, name, hint)
-    if value > limit:
-        raise DataParallelError(
-            "{name}={value} must be at most {limit_name}={limit}: {hint}.",
-            name=name,
-            value=value,
-            limit_name=limit_name,
-            limit=limit,
-            hint=hint,
-        )
-    return value
-
-
-def number_below(environ: Environ, name: str, limit: int, limit_name: str, hint: str) -> int:
-    """The whole number from 0 to ``limit - 1`` that a variable holds."""
-    value = number(environ, name, hint)
-    if value >= limit:
-        raise DataParallelError(
-            "{name}={value} must be below {limit_name}={limit}: {hint}.",
-            name=name,
-            value=value,
-            limit_name=limit_name,
-            limit=limit,
-            hint=hint,
-        )
-    return value
-
-
-def port(environ: Environ, name: str, hint: str) -> int:
-    """The TCP port that a variable holds."""
-    value = count(environ, name, hint)
-    if value > 65535:
-        raise DataParallelError("{name}={value} is not a port: {hint}.", name=name, value=value, hint=hint)
     return value

@@ -1,7 +1,7 @@
 """mpirun: the variables of Open MPI, and those of MPICH's Hydra (PMI)."""
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below
+from mindnlp_dp_plugin.job.environments.base import Environment, number
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.language import Message
 
@@ -16,12 +16,12 @@ class Mpirun(Environment):
 
     def rank_info(self, environ):
         rank, size, local_rank, local_size = self.variables
-        world_size = count(environ, size, HINT)
-        local_world_size = count_up_to(environ, local_size, world_size, size, HINT)
+        world_size = number(environ, size, HINT, 1)
+        local_world_size = number(environ, local_size, HINT, 1, world_size)
         return RankInfo(
-            rank=number_below(environ, rank, world_size, size, HINT),
+            rank=number(environ, rank, HINT, 0, world_size - 1),
             world_size=world_size,
-            local_rank=number_below(environ, local_rank, local_world_size, local_size, HINT),
+            local_rank=number(environ, local_rank, HINT, 0, local_world_size - 1),
             local_world_size=local_world_size,
             launcher="mpirun",
         )

@@ -1,7 +1,7 @@
 """MindSpore's msrun: ``MS_ROLE`` and what belongs to it. https://www.mindspore.cn (dynamic cluster startup)."""
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number, number_below
+from mindnlp_dp_plugin.job.environments.base import Environment, number
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE
 from mindnlp_dp_plugin.language import Message
@@ -27,11 +27,11 @@ class Msrun(Environment):
             raise DataParallelError(
                 "MS_ROLE={role!r} is not known: it must be MS_WORKER or MS_SCHED; {hint}.", role=role, hint=HINT
             )
-        world_size = count(environ, "MS_WORKER_NUM", HINT)
+        world_size = number(environ, "MS_WORKER_NUM", HINT, 1)
         if role == "MS_SCHED":
             return RankInfo(world_size=world_size, local_world_size=None, launcher="msrun", is_scheduler=True)
         # Not RANK_ID: without --node_rank, msrun's workers inherit the scheduler's RANK_ID=0.
-        rank = number_below(environ, "MS_NODE_ID", world_size, "MS_WORKER_NUM", NODE_RANK_HINT)
+        rank = number(environ, "MS_NODE_ID", NODE_RANK_HINT, 0, world_size - 1)
         return RankInfo(
             rank=rank,
             world_size=world_size,
@@ -49,6 +49,6 @@ def _local_rank(environ, rank):
 def _local_world_size(environ, world_size):
     if LOCAL_WORLD_SIZE in environ:
         hint = Message("start with mindnlp-dp run, which sets it")
-        return count_up_to(environ, LOCAL_WORLD_SIZE, world_size, "MS_WORKER_NUM", hint)
+        return number(environ, LOCAL_WORLD_SIZE, hint, 1, world_size)
     on_one_node = environ.get("MS_SCHED_HOST", "").startswith("127.")
     return world_size if on_one_node else None

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import Environment, count, number_below
+from mindnlp_dp_plugin.job.environments.base import Environment, number
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.language import Message
 
@@ -21,11 +21,11 @@ class RankTable(Environment):
     variables = ("RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE")
 
     def is_present(self, environ):
-        return "RANK_SIZE" in environ and count(environ, "RANK_SIZE", HINT) > 1
+        return "RANK_SIZE" in environ and number(environ, "RANK_SIZE", HINT, 1) > 1
 
     def rank_info(self, environ):
-        world_size = count(environ, "RANK_SIZE", HINT)
-        rank = number_below(environ, "RANK_ID", world_size, "RANK_SIZE", HINT)
+        world_size = number(environ, "RANK_SIZE", HINT, 1)
+        rank = number(environ, "RANK_ID", HINT, 0, world_size - 1)
         if "RANK_TABLE_FILE" not in environ:
             raise DataParallelError(
                 "RANK_SIZE={world_size} asks for several ranks but RANK_TABLE_FILE is not set: import "

@@ -7,7 +7,7 @@ those of the step tell. ``mindnlp-dp run`` there would leave the allocation's ot
 import re
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import Environment, count, number, number_below
+from mindnlp_dp_plugin.job.environments.base import Environment, number
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.several_nodes import Nodes
 from mindnlp_dp_plugin.language import Message, tr
@@ -21,10 +21,10 @@ class Slurm(Environment):
     """A step of several tasks."""
 
     def is_present(self, environ):
-        return "SLURM_STEP_ID" in environ and count(environ, "SLURM_STEP_NUM_TASKS", HINT) > 1
+        return "SLURM_STEP_ID" in environ and number(environ, "SLURM_STEP_NUM_TASKS", HINT, 1) > 1
 
     def rank_info(self, environ):
-        world_size = count(environ, "SLURM_STEP_NUM_TASKS", HINT)
+        world_size = number(environ, "SLURM_STEP_NUM_TASKS", HINT, 1)
         tasks, node_rank = _tasks_per_node(environ), number(environ, "SLURM_NODEID", HINT)
         if sum(tasks) != world_size or node_rank >= len(tasks):
             raise DataParallelError(
@@ -36,9 +36,9 @@ class Slurm(Environment):
                 hint=HINT,
             )
         return RankInfo(
-            rank=number_below(environ, "SLURM_PROCID", world_size, "SLURM_STEP_NUM_TASKS", HINT),
+            rank=number(environ, "SLURM_PROCID", HINT, 0, world_size - 1),
             world_size=world_size,
-            local_rank=number_below(environ, "SLURM_LOCALID", tasks[node_rank], Message("its node's tasks"), HINT),
+            local_rank=number(environ, "SLURM_LOCALID", HINT, 0, tasks[node_rank] - 1),
             local_world_size=tasks[node_rank],
             launcher="srun",
             scheduler=(_first_node(environ), _port(environ)),
@@ -46,13 +46,13 @@ class Slurm(Environment):
 
     def nodes(self, environ):
         if self.is_present(environ):
-            num_nodes, num_tasks = len(_tasks_per_node(environ)), count(environ, "SLURM_STEP_NUM_TASKS", HINT)
+            num_nodes, num_tasks = len(_tasks_per_node(environ)), number(environ, "SLURM_STEP_NUM_TASKS", HINT, 1)
             if num_nodes == 1:
                 return Nodes(tr("srun ({number} tasks)", number=num_tasks), 1, "srun")
         elif _is_in_a_step(environ) or "SLURM_JOB_NUM_NODES" not in environ:
             return None
         else:
-            num_nodes = count(environ, "SLURM_JOB_NUM_NODES", HINT)
+            num_nodes = number(environ, "SLURM_JOB_NUM_NODES", HINT, 1)
         asked_by = tr("{system} ({number} nodes)", system="Slurm", number=num_nodes)
         return Nodes(asked_by, num_nodes, "srun") if num_nodes > 1 else None
 

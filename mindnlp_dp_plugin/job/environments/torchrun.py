@@ -5,7 +5,7 @@ https://help.aliyun.com/zh/pai (DLC, built-in environment variables).
 """
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.environments.base import Environment, count, count_up_to, number_below, port
+from mindnlp_dp_plugin.job.environments.base import Environment, number
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.several_nodes import Nodes
 from mindnlp_dp_plugin.language import Message, tr
@@ -24,16 +24,15 @@ class Torchrun(Environment):
     def rank_info(self, environ):
         world_size, local = _world_size(environ), None
         if "LOCAL_WORLD_SIZE" in environ:
-            local = count_up_to(environ, "LOCAL_WORLD_SIZE", world_size, "WORLD_SIZE", HINT)
-        limit, limit_name = (local, "LOCAL_WORLD_SIZE") if local else (world_size, "WORLD_SIZE")
+            local = number(environ, "LOCAL_WORLD_SIZE", HINT, 1, world_size)
         return RankInfo(
-            rank=number_below(environ, "RANK", world_size, "WORLD_SIZE", HINT),
+            rank=number(environ, "RANK", HINT, 0, world_size - 1),
             world_size=world_size,
-            local_rank=number_below(environ, "LOCAL_RANK", limit, limit_name, HINT),
+            local_rank=number(environ, "LOCAL_RANK", HINT, 0, (local or world_size) - 1),
             local_world_size=local,
             launcher="torchrun",
             # torchrun's own store may listen at MASTER_PORT itself.
-            scheduler=(_master(environ), port(environ, "MASTER_PORT", HINT) + 1),
+            scheduler=(_master(environ), _port(environ) + 1),
         )
 
 
@@ -51,8 +50,8 @@ class PyTorchJob(Environment):
 
     def rank_info(self, environ):
         world_size = _world_size(environ)
-        rank = number_below(environ, "RANK", world_size, "WORLD_SIZE", HINT)
-        scheduler = (_master(environ), port(environ, "MASTER_PORT", HINT))
+        rank = number(environ, "RANK", HINT, 0, world_size - 1)
+        scheduler = (_master(environ), _port(environ))
         return RankInfo(rank, world_size, 0, 1, "PyTorchJob", scheduler=scheduler)
 
     def nodes(self, environ):
@@ -63,7 +62,11 @@ class PyTorchJob(Environment):
 
 
 def _world_size(environ):
-    return count(environ, "WORLD_SIZE", HINT)
+    return number(environ, "WORLD_SIZE", HINT, 1)
+
+
+def _port(environ):
+    return number(environ, "MASTER_PORT", HINT, 1, 65534)
 
 
 def _master(environ):
