@@ -20,7 +20,7 @@ import xxhash
 from mindnlp_dp_plugin.checkpoint import owner
 from mindnlp_dp_plugin.checkpoint.record import Record
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_status import note_save
+from mindnlp_dp_plugin.job.rank_status import SAVES, note
 from mindnlp_dp_plugin.language import tr
 
 RECORD = "data_parallel.json"
@@ -54,7 +54,7 @@ def open_workspace(output_dir: str | Path) -> str | None:
     Raises:
         DataParallelError: If another process, which runs, writes checkpoints there.
     """
-    note_save(Path(output_dir))
+    note(SAVES, str(Path(output_dir).absolute()))
     stranger = owner.claim(workspace(output_dir))
     clear_leftovers(output_dir)
     return stranger
@@ -87,7 +87,7 @@ def clear_leftovers(output_dir: str | Path) -> None:
 def atomic_save(output_dir: str | Path) -> Iterator[Path]:
     """While a checkpoint is written to ``output_dir``: its scratch folder is private, and goes if writing fails."""
     clear_leftovers(output_dir)
-    note_save(Path(output_dir))
+    note(SAVES, str(Path(output_dir).absolute()))
     scratch_folder(output_dir).mkdir(mode=PRIVATE, parents=True)
     try:
         yield scratch_folder(output_dir)

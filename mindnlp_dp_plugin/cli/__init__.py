@@ -4,7 +4,7 @@ import signal
 
 
 def main() -> None:
-    """Entry point. While libraries are imported, Ctrl-C ends the process as the system does.
+    """Entry point. Ctrl-C ends the process as the system does, but while ranks run.
 
     Python's exception would be swallowed by what is being imported, or end in a traceback of it.
     """

@@ -1,5 +1,6 @@
 """``mindnlp-dp doctor``: would two ranks train here, and on which cards?"""
 
+import signal
 from pathlib import Path
 
 import click
@@ -41,6 +42,8 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, sc
     calls Trainer.train(), and says the rest. A few steps are made without the optimizer. A table shows what a rank
     needs with each zero_stage, and which cards are large enough.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # by which temporary folders go
     if run:
         from mindnlp_dp_plugin.doctor import reproduce
 

@@ -19,7 +19,7 @@ from mindnlp_dp_plugin.command_line import Group, Option, option, speak
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.language import LANGUAGES, VARIABLE, tr
-from mindnlp_dp_plugin.launch.signals import Interrupted, heed_ctrl_c, ignore_stop_signals, was_interrupted
+from mindnlp_dp_plugin.launch.signals import Interrupted, ignore_stop_signals
 from mindnlp_dp_plugin.version import __version__
 
 BAD_INPUT = 2
@@ -65,7 +65,6 @@ commands.add_command(export)
 def run_command() -> None:
     """Invalid input is rejected with one line on standard error and status 2."""
     open_standard_streams()
-    heed_ctrl_c()
     speak()
     os.environ[COMMAND_LINE] = shlex.join(["mindnlp-dp", *sys.argv[1:]])
     try:
@@ -78,10 +77,6 @@ def run_command() -> None:
         refuse(str(error))
     except (click.Abort, Interrupted):
         die_of_interrupt()
-    except Exception:
-        if was_interrupted():  # while it imported something, which gave it another name
-            die_of_interrupt()
-        raise
 
 
 def open_standard_streams() -> None:

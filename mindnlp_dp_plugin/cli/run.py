@@ -20,7 +20,7 @@ from mindnlp_dp_plugin.launch.job import Job, require_script
 from mindnlp_dp_plugin.launch.launcher import describe, launch, plan
 from mindnlp_dp_plugin.launch.one_machine import FLAGS_GONE, VALUES_GONE, require_one_machine
 from mindnlp_dp_plugin.launch.options import RunOptions
-from mindnlp_dp_plugin.launch.ports import free_port, require_free
+from mindnlp_dp_plugin.launch.ports import free_port
 from mindnlp_dp_plugin.launch.script_names import cluster_name_in
 from mindnlp_dp_plugin.launch.terminal import tell_note
 
@@ -99,7 +99,7 @@ def _job(given, asked) -> Job:
     require_one_machine(gone, given.nproc, given.backend, given.master_port, asked, command)
     if given.nproc is None:
         raise click.UsageError(tr("Missing option '--nproc'."))
-    port = free_port() if given.master_port is None else require_free(given.master_port)
+    port = free_port(given.master_port or 0)
     return Job(command, given.nproc, _engine(given), given.log_dir, port, **vars(asked))
 
 

@@ -28,7 +28,6 @@ from mindnlp_dp_plugin.job.rank_status import (
     ENDING,
     LEAVING,
     Phase,
-    RankStatus,
     Status,
     describe_caught,
     describe_collective,
@@ -70,7 +69,7 @@ class Watched(Collective):
         watchdog: Asked for an explanation if the engine fails.
     """
 
-    def __init__(self, collective: Collective, engine: Engine, status: RankStatus, watchdog: "Watchdog"):
+    def __init__(self, collective: Collective, engine: Engine, status: Status, watchdog: "Watchdog"):
         self._engine = collective
         self._starting_waits = engine.starting_waits
         self._status = status
@@ -179,7 +178,7 @@ class WatchedWork(PartWork):
     """A collective in progress, whose wait is recorded.
 
     Attributes:
-        noted: What ``RankStatus.enter`` is told of it.
+        noted: What ``Status.enter`` is told of it.
         since: When it was started.
         is_done: Whether it was waited for.
     """
@@ -215,7 +214,7 @@ class Watchdog(threading.Thread):
             computed after them.
     """
 
-    def __init__(self, rank_info: RankInfo, status: RankStatus, timeout: float):
+    def __init__(self, rank_info: RankInfo, status: Status, timeout: float):
         super().__init__(name="watchdog", daemon=True)
         self.pending: weakref.WeakSet[WatchedWork] = weakref.WeakSet()
         self._rank = rank_info.rank
@@ -229,7 +228,7 @@ class Watchdog(threading.Thread):
     def allow(self, timeout: float) -> None:
         """Set how many seconds a collective may wait."""
         self._timeout = timeout
-        self._status.allow(timeout)
+        self._status.timeout = timeout
 
     def listen(self, lifeline: Lifeline) -> None:
         """Hear from now on how other ranks end."""
@@ -312,7 +311,7 @@ class Watchdog(threading.Thread):
         """End the job: a peer is in another collective.
 
         Args:
-            mine: This rank's, as ``RankStatus.enter`` was told of it.
+            mine: This rank's, as ``Status.enter`` was told of it.
             other: The peer.
             theirs: The peer's.
         """

@@ -1,19 +1,33 @@
 """Let two ranks, started by the plugin's launcher, sum numbers over each installed engine."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.doctor.settings import wanted_backend
+from mindnlp_dp_plugin.job.signals import end_with_parent
+from mindnlp_dp_plugin.job.variables import DEFERRED
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch import backends, child
+from mindnlp_dp_plugin.launch import backends
 
 LIMIT_S = 60
 GRACE_S = 10
+# Not the command, which refuses where a system speaks of several nodes.
+LAUNCHER = """
+import sys
+from pathlib import Path
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
+backend, log_dir, *command = sys.argv[1:]
+sys.exit(launch(Job(command, 2, backend, Path(log_dir))))
+"""
 PROGRAM = Path(__file__).parent / "on_ranks" / "all_reduce.py"
 
 
@@ -53,11 +67,15 @@ def all_reduce(backend: str) -> Finding:
 
 def _run(backend, log_dir, result) -> str | None:
     """Runs the ranks; returns what went wrong, if anything."""
-    # Not by the command: that refuses where a system speaks of several nodes.
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process, job = child.start([str(PROGRAM), str(result)], 2, backend, log_dir, **pipes)
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, backend, log_dir, PROGRAM, result],
+        env={**os.environ, DEFERRED: "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=partial(end_with_parent, signal.SIGTERM),
+    )
     try:
-        _, said = process.communicate(job, timeout=LIMIT_S)
+        _, said = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         _end(process)
         return tr("no result within {seconds} s: two ranks start, but do not meet, or hang", seconds=LIMIT_S)

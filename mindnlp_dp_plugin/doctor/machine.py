@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for, memory_left
+from mindnlp_dp_plugin.job.hardware import CGROUP, SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for, read
 from mindnlp_dp_plugin.language import Message, tr
 
 MB = 2**20
@@ -46,6 +46,23 @@ def cores() -> Finding:
         tr("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", found=found, cores=allowed // NUM_RANKS),
         usable=usable,
     )
+
+
+def memory_left() -> int | None:
+    """Bytes that the container's limit leaves; None without a limit.
+
+    As for ``docker stats``, files in the kernel's cache that nobody has used for long count as free: it drops them.
+    """
+    limit, used = read(CGROUP / "memory.max"), read(CGROUP / "memory.current")  # version 2
+    cached, statistics = "inactive_file", read(CGROUP / "memory.stat")
+    if limit is None:
+        group = CGROUP / "memory"
+        limit, used = read(group / "memory.limit_in_bytes"), read(group / "memory.usage_in_bytes")
+        cached, statistics = "total_inactive_file", read(group / "memory.stat")
+    if limit in (None, "max") or int(limit) > psutil.virtual_memory().total:  # version 1 says "none" by a huge number
+        return None
+    bytes_of = dict(line.split() for line in (statistics or "").splitlines())
+    return int(limit) - int(used or 0) + int(bytes_of.get(cached, 0))
 
 
 def memory() -> Finding:

@@ -7,6 +7,7 @@ from mindnlp_dp_plugin.job.hardware import visible_devices
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.variables import LOCAL_RANK, LOCAL_WORLD_SIZE
 
+OF_THE_SCHEDULER = {"MS_ROLE": "MS_SCHED"}
 SCHEDULER = [sys.executable, "-c", "from mindspore.communication import init; init()"]
 
 
@@ -26,11 +27,6 @@ def cluster_variables(world_size: int, address: str, port: int, seconds: int) ->
         "MS_TOPO_TIMEOUT": str(seconds),
         "RANK_SIZE": str(world_size),
     }
-
-
-def scheduler_variables() -> dict[str, str]:
-    """Further variables for the scheduler."""
-    return {"MS_ROLE": "MS_SCHED"}
 
 
 def scheduler_address() -> tuple[str, int] | None:

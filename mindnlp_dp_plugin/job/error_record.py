@@ -5,15 +5,12 @@ For a process that was killed the launcher makes it.
 
 import json
 import os
-import socket
 import time
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError, Preempted
 from mindnlp_dp_plugin.language import tr
@@ -25,8 +22,6 @@ class ErrorRecord:
 
     Attributes:
         rank: The rank; None if it is none.
-        host: The name of its machine.
-        time_ns: When it failed, nanoseconds since the epoch.
         exit_code: The exit status: 128 + number for a signal.
         kind: The class of the exception; None if there was none.
         message: The exception's text, or how the process died.
@@ -34,13 +29,11 @@ class ErrorRecord:
         log_bytes: Length of the rank's log before its traceback, so that the launcher shows the traceback only once.
         was_stopped: Whether it has stopped in good order, because a signal asked for it.
         name: What a process that is no rank is called.
-        words: Who failed, where and how, in one line; set by the launcher.
         step: The optimizer step that ranks had begun; None if they were not training.
+        time_ns: When it failed, nanoseconds since the epoch.
     """
 
     rank: int | None
-    host: str
-    time_ns: int
     exit_code: int
     kind: str | None = None
     message: str = ""
@@ -48,23 +41,12 @@ class ErrorRecord:
     log_bytes: int = 0
     was_stopped: bool = False
     name: str | None = None
-    words: str = ""
     step: int | None = None
+    time_ns: int = field(default_factory=time.time_ns)
 
     def log(self, log_dir: Path) -> Path:
         """The log of the process that failed."""
         return rank_log(log_dir, self.rank) if self.rank is not None else log_dir / f"{self.name}.log"
-
-    def as_result(self) -> dict[str, Any]:
-        """The entry of ``result.json``."""
-        happened = datetime.fromtimestamp(self.time_ns / 1e9, timezone.utc)
-        return {
-            "rank": self.rank,
-            "node": self.host,
-            "exception": self.kind,
-            "message": self.words,
-            "time": happened.isoformat(timespec="milliseconds"),
-        }
 
 
 def rank_log(log_dir: Path, rank: int) -> Path:
@@ -89,8 +71,6 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
     kind, message = type(error).__name__, message_of(error)
     record = ErrorRecord(
         rank=rank,
-        host=socket.gethostname(),
-        time_ns=time.time_ns(),
         exit_code=exit_code,
         kind=kind,
         message=message,
@@ -98,12 +78,16 @@ def write_record(log_dir: Path, rank: int, error: BaseException, exit_code: int)
         log_bytes=_length_of_log(),
         was_stopped=isinstance(error, Preempted),
     )
-    path = record_path(log_dir, rank)
-    unfinished = path.with_suffix(".part")
-    unfinished.touch(0o600)
-    unfinished.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(record_path(log_dir, rank), json.dumps(asdict(record)))
     return record
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of the log directory, readable by its owner only: whole, or not at all."""
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.touch(0o600)
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def format_error(error: BaseException) -> str:
@@ -128,10 +112,7 @@ def read_records(log_dir: Path, ranks: Iterable[int]) -> dict[int, ErrorRecord]:
     records = {}
     for rank in ranks:
         with suppress(OSError, ValueError, TypeError):
-            path = record_path(log_dir, rank)
-            if not path.is_file():  # none yet; a pipe of that name would never end
-                continue
-            records[rank] = ErrorRecord(**json.loads(path.read_bytes()))
+            records[rank] = ErrorRecord(**json.loads(record_path(log_dir, rank).read_bytes()))
     return records
 
 

@@ -2,12 +2,8 @@
 
 import glob
 import os
-import platform
-import re
 import shutil
 from pathlib import Path
-
-import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
 VISIBLE_DEVICES = "ASCEND_RT_VISIBLE_DEVICES"
@@ -19,12 +15,6 @@ SPARE_BYTES = 8 * 2**20
 def has_ascend() -> bool:
     """Whether Ascend cards are visible here."""
     return bool(_cards()) or shutil.which("npu-smi") is not None
-
-
-def processor() -> str:
-    """What the processor calls itself; empty if it does not say."""
-    names = re.findall(r"^model name\s*: (.*)$", _read(Path("/proc/cpuinfo")) or "", re.MULTILINE)
-    return names[0] if names else platform.machine()
 
 
 def num_devices() -> int:
@@ -59,35 +49,19 @@ def has_shared_memory_for(num_ranks: int) -> bool:
 
 def cpu_quota() -> float | None:
     """The container's quota in cores; None without a quota."""
-    if text := _read(CGROUP / "cpu.max"):  # version 2
+    if text := read(CGROUP / "cpu.max"):  # version 2
         quota, period = text.split()
         return None if quota == "max" else int(quota) / int(period)
-    quota, period = (_read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+    quota, period = (read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
     return int(quota) / int(period) if quota and period and int(quota) > 0 else None
-
-
-def memory_left() -> int | None:
-    """Bytes that the container's limit leaves; None without a limit.
-
-    As for ``docker stats``, files in the kernel's cache that nobody has used for long count as free: it drops them.
-    """
-    limit, used = _read(CGROUP / "memory.max"), _read(CGROUP / "memory.current")  # version 2
-    cached, statistics = "inactive_file", _read(CGROUP / "memory.stat")
-    if limit is None:
-        group = CGROUP / "memory"
-        limit, used = _read(group / "memory.limit_in_bytes"), _read(group / "memory.usage_in_bytes")
-        cached, statistics = "total_inactive_file", _read(group / "memory.stat")
-    if limit in (None, "max") or int(limit) > psutil.virtual_memory().total:  # version 1 says "none" by a huge number
-        return None
-    bytes_of = dict(line.split() for line in (statistics or "").splitlines())
-    return int(limit) - int(used or 0) + int(bytes_of.get(cached, 0))
 
 
 def _cards() -> list[str]:
     return glob.glob("/dev/davinci[0-9]*")
 
 
-def _read(path: Path) -> str | None:
+def read(path: Path) -> str | None:
+    """The text of a file of the kernel's; None if there is none."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -28,8 +29,7 @@ ENDING = Message("its last barrier")
 LEAVING = Message("executing a program in its place")
 CLAIM = "given_up"  # made by the rank that reports why the job ends
 SAVES = "saves"
-TRAINING = "training.json"
-THREAD = "thread "
+TRAINING = "training"
 MAX_NAME = 31
 MAX_PURPOSE = 63
 
@@ -44,7 +44,7 @@ class Phase(IntEnum):
 
 
 class Status(ctypes.Structure):
-    """What a rank does, as it stands in shared memory.
+    """What a rank does, as it stands in shared memory. The thread that calls the collectives writes it.
 
     Attributes:
         pid: Its process id.
@@ -88,16 +88,6 @@ class Status(ctypes.Structure):
         return describe_collective(self.number, self.name, self.num_elements, self.purpose)
 
     @property
-    def thread(self) -> str | None:
-        """The thread for which this rank waits at the end of its script."""
-        return self.name.removeprefix(THREAD) if self.name.startswith(THREAD) else None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this rank has come to its end, or fails."""
-        return self.phase in (Phase.DONE, Phase.FAILED)
-
-    @property
     def is_at_its_end(self) -> bool:
         """Whether it has nothing left to do but to wait for the others' ends."""
         return self.phase == Phase.DONE or (self.phase == Phase.WAITING and self.name == ENDING)
@@ -108,9 +98,7 @@ class Status(ctypes.Structure):
         return bool(self.name) and not (self.name == JOINING and self.phase == Phase.WAITING)
 
     def __str__(self):
-        known = {"seconds": time.monotonic() - self.since, "collective": self.collective, "thread": self.thread}
-        if self.thread:
-            return tr("for {seconds:.1f} s at the end of its script, waiting for its thread {thread!r}", **known)
+        known = {"seconds": time.monotonic() - self.since, "collective": self.collective}
         if self.phase == Phase.DONE:
             return tr("has come to its end")
         if self.phase == Phase.WAITING:
@@ -121,69 +109,36 @@ class Status(ctypes.Structure):
             said = tr("for {seconds:.1f} s in no collective; it has joined nobody yet", **known)
         return tr("{said} (stopped by a signal)", said=said) if _is_stopped(self.pid) else said
 
-
-class RankStatus:
-    """This rank's own status. Written by the thread that calls the collectives.
-
-    Args:
-        path: Its file; None if no other process reads it.
-    """
-
-    def __init__(self, path: Path | None = None):
-        size = ctypes.sizeof(Status)
-        if path is None:
-            memory = mmap.mmap(-1, size)
-        else:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            os.posix_fallocate(descriptor, 0, size)  # an error now, where a full disk would be a SIGBUS later
-            memory = mmap.mmap(descriptor, size)
-            os.close(descriptor)
-        self._status = Status.from_buffer(memory)
-        if self._status.pid != os.getpid():
-            self._status.began = start_of(os.getpid()) or 0
-            self._status.pid = os.getpid()
-            self._status.since = time.monotonic()
-
-    def allow(self, timeout: float) -> None:
-        """Set how many seconds this rank may wait."""
-        self._status.timeout = timeout
-
     def enter(self, number: int, name: str, num_elements: int = 0, purpose: str = "") -> None:
         """Record that this rank waits in a collective."""
-        status = self._status
-        status._purpose = purpose.encode()[:MAX_PURPOSE]
-        status.number = number
-        status._name = name.encode()
-        status.num_elements = num_elements
-        status.since = time.monotonic()
-        status.phase = Phase.WAITING
+        self._purpose = purpose.encode()[:MAX_PURPOSE]
+        self.number = number
+        self._name = name.encode()
+        self.num_elements = num_elements
+        self.since = time.monotonic()
+        self.phase = Phase.WAITING
 
     def leave(self) -> None:
         """Record that this rank no longer waits."""
-        self._status.phase = Phase.RUNNING
-        self._status.since = time.monotonic()
+        self.phase = Phase.RUNNING
+        self.since = time.monotonic()
 
     def begin_step(self, step: int) -> None:
         """Record which optimizer step this rank has begun, from 1."""
-        self._status.step = step
+        self.step = step
 
     def end(self) -> None:
         """Record that all ranks are done, so this one may leave."""
-        self._status.phase = Phase.DONE
+        self.phase = Phase.DONE
 
     def fail(self) -> None:
         """Record that this rank ends because of an exception: the disk with the logs may be full."""
-        self._status.since = time.monotonic()
-        self._status.phase = Phase.FAILED
+        self.since = time.monotonic()
+        self.phase = Phase.FAILED
 
-    def wait_for_thread(self, name: str) -> None:
-        """Record that this rank has come to the end of its script, but must wait for a thread."""
-        self._status._name = f"{THREAD}{name}".encode()[:MAX_NAME]
-        self._status.since = time.monotonic()
-
-    def read(self) -> Status:
-        """The current status."""
-        return Status.from_buffer_copy(self._status)
+    def read(self) -> "Status":
+        """What it says now."""
+        return Status.from_buffer_copy(self)
 
 
 def describe_collective(number: int, name: str, num_elements: int = 0, purpose: str = "") -> str:
@@ -196,19 +151,36 @@ def describe_collective(number: int, name: str, num_elements: int = 0, purpose: 
     return tr("{name} (number {number})", **known)
 
 
-def show_status(rank: int) -> RankStatus:
+def show_status(rank: int) -> Status:
     """This process's status and, when asked, its stacks, where its launcher looks for them, if that is mindnlp-dp run.
 
     May be called again: the same status is shown. A child of the rank shows none.
     """
-    folder = folder_told(STATUS_DIR)
-    if folder is None:
-        return RankStatus()
-    try:
-        status = RankStatus(status_path(folder, rank))
-        answer_for_stacks(folder, rank)
-    except FileNotFoundError:  # the folder was removed; who reads the status still has what was shown in it before
-        return RankStatus()
+    if folder := folder_told(STATUS_DIR):
+        with suppress(FileNotFoundError):  # it was removed; who reads the status still has what was shown in it before
+            status = own_status(status_path(folder, rank))
+            answer_for_stacks(folder, rank)
+            return status
+    return own_status()
+
+
+def own_status(path: Path | None = None) -> Status:
+    """The status of this process.
+
+    Args:
+        path: Its file; None if no other process reads it.
+    """
+    size = ctypes.sizeof(Status)
+    if path is None:
+        memory = mmap.mmap(-1, size)
+    else:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.posix_fallocate(descriptor, 0, size)  # an error now, where a full disk would be a SIGBUS later
+        memory = mmap.mmap(descriptor, size)
+        os.close(descriptor)
+    status = Status.from_buffer(memory)
+    if status.pid != os.getpid():
+        status.began, status.pid, status.since = start_of(os.getpid()) or 0, os.getpid(), time.monotonic()
     return status
 
 
@@ -225,15 +197,10 @@ def read_status(folder: Path, rank: int) -> Status | None:
     path = status_path(folder, rank)
     if path not in _shown:
         try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
+            with path.open("rb") as file:
+                _shown[path] = mmap.mmap(file.fileno(), ctypes.sizeof(Status), prot=mmap.PROT_READ)
+        except (FileNotFoundError, ValueError):  # ValueError: it is empty as yet
             return None
-        try:
-            if os.fstat(descriptor).st_size != ctypes.sizeof(Status):
-                return None
-            _shown[path] = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptor)
     status = Status.from_buffer_copy(_shown[path])
     return status if status.pid else None
 
@@ -244,7 +211,7 @@ def send_signal(status: Status, signum: int) -> bool:
     Python's handlers are gone before a process is, and it may wait long in MPI's clean-up: then the signal would kill
     it. When it is gone, another process may have its number.
     """
-    if status.is_over or start_of(status.pid) != status.began:
+    if status.phase in (Phase.DONE, Phase.FAILED) or start_of(status.pid) != status.began:
         return False
     with suppress(ProcessLookupError):
         os.kill(status.pid, signum)
@@ -293,33 +260,25 @@ def describe_ranks(folder: Path, ranks: Iterable[int]) -> str:
     return "\n".join(lines)
 
 
-def note_save(output_dir: Path) -> None:
-    """Record where checkpoints are written, so that a partial one is removed if this process is killed."""
-    if folder := folder_told(STATUS_DIR):
-        with suppress(FileExistsError):
-            folder.mkdir(0o700)  # somebody has removed it
-        with (folder / SAVES).open("a", encoding="utf-8") as saves:
-            saves.write(json.dumps(str(output_dir.absolute())) + "\n")
+def note(kind: str, value: Any) -> None:
+    """Tell the launcher something, in JSON.
 
-
-def noted_saves(folder: Path) -> set[Path]:
-    """The folders recorded by ``note_save``."""
-    saves = folder / SAVES
-    return {Path(json.loads(line)) for line in saves.read_text("utf-8").splitlines()} if saves.exists() else set()
-
-
-def note_training(numbers: dict) -> None:
-    """Tell the launcher what was measured of a training; that of the last one in a job counts. On rank 0."""
+    Args:
+        kind: ``SAVES``: a folder where checkpoints are written, so that a partial one is removed if this process is
+            killed. ``TRAINING``: what was measured of a training, on rank 0.
+        value: What is told.
+    """
     if folder := folder_told(STATUS_DIR):
         with suppress(OSError):
-            (folder / TRAINING).write_text(json.dumps(numbers), encoding="utf-8")
+            folder.mkdir(0o700, parents=True, exist_ok=True)  # somebody may have removed it
+            with (folder / kind).open("a", encoding="utf-8") as notes:
+                notes.write(json.dumps(value) + "\n")
 
 
-def noted_training(folder: Path) -> dict | None:
-    """What ``note_training`` has told; None if nothing."""
-    with suppress(OSError, ValueError):
-        return json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-    return None
+def noted(folder: Path, kind: str) -> list:
+    """All that ``note`` has told of a kind."""
+    notes = folder / kind
+    return [json.loads(line) for line in notes.read_text("utf-8").splitlines()] if notes.exists() else []
 
 
 def _exception_path(folder, rank):

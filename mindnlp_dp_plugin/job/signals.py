@@ -23,10 +23,16 @@ def name_of(signum: int) -> str:
 
 def start_of(pid: int) -> int | None:
     """When a process was started, as the kernel counts it since boot; None if there is none."""
+    fields = stat_of(pid)
+    return int(fields[START_FIELD]) if fields else None
+
+
+def stat_of(pid: int) -> list[str]:
+    """The fields of ``/proc/<pid>/stat`` behind the name, from the state on; empty if there is no such process."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[START_FIELD])
-    except (OSError, IndexError):
-        return None
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def end_with_parent(signum: int) -> None:

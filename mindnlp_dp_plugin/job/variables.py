@@ -52,19 +52,12 @@ def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
         if name in GONE:
             raise DataParallelError("{name} is gone, so unset it: {why}.", name=name, why=GONE[name])
         if name.startswith(PREFIX) and name not in known:
+            length = len(name.split("_"))  # a setting may be meant by as many of its words
+            beginnings = {"_".join(each.split("_")[:length]): each for each in (*settings, LANGUAGE)}
+            spellings = {**beginnings, **{each: each for each in settings}}
             raise DataParallelError(
                 "{name}={value!r} is not a setting: is {alike} meant? Correct or unset it; docs/settings lists all.",
                 name=name,
                 value=environ[name],
-                alike=_most_alike(name, [*settings, LANGUAGE]),
+                alike=spellings[difflib.get_close_matches(name, spellings, n=1, cutoff=0)[0]],
             )
-
-
-def _most_alike(name, candidates):
-    """The candidate that is written most alike, whole or by as many words as the name has."""
-
-    def likeness(candidate):
-        beginning = "_".join(candidate.split("_")[: len(name.split("_"))])
-        return max(difflib.SequenceMatcher(None, name, text).ratio() for text in (candidate, beginning))
-
-    return max(candidates, key=likeness)

@@ -2,86 +2,47 @@
 
 The kernel ends the children of a killed launcher, but neither what those have started, nor what is in shared memory.
 
-    python guard.py JOB      # standard input: the job's folders in shared memory, a line each, then its end
+    python guard.py JOB FOLDER      # standard input: open as long as the launcher lives
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-OVER = "over"
 KILL_S = 10
 POLL_S = 0.1
 NUM_LOOKS = 3  # without finding anybody: a process may be about to start another
 
 
-class Guard:
+@contextmanager
+def guarded(job: str, folder: Path) -> Iterator[None]:
     """While entered, a process waits for the death of this one.
 
     Args:
         job: The job's name, by which its processes are found.
+        folder: The job's folder in shared memory, which goes with it.
     """
+    from mindnlp_dp_plugin.job.variables import DEFERRED
+    from mindnlp_dp_plugin.launch.signals import ignore_stop_signals
 
-    def __init__(self, job: str):
-        self._job = job
-
-    def __enter__(self):
-        from mindnlp_dp_plugin.job.variables import DEFERRED
-        from mindnlp_dp_plugin.launch.signals import ignore_stop_signals
-
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, self._job],
-            env={**os.environ, DEFERRED: "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=ignore_stop_signals,  # a batch system may send them to all processes of a job
-        )
-        return self
-
-    def __exit__(self, *_):
-        self._tell(OVER)
-        with suppress(OSError):
-            self._process.stdin.close()
-        self._process.wait()
-
-    def watch(self, scratch_dir: Path) -> None:
-        """Remove this folder, too."""
-        self._tell(str(scratch_dir))
-
-    def _tell(self, line):
-        with suppress(OSError):  # somebody has ended it
-            self._process.stdin.write(os.fsencode(f"{line}\n"))
-            self._process.stdin.flush()
-
-
-def serve(job: str) -> None:
-    """Wait for the launcher's end; clean up unless it says that the job is over."""
-    folders = []
-    for line in sys.stdin.buffer:
-        told = os.fsdecode(line).rstrip("\n")
-        if told == OVER:
-            return
-        folders.append(Path(told))
-    for folder in folders:
-        lock(folder)
-    end_processes(job)
-    for folder in folders:
-        with suppress(Exception):
-            remove_partial_checkpoints(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def lock(folder: Path) -> None:
-    """Keep a new job from removing it as abandoned before it is read. The lock goes with this process."""
-    with suppress(OSError):
-        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)
+    with subprocess.Popen(
+        [sys.executable, __file__, job, folder],
+        env={**os.environ, DEFERRED: "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=ignore_stop_signals,  # a batch system may send them to all processes of a job
+    ) as guard:
+        try:
+            yield
+        finally:
+            guard.kill()
 
 
 def end_processes(job: str) -> None:
@@ -105,16 +66,15 @@ def end_processes(job: str) -> None:
         time.sleep(POLL_S)
 
 
-def remove_partial_checkpoints(scratch_dir: Path) -> None:
-    """Remove what ranks have begun to write."""
-    from mindnlp_dp_plugin.checkpoint import store
-    from mindnlp_dp_plugin.job.rank_status import noted_saves
-
-    for output_dir in noted_saves(scratch_dir):
-        store.clear_leftovers(output_dir)
-
-
 if __name__ == "__main__":
     # Run as a file, it starts at once; what it needs for cleaning up it imports when the launcher is gone.
     sys.path[0] = str(Path(__file__).parents[2])
-    serve(sys.argv[1])
+    sys.stdin.buffer.read()
+    end_processes(sys.argv[1])
+    with suppress(Exception):
+        from mindnlp_dp_plugin.checkpoint import store
+        from mindnlp_dp_plugin.job.rank_status import SAVES, noted
+
+        for output_dir in {each for start in Path(sys.argv[2]).iterdir() for each in noted(start, SAVES)}:
+            store.clear_leftovers(output_dir)
+    shutil.rmtree(sys.argv[2], ignore_errors=True)

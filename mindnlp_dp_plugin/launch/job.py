@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import signal
 import sys
 import uuid
 from dataclasses import dataclass, field, replace
@@ -67,7 +66,6 @@ class Process:
         argv: The command.
         environ: Variables added to the launcher's.
         log: The file for its standard output and error.
-        on_launcher_death: The signal it gets if the launcher dies.
         outlives_preemption: Whether the ranks need it to end in good order.
     """
 
@@ -76,7 +74,6 @@ class Process:
     argv: list[str]
     environ: dict[str, str]
     log: Path
-    on_launcher_death: signal.Signals = signal.SIGKILL
     outlives_preemption: bool = False
 
 
@@ -95,30 +92,10 @@ def require_script(command: list[str]) -> None:
     """
     name = command[1] if command[0] == "-m" else command[0]
     if command[0] == "-m":
-        if not _can_be_run(name):
+        top = name.partition(".")[0]  # nothing is imported to look
+        if not (PathFinder.find_spec(top, [os.getcwd()]) or importlib.util.find_spec(top)):
             raise DataParallelError("module {module!r} cannot be found: check the name, or install it.", module=name)
     elif not os.path.exists(name):  # not pathlib's, which raises for some names
         raise DataParallelError("script {script!r} does not exist: check the path (modules need -m).", script=name)
     elif os.path.isdir(name) and not os.path.exists(os.path.join(name, "__main__.py")):
         raise DataParallelError("script {script!r} is a folder without __main__.py: give a file in it.", script=name)
-
-
-def _can_be_run(module: str) -> bool:
-    """Whether ``python -m`` finds a module; nothing is imported for it."""
-    if not all(part.isidentifier() for part in module.split(".")):
-        return False
-    package, *parts = module.split(".")
-    found = PathFinder.find_spec(package, [os.getcwd()]) or importlib.util.find_spec(package)
-    while found and (parts or found.submodule_search_locations):
-        if "__path__" in _text_of(found.origin):
-            return True  # it looks for its parts elsewhere, too
-        part = parts.pop(0) if parts else "__main__"
-        found = PathFinder.find_spec(f"{found.name}.{part}", found.submodule_search_locations or [])
-    return found is not None
-
-
-def _text_of(origin):
-    try:
-        return Path(origin).read_text(encoding="utf-8", errors="replace")
-    except (OSError, TypeError):  # built in, or a package without an __init__.py
-        return ""

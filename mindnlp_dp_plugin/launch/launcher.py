@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -13,7 +14,7 @@ from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import usable_cores
-from mindnlp_dp_plugin.job.rank_status import noted_saves, noted_training
+from mindnlp_dp_plugin.job.rank_status import SAVES, TRAINING, noted
 from mindnlp_dp_plugin.job.variables import (
     DEFERRED,
     GOES_ON,
@@ -25,14 +26,14 @@ from mindnlp_dp_plugin.job.variables import (
 )
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.backends import require_device, starter
-from mindnlp_dp_plugin.launch.guard import Guard
+from mindnlp_dp_plugin.launch.ending import Ending
+from mindnlp_dp_plugin.launch.guard import guarded
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
 from mindnlp_dp_plugin.launch.logs import claim, prepare
 from mindnlp_dp_plugin.launch.monitor import Monitor
 from mindnlp_dp_plugin.launch.ports import LOOPBACK
 from mindnlp_dp_plugin.launch.processes import ProcessTree
 from mindnlp_dp_plugin.launch.restarts import Restarts
-from mindnlp_dp_plugin.launch.result import Ending
 from mindnlp_dp_plugin.launch.scratch_dir import scratch_dir
 from mindnlp_dp_plugin.launch.signals import Interrupted, Signals
 from mindnlp_dp_plugin.launch.terminal import say, tell, tell_note
@@ -93,7 +94,7 @@ def launch(job: Job) -> int:
     require_device(ENGINES[job.backend])
     began, homes = time.monotonic(), set()
     is_on_cpu, cores = ENGINES[job.backend].device == "CPU", usable_cores()
-    with Signals() as signals, Guard(job.name) as guard, claim(job.log_dir):
+    with Signals() as signals, claim(job.log_dir), scratch_dir(job.nproc) as scratch, guarded(job.name, scratch):
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             tell_note(
                 tr(
@@ -103,11 +104,12 @@ def launch(job: Job) -> int:
                 )
             )
         restarts = Restarts(job.max_restarts)
-        ending = run_once(job, signals, homes, guard)
+        ending = run_once(job, signals, homes, scratch)
         while ending.exit_code and not (signals.stop or ending.was_stopped):
             why_not = restarts.why_not(ending.failure)
             if why_not is not None:
-                ending = replace(ending, words=ending.words + _no_restart(why_not))
+                words = f"mindnlp-dp: {tr('no restart: {why}', why=why_not)}\n" if why_not else ""
+                ending = replace(ending, words=ending.words + words)
                 break
             say(ending.words)
             delay = backoff(job.backend, restarts.used)
@@ -116,7 +118,7 @@ def launch(job: Job) -> int:
             if not signals.sleep(delay):
                 ending = Ending(128 + signals.stop, "", was_stopped=True)
                 break
-            ending = run_once(job, signals, homes, guard)
+            ending = run_once(job, signals, homes, scratch)
         newest = newest_checkpoint(homes, job.name)
         ending.write(
             job.first_log_dir,
@@ -151,33 +153,34 @@ def newest_checkpoint(homes: set[Path], job: str) -> str | None:
     return None
 
 
-def run_once(job: Job, signals: Signals, homes: set[Path], guard: Guard) -> Ending:
+def run_once(job: Job, signals: Signals, homes: set[Path], folder: Path) -> Ending:
     """Start all ranks, and return when they and everything they started are gone.
 
     Args:
         job: The job.
         signals: The user's stop signals.
         homes: Receives the folders in which the ranks write checkpoints.
-        guard: Cleans up if this process is killed.
+        folder: The job's private folder; what is in it goes when the ranks are gone.
 
     Returns:
         How it ended.
     """
-    with scratch_dir(job.nproc) as scratch:
-        prepare(job.log_dir, job.ranks)
-        guard.watch(scratch)
-        tree, training = ProcessTree(), None
-        try:
-            job = replace(job, scratch_dir=scratch)
-            ending = Monitor(job, plan(job), signals).until_the_end()
-        finally:
-            tree.end(signals)
-            with suppress(Exception):  # nothing in cleaning up may change how the job ended
-                training = noted_training(scratch)
-                homes |= noted_saves(scratch)
-                for home in homes:
-                    store.clear_leftovers(home)
-        return replace(ending, training=training)
+    prepare(job.log_dir, job.ranks)
+    tree, training = ProcessTree(), None
+    scratch = folder / str(job.restart)
+    scratch.mkdir(0o700, parents=True)  # somebody may have removed the folder
+    try:
+        job = replace(job, scratch_dir=scratch)
+        ending = Monitor(job, plan(job), signals).until_the_end()
+    finally:
+        tree.end()
+        with suppress(Exception):  # nothing in cleaning up may change how the job ended
+            training = next(reversed(noted(scratch, TRAINING)), None)
+            homes |= set(map(Path, noted(scratch, SAVES)))
+            for home in homes:
+                store.clear_leftovers(home)
+            shutil.rmtree(scratch, ignore_errors=True)
+    return replace(ending, training=training)
 
 
 def backoff(backend: str, num_restarts: int) -> float:
@@ -189,7 +192,3 @@ def backoff(backend: str, num_restarts: int) -> float:
     """
     release = DEVICE_RELEASE_S if ENGINES[backend].device == "Ascend" else 0
     return min(2 ** (num_restarts - 1), MAX_BACKOFF_S) + release
-
-
-def _no_restart(why):
-    return f"mindnlp-dp: {tr('no restart: {why}', why=why)}\n" if why else ""

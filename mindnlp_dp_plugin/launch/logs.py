@@ -1,18 +1,18 @@
 """The log directory: one file per rank, and how the job ended."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.error_record import rank_log, record_path
-from mindnlp_dp_plugin.launch.result import NAME as RESULT
+from mindnlp_dp_plugin.launch.scratch_dir import locked
 
 LAST_BYTES = 2**16
+RESULT = "result.json"
 
 
 def default_log_dir() -> Path:
@@ -29,10 +29,9 @@ def claim(log_dir: Path) -> Iterator[None]:
     """
     with _explained(log_dir):
         _make(log_dir)
-        descriptor = os.open(rank_log(log_dir, 0), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(log_dir))
         except BlockingIOError:
             raise DataParallelError(
                 "--log-dir {log_dir!r} belongs to a job that is still running: give another one.", log_dir=str(log_dir)
@@ -40,8 +39,6 @@ def claim(log_dir: Path) -> Iterator[None]:
         except OSError:
             pass  # some network file systems know no locks
         yield
-    finally:
-        os.close(descriptor)
 
 
 def prepare(log_dir: Path, ranks: Iterable[int]) -> None:

@@ -4,7 +4,7 @@ msrun notices a killed rank only after 27 s and does not name it, so the process
 """
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
+from mindnlp_dp_plugin.job.cluster import OF_THE_SCHEDULER, SCHEDULER, cluster_variables, worker_variables
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, visible_devices
 from mindnlp_dp_plugin.job.rank_info import RankInfo
@@ -35,12 +35,9 @@ def processes(job: Job) -> list[Process]:
             count=len(visible),
         )
     cluster = cluster_variables(job.nproc, LOOPBACK, job.master_port, TOPOLOGY_TIMEOUT_S)
-    return [_scheduler(job, cluster), *(_worker(job, cluster, rank) for rank in job.ranks)]
-
-
-def _scheduler(job, cluster) -> Process:
-    environ, log = {**cluster, **scheduler_variables()}, job.log_dir / "scheduler.log"
-    return Process("scheduler", None, SCHEDULER, environ, log, outlives_preemption=True)
+    environ, log = {**cluster, **OF_THE_SCHEDULER}, job.log_dir / "scheduler.log"
+    scheduler = Process("scheduler", None, SCHEDULER, environ, log, outlives_preemption=True)
+    return [scheduler, *(_worker(job, cluster, rank) for rank in job.ranks)]
 
 
 def _worker(job, cluster, rank) -> Process:

@@ -1,29 +1,24 @@
 """Watch the processes of a job, and decide how it ends."""
 
-import os
 import signal
 import time
 from dataclasses import replace
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import ErrorRecord, read_records
 from mindnlp_dp_plugin.job.rank_status import Phase, Status, read_status, send_signal
 from mindnlp_dp_plugin.job.signals import PREEMPTING
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch import grace, mpi
-from mindnlp_dp_plugin.launch.deadlines import Deadlines
-from mindnlp_dp_plugin.launch.failures import death, first_failure, headline, report
+from mindnlp_dp_plugin.launch import mpi
+from mindnlp_dp_plugin.launch.deadlines import late_to_join
+from mindnlp_dp_plugin.launch.ending import Ending, death, first_failure, report
 from mindnlp_dp_plugin.launch.job import Job, Process
 from mindnlp_dp_plugin.launch.logs import end_of
 from mindnlp_dp_plugin.launch.processes import is_running, reap_orphans, returncode_of_zombie, start
-from mindnlp_dp_plugin.launch.result import Ending
-from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.signals import POLL_S, Signals, seconds_of_grace
 from mindnlp_dp_plugin.launch.terminal import View, tell, tell_note
 
-POLL_S = 0.03
 LOOK_S = 0.25
 SHUTDOWN_S = 2  # for ranks to end after one of them has crashed in its shutdown; all have come to their end
-THREAD_S = 5  # for threads that a script leaves to end by themselves
 NOTICE_S = 1  # mpirun takes 0.3 s to notice a death, and knows the signal
 LAST_LOOK_S = 0.3  # for whoever reads the output, after a stop signal
 READER_S = 2  # for whoever reads the output, after a failure; logs have it all
@@ -36,13 +31,10 @@ class Monitor:
         self._job = job
         self._signals = signals
         self._view = View(job.log_dir, [*job.ranks] if job.tee == "all" else [0])
+        self._began = time.monotonic()
         self._running = [(process, start(process)) for process in processes]
         self._words_of_mpirun = next((each.log.open("rb") for each in processes if each.name == "mpirun"), None)
-        self._deadlines = Deadlines(job.scratch_dir, job.ranks, DataParallelConfig.from_env().timeout)
-        self._next_deadline = 0.0
-        self._has_told_of_output = False
-        self._has_told_of_thread = False
-        self._has_told_of_folder = False
+        self._has_told_of_output = self._has_told_of_folder = False
         self._lost: dict[int, tuple[float, int]] = {}  # since when, and how they ended as far as is known
         self._next_look = 0.0
         self._crash: float | None = None  # when the first rank was seen to have crashed in its shutdown
@@ -50,26 +42,31 @@ class Monitor:
 
     def until_the_end(self) -> Ending:
         """Show rank 0 until all ranks are done, one fails, or the launcher is told to stop."""
-        while True:
-            are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
-            if self._signals.stop:
-                if not self._has_time(are_over):
-                    return self._stopped()
-            elif failure := self._failure(are_over):
-                return self._failed(failure)
-            self._show()
-            if are_over:
-                self._view.show_all(self._view.sizes(), float("inf"), unless=self._signals)
-                words = tr("all ranks are done; logs: {logs}", logs=self._job.log_dir)
-                return Ending(0, f"mindnlp-dp: {words}\n")
-            self._signals.wait(POLL_S)
+        try:
+            while True:
+                are_over = self._are_over()  # asked first: who ends in between is looked at in the next round
+                if self._signals.stop:
+                    if not self._has_time(are_over):
+                        return self._stopped()
+                elif failure := self._failure(are_over):
+                    return self._failed(failure)
+                self._show()
+                if are_over:
+                    self._view.show_all(self._view.sizes(), float("inf"), unless=self._signals)
+                    words = tr("all ranks are done; logs: {logs}", logs=self._job.log_dir)
+                    return Ending(0, f"mindnlp-dp: {words}\n")
+                time.sleep(POLL_S)
+        finally:
+            for process, popen in self._running:
+                if process.outlives_preemption:  # so it ignores SIGTERM
+                    popen.kill()
 
     def _has_time(self, are_over: bool) -> bool:
         """After a stop signal: whether the ranks are still to end by themselves. They are sent the signal first."""
         now = time.monotonic()
         if self._grace_ends is None:
             is_asked = self._signals.stop in PREEMPTING and self._forward(self._signals.stop)
-            has = grace.seconds(self._job.grace, self._signals.stop, os.environ, time.time()) if is_asked else 0
+            has = seconds_of_grace(self._job.grace, self._signals.stop) if is_asked else 0
             self._grace_ends = now + has
         if now >= self._grace_ends or self._signals.is_urgent:
             return False
@@ -88,50 +85,44 @@ class Monitor:
 
     def _failure(self, are_over: bool) -> ErrorRecord | None:
         """The first failure, if there is one."""
-        if deaths := self._deaths():
-            return first_failure(deaths, self._records())
+        missed, deaths = (
+            None,
+            [
+                self._death(process, popen.returncode)
+                for process, popen in self._running
+                if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
+            ],
+        )
         now = time.monotonic()
-        if now < self._next_deadline or are_over:
-            return None
-        self._next_deadline = now + LOOK_S
-        reap_orphans({popen.pid for _, popen in self._running})
-        self._tell_of_thread(now)
-        self._tell_of_folder()
-        if self._job.nproc == 1 or not (missed := self._deadlines.missed(self._job.log_dir)):
-            return None
-        return next(iter(self._records().values()), missed)
+        if not deaths and (are_over or now >= self._next_look):
+            self._next_look = now + LOOK_S
+            statuses = self._statuses()
+            deaths = self._unnoticed_deaths(statuses, now, are_over)
+            if not deaths and not are_over:
+                reap_orphans({popen.pid for _, popen in self._running})
+                self._tell_of_folder()
+                missed = late_to_join(self._job, statuses, self._began) if self._job.nproc > 1 else None
+        records = self._records() if deaths or missed else {}
+        return first_failure(deaths, records) if deaths else next(iter(records.values()), missed)
 
-    def _deaths(self) -> list[ErrorRecord]:
-        deaths = [
-            self._death(process, popen.returncode)
-            for process, popen in self._running
-            if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
-        ]
-        return deaths or self._unnoticed_deaths()
-
-    def _unnoticed_deaths(self) -> list[ErrorRecord]:
+    def _unnoticed_deaths(self, statuses: dict[int, Status | None], now: float, are_over: bool) -> list[ErrorRecord]:
         """Ranks that failed unnoticed by mpirun, or left by ``os._exit(0)`` while another waits for them.
 
         Open MPI 5.0 may miss a rank that dies while others initialise MPI, and then allocates memory without end.
         """
-        now = time.monotonic()
-        is_over = all(popen.poll() is not None for _, popen in self._running)
-        if now < self._next_look and not is_over:
-            return []
-        self._next_look = now + LOOK_S
-        lost = {rank for rank in self._job.ranks if self._is_lost(rank)}
-        self._lost = {rank: self._lost.get(rank) or (now, self._how_it_ended(rank)) for rank in lost}
-        delay, is_needed = 0 if is_over else NOTICE_S, self._does_anybody_wait(lost, now)
+        begun = {rank: status for rank, status in statuses.items() if status}
+        lost = {rank: each for rank, each in begun.items() if each.phase != Phase.DONE and not is_running(each.pid)}
+        others = [status for rank, status in begun.items() if rank not in lost]
+        is_needed = any(each.phase == Phase.WAITING and now - each.since > NOTICE_S for each in others)
+        self._lost = {
+            rank: self._lost.get(rank) or (now, returncode_of_zombie(each.pid) or 0) for rank, each in lost.items()
+        }
+        delay = 0 if are_over else NOTICE_S
         return [
             death(f"rank {rank}", rank, returncode)
             for rank, (since, returncode) in self._lost.items()
             if now - since >= delay and (returncode or is_needed)
         ]
-
-    def _does_anybody_wait(self, lost: set[int], now: float) -> bool:
-        """Whether a rank has been waiting for others."""
-        others = [status for rank, status in self._statuses().items() if status and rank not in lost]
-        return any(each.phase == Phase.WAITING and now - each.since > NOTICE_S for each in others)
 
     def _crashed_in_shutdown(self, rank: int | None, returncode: int) -> bool:
         """Whether a signal ended a rank after all had finished: MindSpore's cluster may crash then.
@@ -145,14 +136,6 @@ class Monitor:
             return False
         self._crash = self._crash or time.monotonic()
         return True
-
-    def _is_lost(self, rank: int) -> bool:
-        status = read_status(self._job.scratch_dir, rank)
-        return status is not None and status.phase != Phase.DONE and not is_running(status.pid)
-
-    def _how_it_ended(self, rank: int) -> int:
-        """As ``subprocess`` gives it; 0 if that is not known any more."""
-        return returncode_of_zombie(read_status(self._job.scratch_dir, rank).pid) or 0
 
     def _are_over(self) -> bool:
         """Whether all ranks have ended: the scheduler ends five seconds after them."""
@@ -169,22 +152,6 @@ class Monitor:
             self._has_told_of_output = True
             why = self._view.error.strerror
             tell(tr("cannot show more ({why}); the job goes on; logs: {logs}", why=why, logs=self._job.log_dir))
-
-    def _tell_of_thread(self, now: float) -> None:
-        """Python waits for threads at the end of a script, as long as they run."""
-        for rank in () if self._has_told_of_thread else self._job.ranks:
-            status = read_status(self._job.scratch_dir, rank)
-            if status and status.thread and now - status.since > THREAD_S and is_running(status.pid):
-                self._has_told_of_thread = True
-                tell(
-                    tr(
-                        "rank {rank} is at the end of its script and waits for its thread {thread!r}: end it in the "
-                        "script, or make it a daemon",
-                        rank=rank,
-                        thread=status.thread,
-                    )
-                )
-                return
 
     def _tell_of_folder(self) -> None:
         """Ranks need their shared folder no more once they run; but who removed it may remove more."""
@@ -213,11 +180,10 @@ class Monitor:
 
     def _failed(self, failure: ErrorRecord) -> Ending:
         step = max((status.step for status in self._statuses().values() if status), default=0) or None
-        words = failure.message if failure.was_stopped else headline(failure)
-        failure = replace(failure, words=words, step=step)
+        failure = replace(failure, step=step)
         if failure.was_stopped:
             self._view.show_all(self._view.sizes(), LAST_LOOK_S)
-            words = tr("{words}. All ranks were ended; logs: {logs}", words=words, logs=self._job.log_dir)
+            words = tr("{words}. All ranks were ended; logs: {logs}", words=failure.message, logs=self._job.log_dir)
             return Ending(failure.exit_code, f"mindnlp-dp: {words}\n", failure, was_stopped=True)
         ends = self._view.sizes() if failure.kind else {}
         if failure.rank in ends:

@@ -4,18 +4,16 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
 import sys
 
+from mindnlp_dp_plugin.job.hardware import has_shared_memory_for
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch.job import Job, Process, worker_argv
-from mindnlp_dp_plugin.launch.scratch_dir import is_in_memory
 from mindnlp_dp_plugin.launch.terminal import tell_note
 
-# Open MPI 4 and 5, which break these lines at about 80 characters.
+# Open MPI 5, which breaks these lines at about 80 characters.
 KILLED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exited\s+on\s+signal\s+(\d+)")
 EXITED = re.compile(r"Process name:\s+\[\S+?,(\d+)\]\s+Exit code:\s+(\d+)")
-LEFT = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+\S+\s+exiting\s+improperly")
 
 
 def missing() -> str | None:
@@ -41,7 +39,7 @@ def processes(job: Job) -> list[Process]:
     placement += ["--prtemca", "prte_allowed_exit_without_sync", "1"]
     # Shared memory, which is not left behind, and no port of a rank is open to the network.
     transport, session = ["--mca", "btl", "self,sm"], []
-    if job.scratch_dir and not is_in_memory(job.scratch_dir):  # it has no room
+    if job.scratch_dir and not has_shared_memory_for(job.nproc):
         transport = ["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
         tell_note(
             tr(
@@ -61,7 +59,7 @@ def processes(job: Job) -> list[Process]:
     argv = [*launcher, "-n", str(job.nproc), *worker_argv(job.command)]
     log = job.log_dir / "mpirun.log"
     home = {} if os.environ.get("HOME") else {"HOME": os.path.expanduser("~")}  # mpirun does not start without
-    return [Process("mpirun", None, argv, home, log, on_launcher_death=signal.SIGTERM)]  # it takes its ranks with it
+    return [Process("mpirun", None, argv, home, log)]
 
 
 def first_to_end(last_words: str) -> tuple[int, int] | None:
@@ -71,13 +69,10 @@ def first_to_end(last_words: str) -> tuple[int, int] | None:
         last_words: The end of mpirun's output.
 
     Returns:
-        The rank and its status as ``subprocess`` gives it (negative for a signal; 0 if it left before the others were
-        done with it), or None if mpirun itself failed.
+        The rank and its status as ``subprocess`` gives it, negative for a signal; None if mpirun itself failed.
     """
     if match := KILLED.search(last_words):
         return int(match[1]), -int(match[2])
     if match := EXITED.search(last_words):
         return int(match[1]), int(match[2])
-    if match := LEFT.search(last_words):
-        return int(match[1]), 0
     return None

@@ -1,10 +1,11 @@
 """``dp.notebook_launcher``: the ranks of a function that was written in a notebook.
 
-A kernel has imported and computed this and that, so it is never forked: a child process launches the job, as
-``mindnlp-dp run`` does, and its ranks unpickle the function. The kernel shows what comes, and passes an interrupt on.
+A kernel has imported and computed this and that, so it is never forked: ``mindnlp-dp run`` is a child process,
+and its ranks unpickle the function. The kernel shows what comes, and passes an interrupt on.
 """
 
 import codecs
+import importlib.util
 import os
 import pickle
 import re
@@ -17,17 +18,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import detect
+from mindnlp_dp_plugin.job.signals import end_with_parent
 from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.child import start
-from mindnlp_dp_plugin.launch.logs import default_log_dir, prepare
+from mindnlp_dp_plugin.launch.logs import RESULT, default_log_dir
 from mindnlp_dp_plugin.launch.one_machine import require_single_node
-from mindnlp_dp_plugin.launch.result import NAME as RESULT
-from mindnlp_dp_plugin.launch.sent_call import VALUE, SentCall
+from mindnlp_dp_plugin.launch.sent_call import VALUE, send
 
 RANK = "mindnlp_dp_plugin.runtime.notebook_rank"
 PIECE_BYTES = 2**16
@@ -51,13 +49,9 @@ def notebook_launcher(function: Callable, args: Sequence = (), nproc: int = 2) -
         DataParallelError: If something cannot be sent to the ranks, or a rank failed: with its traceback.
     """
     _require_usable(function, args, nproc)
-    call = SentCall.of(function, tuple(args))
-    backend = backends.choose(DataParallelConfig.from_env().backend)
-    log_dir = default_log_dir()
-    prepare(log_dir, range(nproc))
     with tempfile.TemporaryDirectory(prefix="mindnlp_dp_notebook_") as folder:
-        call.save(Path(folder))
-        _run(["-m", RANK, folder], nproc, backend, log_dir)
+        send(function, tuple(args), Path(folder))
+        _run(["-m", RANK, folder], nproc)
         return pickle.loads(Path(folder, VALUE).read_bytes())
 
 
@@ -69,6 +63,10 @@ def _require_usable(function, args, nproc):
             rank=detect().rank,
         )
     require_single_node("dp.notebook_launcher")
+    if importlib.util.find_spec("cloudpickle") is None:
+        raise DataParallelError(
+            "dp.notebook_launcher needs cloudpickle, which is not installed: pip install 'mindnlp-dp-plugin[notebook]'."
+        )
     if not callable(function):
         raise DataParallelError(
             "dp.notebook_launcher calls a function, and {function!r} is none: give its name without brackets, and its "
@@ -83,85 +81,70 @@ def _require_usable(function, args, nproc):
         raise DataParallelError("nproc={nproc!r} is no number of ranks: give 1, 2, ...", nproc=nproc)
 
 
-def _run(command, nproc, backend, log_dir):
+def _run(command, nproc):
     """Run a job in a child process to its end, whatever ends it.
 
     Raises:
         DataParallelError: If it failed.
     """
+    log_dir = default_log_dir()
+    options = ["--nproc", str(nproc), "--log-dir", str(log_dir)]
     # Jupyter may interrupt all processes of a kernel; this one is told by the kernel.
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
-    child, job = start(command, nproc, backend, log_dir, **pipes)
-    with child, Output(child, log_dir) as output:
-        try:
-            child.stdin.write(job)
-            child.stdin.close()
-            output.show()
-        except BaseException:
-            child.send_signal(signal.SIGINT)
-            output.is_interrupted = True
-            try:
-                output.show()
-            finally:
-                child.kill()  # still there only if the user insists: its guard ends the ranks
-                sys.stderr.write(output.last_words)
-            raise
-    if child.returncode:
-        raise DataParallelError(_how_it_failed(child.returncode, output.last_words, log_dir))
-    sys.stderr.write(output.last_words)
-
-
-def _how_it_failed(status, last_words, log_dir):
-    words = re.sub("(?m)^mindnlp-dp: ", "", last_words).rstrip()
-    return words or tr(
-        "the launcher ended with status {status} and said no more; logs: {logs}", status=status, logs=log_dir
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", *options, *command],
+        **pipes,
+        start_new_session=True,
+        preexec_fn=_heed_the_kernel,
     )
+    words, last_words, is_interrupted = [], [], False
+
+    def hear(text):
+        words.append(text)
+        if (log_dir / RESULT).exists():  # how it ended is said last
+            last_words.append(text)
+        elif not is_interrupted:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    with launcher:
+        try:
+            _show(launcher, hear)
+        except BaseException:
+            launcher.send_signal(signal.SIGINT)
+            is_interrupted = True  # perhaps before it could listen
+            try:
+                _show(launcher, hear)
+            finally:
+                launcher.kill()  # still there only if the user insists: its guard ends the ranks
+                sys.stderr.write("".join(last_words))
+            raise
+    if launcher.returncode:
+        said = re.sub("(?m)^mindnlp-dp: ", "", "".join(last_words or words)).rstrip()
+        status = tr("the launcher ended with status {status}; logs: {logs}", status=launcher.returncode, logs=log_dir)
+        raise DataParallelError(said or status)
+    sys.stderr.write("".join(last_words))
 
 
-class Output:
-    """What a launcher writes, for the cell of a notebook: progress bars move.
+def _heed_the_kernel():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a kernel may ignore it, and so would this process
+    end_with_parent(signal.SIGINT)
 
-    Args:
-        launcher: The process.
-        log_dir: The log directory of its job.
 
-    Attributes:
-        last_words: What it has said since it wrote how the job ended.
-        is_interrupted: Whether it was told to stop, perhaps before it could listen.
-    """
+def _show(launcher, hear):
+    """Show what a launcher writes as it comes, progress bars, too, until it has ended; ``hear`` gets its words."""
 
-    def __init__(self, launcher: subprocess.Popen, log_dir: Path):
-        self.last_words = ""
-        self.is_interrupted = False
-        self._result = log_dir / RESULT
-        self._selector = selectors.DefaultSelector()
-        for pipe, show in ((launcher.stdout, self._show_output), (launcher.stderr, self._show_words)):
-            decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-            self._selector.register(pipe, selectors.EVENT_READ, (decoder, show))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._selector.close()
-
-    def show(self) -> None:
-        """Show everything until the launcher has ended, but for its last words."""
-        while self._selector.get_map():
-            for key, _ in self._selector.select():
-                decoder, show = key.data
-                piece = os.read(key.fd, PIECE_BYTES)
-                if not piece:
-                    self._selector.unregister(key.fileobj)
-                show(decoder.decode(piece, final=not piece))
-
-    def _show_output(self, text):
+    def show(text):
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    def _show_words(self, text):
-        if self._result.exists():
-            self.last_words += text
-        elif not self.is_interrupted:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+    with selectors.DefaultSelector() as selector:
+        for pipe, take in ((launcher.stdout, show), (launcher.stderr, hear)):
+            selector.register(pipe, selectors.EVENT_READ, (codecs.getincrementaldecoder("utf-8")("replace"), take))
+        while selector.get_map():
+            for key, _ in selector.select():
+                decoder, take = key.data
+                piece = os.read(key.fd, PIECE_BYTES)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                take(decoder.decode(piece, final=not piece))

@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.job.environments import detect_nodes
 from mindnlp_dp_plugin.job.several_nodes import PORT, WHERE, Nodes
 from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.launch.options import RunOptions
-from mindnlp_dp_plugin.launch.script_names import imports_the_plugin
 
 FLAGS_GONE = ("standalone", "insecure")
 VALUES_GONE = ("nnodes", "node_rank", "master_addr", "secret_file", "bind_address", "num_processes", "worker_num")
@@ -37,11 +36,9 @@ def require_one_machine(
         in_all = given.get("num_processes", given.get("worker_num", nodes.number))
         raise _how_to_start(nodes, nproc or in_all // nodes.number or 1, asked, command)
     for name in given:
-        option = f"--{name.replace('_', '-')}"
-        if name in ("num_processes", "worker_num"):
-            raise DataParallelError("{option} is gone: give --nproc {number}.", option=option, number=given[name])
         raise DataParallelError(
-            "{option} is gone: mindnlp-dp run starts the ranks of one machine. Leave it out.", option=option
+            "{option} is gone: mindnlp-dp run starts the ranks of one machine, as many as --nproc says. Leave it out.",
+            option=f"--{name.replace('_', '-')}",
         )
 
 
@@ -59,7 +56,7 @@ def require_single_node(command: str) -> None:
 
 def _asked_for(given, backend, port, max_restarts):
     """The nodes that options of earlier versions name; None if these are not several."""
-    found = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", given.get("nnodes", ""))
+    found = re.fullmatch(r"(\d{1,3})(?::(\d{1,3}))?", given.get("nnodes", ""))
     least, most = (int(found[1]), int(found[2] or found[1])) if found else (1, 1)
     if most < 2:
         return None
@@ -83,14 +80,11 @@ def _how_to_start(nodes, nproc, asked, command):
         settings[of_setting("resume")] = "1"
     program = shlex.join(["python", *command] if command[0] == "-m" else command)
     line, where = nodes.line(nproc, program, settings), WHERE[nodes.engine]
-    told = {"asked_by": nodes.asked_by, "where": where, "line": line}
-    if imports_the_plugin(command):
-        return DataParallelError(
-            "{asked_by}: mindnlp-dp run starts the ranks of one machine. Give, {where}: {line}", **told
-        )
     return DataParallelError(
-        "{asked_by}: mindnlp-dp run starts the ranks of one machine. Make `import mindnlp_dp_plugin` the first import "
-        "of {script}, then give, {where}: {line}",
+        "{asked_by}: mindnlp-dp run starts the ranks of one machine. With `import mindnlp_dp_plugin` as the first "
+        "import of {script}, give, {where}: {line}",
+        asked_by=nodes.asked_by,
         script=command[1] if command[0] == "-m" else command[0],
-        **told,
+        where=where,
+        line=line,
     )

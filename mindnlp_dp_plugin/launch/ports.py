@@ -7,21 +7,17 @@ from mindnlp_dp_plugin.errors import DataParallelError
 LOOPBACK = "127.0.0.1"
 
 
-def free_port() -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+def free_port(port: int = 0) -> int:
+    """A port that can be listened on.
 
-
-def require_free(port: int) -> int:
-    """The port, if it can be listened on.
+    Args:
+        port: This one; 0 for any.
 
     Raises:
         DataParallelError: If it is taken.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, bool(port))  # a port in TIME_WAIT is free
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
@@ -30,4 +26,4 @@ def require_free(port: int) -> int:
                 port=port,
                 error=error.strerror,
             ) from None
-    return port
+        return probe.getsockname()[1]

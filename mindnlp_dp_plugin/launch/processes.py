@@ -2,32 +2,28 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import psutil
 
 from mindnlp_dp_plugin.job.environments import VARIABLES
-from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption, prctl
+from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption, prctl, stat_of
 from mindnlp_dp_plugin.launch.job import Process
-from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.signals import POLL_S
 
 PR_SET_CHILD_SUBREAPER = 36
-TERM_GRACE_S = 1.0
-KILL_GRACE_S = 10  # a busy machine takes its time
-POLL_S = 0.03
-IGNORED = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
-EXIT_CODE_FIELD = 48  # of /proc/<pid>/stat, after the state
+# Signals, and the seconds after each: a busy machine takes its time, and who is killed may just have started another.
+ENDING = ((signal.SIGTERM, 1), (signal.SIGKILL, 5), (signal.SIGKILL, 5))
+EXIT_CODE_FIELD = 49  # of those of stat_of
 
 
 def start(process: Process) -> subprocess.Popen:
     """Start a process in its own session; it ends if this launcher dies, even by SIGKILL."""
 
     def prepare():
-        end_with_parent(process.on_launcher_death)
+        end_with_parent(signal.SIGKILL)
         if process.outlives_preemption:
             ignore_preemption()
 
@@ -64,59 +60,29 @@ class ProcessTree:
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans come to us, where they can be found
         self._strangers = set(psutil.Process().children(recursive=True))
 
-    def end(self, signals: Signals) -> None:
-        """End all: SIGTERM, then SIGKILL for those that remain after a second, or as soon as the user insists.
-
-        Those that ignore SIGTERM get SIGKILL at once.
-        """
-        for member in self._living():
-            _send(member, signal.SIGKILL if _ignores(member, signal.SIGTERM) else signal.SIGTERM)
-        deadline = time.monotonic() + TERM_GRACE_S
-        while self._living() and time.monotonic() < deadline and not signals.is_urgent:
-            time.sleep(POLL_S)
-        deadline = time.monotonic() + KILL_GRACE_S
-        while (living := self._living()) and time.monotonic() < deadline:
-            for member in living:
-                _send(member, signal.SIGKILL)
-            time.sleep(POLL_S)
+    def end(self) -> None:
+        """End all: SIGTERM, then SIGKILL for those that remain after a second."""
+        for signum, seconds in ENDING:
+            for member in self._living():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.send_signal(signum)
+            deadline = time.monotonic() + seconds
+            while self._living() and time.monotonic() < deadline:
+                time.sleep(POLL_S)
 
     def _living(self) -> list[psutil.Process]:
         members = psutil.Process().children(recursive=True)
-        return [member for member in members if member not in self._strangers and _is_alive(member)]
+        return [member for member in members if member not in self._strangers and is_running(member.pid)]
 
 
 def is_running(pid: int) -> bool:
     """Whether the process exists and has not ended."""
-    try:
-        return _is_alive(psutil.Process(pid))
-    except psutil.NoSuchProcess:
-        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def returncode_of_zombie(pid: int) -> int | None:
     """How a process ended whose parent has not asked yet, as ``subprocess`` gives it; None if it is none."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return os.waitstatus_to_exitcode(int(fields[EXIT_CODE_FIELD])) if state == "Z" else None
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _ignores(process: psutil.Process, signum: int) -> bool:
-    try:
-        status = Path(f"/proc/{process.pid}/status").read_text(errors="replace")
-    except OSError:
-        return False
-    return bool(int(IGNORED.search(status)[1], 16) >> (signum - 1) & 1)
-
-
-def _send(process: psutil.Process, signum: int) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signum)
+    fields = stat_of(pid)
+    return os.waitstatus_to_exitcode(int(fields[EXIT_CODE_FIELD])) if fields and fields[0] == "Z" else None

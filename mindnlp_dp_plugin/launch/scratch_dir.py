@@ -15,7 +15,6 @@ from pathlib import Path
 from mindnlp_dp_plugin.job.hardware import SHARED_MEMORY, has_shared_memory_for
 
 PREFIX = "mindnlp-dp-job-"
-REMOVE_S = 2
 YOUNG_S = 60  # its launcher may be about to lock it
 
 
@@ -26,12 +25,10 @@ def scratch_dir(num_ranks: int) -> Iterator[Path]:
     remove_abandoned(folders)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folders))
     try:
-        with _locked(folder):
+        with locked(folder):
             yield folder
     finally:
-        deadline = time.monotonic() + REMOVE_S
-        while folder.exists() and time.monotonic() < deadline:  # who is about to die may put another file in it
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def home(num_ranks: int) -> Path:
@@ -39,23 +36,24 @@ def home(num_ranks: int) -> Path:
     return SHARED_MEMORY if has_shared_memory_for(num_ranks) else Path(tempfile.gettempdir())
 
 
-def is_in_memory(folder: Path) -> bool:
-    """Whether a folder that ``scratch_dir`` made is in shared memory."""
-    return folder.is_relative_to(SHARED_MEMORY)
-
-
-def remove_abandoned(folders: Path, min_age_s: float = YOUNG_S) -> None:
+def remove_abandoned(folders: Path) -> None:
     """Remove folders of killed launchers, whose locks the kernel has released."""
     for folder in folders.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or its launcher lives
-            if time.time() - folder.stat().st_mtime < min_age_s:
+            if time.time() - folder.stat().st_mtime < YOUNG_S:
                 continue
-            with _locked(folder):
+            with locked(folder):
                 shutil.rmtree(folder)
 
 
 @contextmanager
-def _locked(folder):
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder; the lock goes with this process.
+
+    Raises:
+        BlockingIOError: If another process has locked it.
+        OSError: On file systems that know no locks.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,78 +1,21 @@
-"""Show output. A separate thread writes, so that a stalled reader never blocks supervision."""
+"""Show output. Threads write, so that a stalled reader never blocks supervision."""
 
-import functools
 import os
-import queue
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.launch.signals import Signals
+from mindnlp_dp_plugin.launch.signals import POLL_S, Signals
 
 PIECE_BYTES = 2**16
-NUM_PIECES = 16
-POLL_S = 0.02
 SAY_S = 2
 # What MindSpore says of its cluster when it is being left, whatever its log level.
 LEAVING = re.compile(rb"(\[rank \d+\] )?\[INFO\] DISTRIBUTED\([^\n]*Event base dispatch success!\n")
-
-
-class Terminal(threading.Thread):
-    """One of the launcher's streams.
-
-    Args:
-        descriptor: The stream's file descriptor.
-
-    Attributes:
-        error: Why nothing more can be written; None if it can.
-    """
-
-    def __init__(self, descriptor: int):
-        super().__init__(name=f"terminal {descriptor}", daemon=True)
-        self.error: OSError | None = None
-        self._descriptor = descriptor
-        self._pieces = queue.Queue(NUM_PIECES)
-        self.start()
-
-    def offer(self, piece: bytes) -> bool:
-        """Queue a piece, unless too much is queued. Never waits. Returns whether it was queued."""
-        try:
-            self._pieces.put_nowait(piece)
-        except queue.Full:
-            return False
-        return True
-
-    def is_idle(self) -> bool:
-        """Whether everything queued is written or cannot be."""
-        return self._pieces.unfinished_tasks == 0
-
-    def drain(self, seconds: float) -> None:
-        """Wait until everything queued is written, or nothing was for so many seconds."""
-        deadline, before = time.monotonic() + seconds, None
-        while not self.is_idle() and time.monotonic() < deadline:
-            if (left := self._pieces.unfinished_tasks) != before:
-                deadline, before = time.monotonic() + seconds, left
-            time.sleep(POLL_S)
-
-    def run(self) -> None:
-        """Write until the process ends."""
-        while True:
-            piece = self._pieces.get()
-            try:
-                while piece and self.error is None:
-                    piece = piece[os.write(self._descriptor, piece) :]
-            except OSError as error:
-                self.error = error
-            self._pieces.task_done()
-
-
-@functools.cache
-def terminal_of(descriptor: int) -> Terminal:
-    """The one that writes to this stream: two would change the order of what they write."""
-    return Terminal(descriptor)
+_last_words: threading.Thread | None = None
 
 
 def tell(message: str) -> None:
@@ -87,9 +30,22 @@ def tell_note(message: str) -> None:
 
 def say(text: str) -> None:
     """Write to standard error, waiting for a stalled reader a few seconds at most."""
-    terminal = terminal_of(2)
-    terminal.offer(text.encode(errors="replace"))
-    terminal.drain(SAY_S)
+    global _last_words
+
+    def write(earlier=_last_words):
+        if earlier:
+            earlier.join()
+        with suppress(OSError):
+            _write(2, text.encode(errors="replace"))
+
+    _last_words = threading.Thread(target=write, daemon=True)
+    _last_words.start()
+    _last_words.join(SAY_S)
+
+
+def _write(descriptor, piece):
+    while piece:
+        piece = piece[os.write(descriptor, piece) :]
 
 
 class Tail:
@@ -103,72 +59,73 @@ class Tail:
     def __init__(self, path: Path, prefix: bytes = b""):
         self._file = path.open("rb", buffering=0)
         self._prefix = prefix
+        self._rest = b""
 
     def size(self) -> int:
         """The log's current size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
-    def show(self, terminal: Terminal, end: int, is_last: bool = False) -> bool:
-        """Show new output up to byte ``end``, as far as the terminal accepts it. Returns whether that was all.
+    def show(self, end: int, is_last: bool) -> bool:
+        """Show the next piece up to byte ``end``. Returns whether there was one.
 
         With a prefix, the beginning of a line waits for the rest of it, unless this is the last that is shown.
         """
-        while (begin := self._file.tell()) < end:
-            piece = self._file.read(min(PIECE_BYTES, end - begin))
-            if not piece:  # cut short by somebody
-                return True
-            is_end = is_last and begin + len(piece) == end
-            shown = self._in_lines(piece, begin, is_end) if self._prefix else piece
-            if shown is None:
-                return True
-            if not terminal.offer(LEAVING.sub(b"", shown)):
-                self._file.seek(begin)
-                return False
-        return True
+        piece = self._file.read(max(0, min(PIECE_BYTES, end - self._file.tell())))
+        shown = self._in_lines(piece, is_last and not piece) if self._prefix else piece
+        _write(1, LEAVING.sub(b"", shown))
+        return bool(piece)
 
-    def _in_lines(self, piece, begin, is_end):
-        whole, newline, rest = piece.rpartition(b"\n")
-        has_room = newline or len(piece) < PIECE_BYTES  # a line longer than a piece is shown in parts
-        if rest and has_room and not is_end:
-            self._file.seek(begin + len(whole) + len(newline))
-            piece = whole + newline
-        if not piece:
-            return None
-        lines = piece.removesuffix(b"\n").split(b"\n")
+    def _in_lines(self, piece, is_end):
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if self._rest and (is_end or len(self._rest) >= PIECE_BYTES):  # a line longer than a piece comes in parts
+            lines, self._rest = [*lines, self._rest], b""
         return b"".join(self._prefix + line + b"\n" for line in lines)
 
 
-class View:
-    """The logs that are shown on standard output.
+class View(threading.Thread):
+    """Shows logs on standard output, as far as it is allowed to.
 
     Args:
         log_dir: The folder with the logs.
         ranks: The ranks to show; with several, each line begins with its rank.
+
+    Attributes:
+        error: Why nothing more can be shown; None if it can.
     """
 
     def __init__(self, log_dir: Path, ranks: list[int]):
+        super().__init__(name="view", daemon=True)
+        self.error: OSError | None = None
         prefixes = {rank: f"[rank {rank}] ".encode() if len(ranks) > 1 else b"" for rank in ranks}
         self._tails = {rank: Tail(rank_log(log_dir, rank), prefixes[rank]) for rank in ranks}
-        self._terminal = terminal_of(1)
-
-    @property
-    def error(self) -> OSError | None:
-        """Why nothing more can be shown."""
-        return self._terminal.error
+        self._allowed: tuple[dict[int, int], bool] = ({}, False)
+        self.start()
 
     def sizes(self) -> dict[int, int]:
         """The logs' current sizes."""
         return {rank: tail.size() for rank, tail in self._tails.items()}
 
-    def show(self, ends: dict[int, int], is_last: bool = False) -> bool:
-        """Show each log up to a byte; never waits. Returns whether that was all."""
-        tails = [(self._tails[rank], end) for rank, end in ends.items() if rank in self._tails]
-        return all([tail.show(self._terminal, end, is_last) for tail, end in tails])
+    def show(self, ends: dict[int, int]) -> None:
+        """Allow it to show each log up to a byte."""
+        self._allowed = ends, False
 
     def show_all(self, ends: dict[int, int], seconds: float, unless: Signals | None = None) -> None:
         """Show each log up to its last byte: wait so many seconds for the reader, unless a stop signal comes."""
+        self._allowed = ends, True
         deadline = time.monotonic() + seconds
-        while self.error is None and time.monotonic() < deadline and not (unless and unless.stop):
-            if self.show(ends, is_last=True) and self._terminal.is_idle():
+        while self.is_alive() and time.monotonic() < deadline and not (unless and unless.stop):
+            self.join(POLL_S)
+        self._allowed = {}, True
+
+    def run(self) -> None:
+        """Show what is allowed, until that is the last."""
+        is_last = has_shown = False
+        while has_shown or not is_last:
+            ends, is_last = self._allowed
+            try:
+                has_shown = any([self._tails[rank].show(end, is_last) for rank, end in ends.items()])
+            except OSError as error:
+                self.error = error
                 return
-            time.sleep(POLL_S)
+            if not has_shown:
+                time.sleep(POLL_S)

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.cluster import SCHEDULER, cluster_variables, scheduler_variables, worker_variables
+from mindnlp_dp_plugin.job.cluster import OF_THE_SCHEDULER, SCHEDULER, cluster_variables, worker_variables
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.signals import end_with_parent, ignore_preemption
 from mindnlp_dp_plugin.language import tr
@@ -35,7 +35,7 @@ def form(rank_info: RankInfo, timeout: float) -> None:
     shared = cluster_variables(rank_info.world_size, address, port, math.ceil(timeout))
     scheduler = None
     if rank_info.rank == 0:
-        scheduler = _start_scheduler({**os.environ, **shared, **scheduler_variables()})
+        scheduler = _start_scheduler({**os.environ, **shared, **OF_THE_SCHEDULER})
     await_scheduler(address, port, timeout, scheduler)
     os.environ.update({**shared, **worker_variables(rank_info)})
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.cluster import SCHEDULER, scheduler_variables
+from mindnlp_dp_plugin.job.cluster import OF_THE_SCHEDULER, SCHEDULER
 from mindnlp_dp_plugin.job.rank_process import is_child_of_rank
 from mindnlp_dp_plugin.job.signals import ignore_preemption
 from mindnlp_dp_plugin.job.variables import DEFERRED
@@ -54,7 +54,7 @@ def leave_the_others(environ: dict[str, str]) -> dict[str, str]:
     cluster = {"MS_SCHED_PORT": str(port)}
     if group.rank == 0:
         # It outlives this rank, as the others leave the cluster later; the launcher ends it.
-        told = {**environ, **cluster, **scheduler_variables()}
+        told = {**environ, **cluster, **OF_THE_SCHEDULER}
         subprocess.Popen(SCHEDULER, env=told, stdin=subprocess.DEVNULL, preexec_fn=ignore_preemption)
     timeout = DataParallelConfig.from_env().timeout
     dynamic_cluster.await_scheduler(environ["MS_SCHED_HOST"], port, timeout)

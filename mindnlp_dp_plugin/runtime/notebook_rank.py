@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.environments import detect
-from mindnlp_dp_plugin.launch.sent_call import SentCall, send_back
+from mindnlp_dp_plugin.launch.sent_call import receive, send_back
 
 
 def main(folder: Path) -> None:
     """Call the function that the notebook has sent; rank 0 sends back what it returns."""
     del sys.argv[1:]
-    function, args = SentCall.load(folder).restore()
+    function, args = receive(folder)
     value = function(*args)
     if detect().rank == 0:
         send_back(value, folder)

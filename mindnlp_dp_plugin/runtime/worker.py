@@ -19,9 +19,11 @@ from mindnlp_dp_plugin.job.hardware import allowed_cores
 from mindnlp_dp_plugin.job.rank_process import become_rank, folder_told
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.job.variables import DEFERRED, LOG_DIR
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.runtime import cpu_affinity, leaving
 from mindnlp_dp_plugin.runtime.executing import leave_in_order, stay_rank
 
+THREAD_S = 5  # for threads that a script leaves to end by themselves
 RUNPY = (runpy.__file__, "<frozen runpy>")
 
 OF_THE_RUNNER = (__file__, str(Path(__file__).with_name("notebook_rank.py")), *RUNPY)
@@ -39,7 +41,7 @@ def main(argv: list[str]) -> None:
     if rank_info.launcher == "mpirun" and log_dir:
         send_output_to(rank_log(log_dir, rank_info.rank))
     try:
-        status = show_status(rank_info.rank)
+        show_status(rank_info.rank)
         os.environ.update(variables_for_scripts(rank_info))
         install(rank_info)
         stay_rank()
@@ -48,8 +50,7 @@ def main(argv: list[str]) -> None:
         if os.getpid() != process:
             end_fork()
         wait_for_all()
-        if thread := thread_left():
-            status.wait_for_thread(thread.name)
+        tell_of_thread(rank_info.rank)
     except Preempted as error:
         wait_for_all()  # mpirun ends the others as soon as one has left
         error.__traceback__ = None
@@ -119,10 +120,19 @@ def wait_for_all() -> None:
     collectives.shutdown()
 
 
-def thread_left() -> threading.Thread | None:
-    """A thread that keeps this process alive when the script is done."""
-    main = threading.main_thread()
-    return next((thread for thread in threading.enumerate() if thread is not main and not thread.daemon), None)
+def tell_of_thread(rank: int) -> None:
+    """Name a thread that keeps this process alive for some seconds though the script is done."""
+    others = (each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon)
+    if thread := next(others, None):
+        words = tr(
+            "rank {rank} is at the end of its script and waits for its thread {thread!r}: end it in the script, or "
+            "make it a daemon",
+            rank=rank,
+            thread=thread.name,
+        )
+        teller = threading.Timer(THREAD_S, os.write, (2, f"mindnlp-dp: {words}\n".encode(errors="replace")))
+        teller.daemon = True
+        teller.start()
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.signals import SAME_REQUEST_S
-from mindnlp_dp_plugin.launch import grace
+from mindnlp_dp_plugin.launch.signals import seconds_of_grace
 from tests.harness import REPOSITORY, start
 from tests.launch.conftest import TIMEOUT_S
 from tests.launch.pieces import FAILED, PROMPTLY_S, READY, SLEEP, STUBBORN, once_all_are_ready, until_exists
@@ -131,9 +131,11 @@ def test_ranks_have_what_is_left_of_slurms_time(runner):
         (7, signal.SIGUSR1, "1060", 7),
     ],
 )
-def test_how_long_ranks_may_take(asked, signum, ends, expected):
-    environ = {} if ends is None else {"SLURM_JOB_END_TIME": ends}
-    assert grace.seconds(asked, signum, environ, now=1000) == expected
+def test_how_long_ranks_may_take(monkeypatch, asked, signum, ends, expected):
+    monkeypatch.setattr(time, "time", lambda: 1000)
+    if ends is not None:
+        monkeypatch.setenv("SLURM_JOB_END_TIME", ends)
+    assert seconds_of_grace(asked, signum) == expected
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -276,11 +278,11 @@ def test_a_job_started_again_keeps_the_logs_of_each_start_and_gives_up_in_the_en
     assert not runner.left_behind()
 
 
-def test_a_thread_that_a_rank_waits_for_at_its_end_is_named(runner):
+def test_a_rank_names_a_thread_that_it_waits_for_at_its_end(runner):
     body = f"import threading\ndef wait():\n    {until_exists('is_told')}"
     script = runner.script(f"{body}threading.Thread(target=wait, name='of the script').start()")
     popen = runner.start("--nproc", "1", script)
-    assert "rank 0 is at the end of its script and waits for its thread 'of the script'" in popen.stderr.readline()
+    assert "rank 0 is at the end of its script and waits for its thread 'of the script'" in popen.stdout.readline()
     (runner.log_dir / "is_told").touch()
     assert runner.finish(popen).returncode == 0
 

@@ -206,11 +206,11 @@ LOCK = "cannot be sent to the ranks (TypeError: cannot pickle '_thread.lock' obj
             def train(): helper()
             notebook_launcher(train)
             """,
-            f"'lock', a lock that helper uses, {LOCK}: build it inside the function.",
+            f"'lock', a lock, {LOCK}",
         ),
         (
             "notebook_launcher(print, (1, threading.Lock()))",
-            f"argument 2 of print, a lock, {LOCK}: build it inside the function.",
+            f"'args[1]', a lock, {LOCK}",
         ),
         (
             """
@@ -219,8 +219,8 @@ LOCK = "cannot be sent to the ranks (TypeError: cannot pickle '_thread.lock' obj
                 def read(self): return log
             notebook_launcher(lambda: Data().read())
             """,
-            "'log', a TextIOWrapper that Data.read uses, cannot be sent to the ranks (PicklingError: Cannot pickle "
-            "files that are not opened for reading: w): build it inside the function.",
+            "'log', a TextIOWrapper, cannot be sent to the ranks (PicklingError: Cannot pickle files that are not "
+            "opened for reading: w)",
         ),
         (
             """
@@ -229,11 +229,20 @@ LOCK = "cannot be sent to the ranks (TypeError: cannot pickle '_thread.lock' obj
                 return train
             notebook_launcher(make(threading.Lock()))
             """,
-            f"'lock', a lock that make.<locals>.train uses, {LOCK}: build it inside the function.",
+            f"'make.<locals>.train', a function, {LOCK}",
+        ),
+        (
+            """
+            class Settings:
+                def __init__(self): self.lock = threading.Lock()
+            settings, fine, also_fine = Settings(), Settings, Exception()
+            notebook_launcher(lambda: (settings, fine, also_fine))
+            """,
+            f"'settings', a Settings, {LOCK}",
         ),
         (
             "notebook_launcher(threading.Lock().acquire)",
-            f"lock.acquire, a builtin_function_or_method, {LOCK}: give a function that builds what it needs.",
+            f"'lock.acquire', a builtin_function_or_method, {LOCK}",
         ),
     ],
     ids=[
@@ -241,11 +250,13 @@ LOCK = "cannot be sent to the ranks (TypeError: cannot pickle '_thread.lock' obj
         "an argument",
         "of a method",
         "of a closure",
+        "in a variable",
         "the function itself",
     ],
 )
 def test_what_cannot_be_sent_is_named_in_a_line(notebook, code, line):
     cell = notebook.run(textwrap.dedent(code))
+    line += ": build it, or what it holds, inside the function."
     assert (cell.error["ename"], cell.error["evalue"]) == ("DataParallelError", line)
 
 

@@ -9,12 +9,11 @@ import pytest
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.rank_status import RankStatus, read_status, send_signal, status_path
+from mindnlp_dp_plugin.job.rank_status import own_status, read_status, send_signal, status_path
 from mindnlp_dp_plugin.launch.job import Job
 from mindnlp_dp_plugin.launch.launcher import plan
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
 from tests.harness import REPOSITORY, run
-from tests.launch.test_launcher import READY
 
 BACKENDS = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]
 
@@ -23,13 +22,12 @@ ACTS_AS_A_RANK = """
 import json, os, sys
 from pathlib import Path
 from mindnlp_dp_plugin.job.rank_process import folder_told
-from mindnlp_dp_plugin.job.rank_status import note_save, show_status
-from mindnlp_dp_plugin.job.variables import STATUS_DIR
+from mindnlp_dp_plugin.job.rank_status import SAVES, note, show_status
 
 show_status(0).begin_step(7)
 show_status(0).fail()
-note_save(Path('of_the_child'))
-print('told', folder_told(STATUS_DIR), flush=True)
+note(SAVES, 'of_the_child')
+print('told', folder_told('MINDNLP_DP_STATUS_DIR'), flush=True)
 """
 
 
@@ -53,13 +51,13 @@ def test_a_child_of_a_rank_never_acts_as_the_rank(runner, backend, way):
     }[way]
     body = (
         f"if rank == 1:\n    {start}\n    time.sleep(2)\n"
-        "from mindnlp_dp_plugin.job.rank_status import noted_saves\n"
+        "from mindnlp_dp_plugin.job.rank_status import SAVES, noted\n"
         "from pathlib import Path\n"
-        "print('noted', noted_saves(Path(os.environ['MINDNLP_DP_STATUS_DIR'])))\n"
+        "print('noted', noted(Path(os.environ['MINDNLP_DP_STATUS_DIR']), SAVES))\n"
     )
     outcome = runner.run("--nproc", "2", "--backend", backend, runner.script(body))
     assert outcome.returncode == 0, outcome.stderr
-    assert "told None" in outcome.log(1) and "noted set()" in outcome.log(1)
+    assert "told None" in outcome.log(1) and "noted []" in outcome.log(1)
 
 
 CHILD_TRAINS = """
@@ -139,11 +137,11 @@ def test_a_request_for_stacks_never_kills_a_process_whose_threads_are_running(tm
 
 def test_no_signal_is_sent_to_who_has_finished_or_to_another_process_of_its_number(tmp_path):
     with subprocess.Popen(["sleep", "60"]) as stranger:
-        own = RankStatus(status_path(tmp_path, 0))
+        own = own_status(status_path(tmp_path, 0))
         assert send_signal(read_status(tmp_path, 0), 0), "0 asks only whether it could be sent"
-        own._status.pid = stranger.pid
+        own.pid = stranger.pid
         assert not send_signal(read_status(tmp_path, 0), signal.SIGKILL)
-        own._status.pid = os.getpid()
+        own.pid = os.getpid()
         own.end()
         assert not send_signal(read_status(tmp_path, 0), signal.SIGKILL)
         assert stranger.poll() is None
@@ -208,13 +206,6 @@ def test_a_job_whose_folder_is_removed_goes_on_saves_and_says_so(real, backend):
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stderr.count("note: somebody has removed /dev/shm/mindnlp-dp-job-") == 1, outcome.stderr
     assert os.listdir(real.folder / "output" / "checkpoint-1") == ["data_parallel.json"]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_record_that_is_a_pipe_keeps_nobody(runner, backend):
-    name = "os.path.join(os.environ['FOLDER'], f'rank_{rank}.error.json')"
-    script = runner.script(f"os.mkfifo({name})\n{READY}time.sleep(1)\n")
-    assert runner.run("--nproc", "2", "--backend", backend, script).returncode == 0
 
 
 @pytest.mark.parametrize("empty", ["sys.argv = []", "sys.argv.clear()"])

@@ -7,11 +7,11 @@ from mindnlp_dp_plugin.launch.restarts import Restarts
 
 
 def killed(step=None):
-    return ErrorRecord(0, "here", 0, 137, message="killed by SIGKILL", step=step)
+    return ErrorRecord(0, 137, message="killed by SIGKILL", step=step)
 
 
 def raised(exception="ValueError", message="row 17 has no text", exit_code=1, step=None):
-    return ErrorRecord(0, "here", 0, exit_code, exception, message, step=step)
+    return ErrorRecord(0, exit_code, exception, message, step=step)
 
 
 def test_the_budget_comes_back_when_training_gets_further_than_ever():

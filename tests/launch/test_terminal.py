@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mindnlp_dp_plugin.job.error_record import rank_log
-from mindnlp_dp_plugin.launch.terminal import View, say, terminal_of
+from mindnlp_dp_plugin.launch.terminal import View, say
 
 
 def test_messages_leave_no_threads(capfd):
@@ -26,6 +26,6 @@ def test_what_mindspore_says_as_it_leaves_its_cluster_is_in_the_log_alone(tmp_pa
         rank_log(tmp_path, rank).write_text("")
     rank_log(tmp_path, 0).write_text(f"done\n{leaves}{leaves}[INFO] the script's own\n")
     view = View(tmp_path, ranks)
-    assert view.show(view.sizes(), is_last=True)
-    terminal_of(1).drain(5)
+    view.show_all(view.sizes(), 5)
+    assert not view.is_alive()
     assert capfd.readouterr().out == f"{begins}done\n{begins}[INFO] the script's own\n"

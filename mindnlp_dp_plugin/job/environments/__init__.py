@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 
 from mindnlp_dp_plugin.job.environments.base import Environment
-from mindnlp_dp_plugin.job.environments.mindnlp_dp import MindnlpDp
 from mindnlp_dp_plugin.job.environments.mpi import Hydra, OpenMpi, Pmix
 from mindnlp_dp_plugin.job.environments.msrun import Msrun
 from mindnlp_dp_plugin.job.environments.platforms import ASCEND_JOB, OTHERS
@@ -17,10 +16,11 @@ from mindnlp_dp_plugin.job.environments.slurm import Slurm
 from mindnlp_dp_plugin.job.environments.torchrun import PyTorchJob, Torchrun
 from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.several_nodes import Nodes
+from mindnlp_dp_plugin.job.variables import JOB
 
 # The most explicit first: who starts each rank, who starts a process on each node, what every shell may have.
 ENVIRONMENTS: tuple[Environment, ...] = (
-    *(MindnlpDp(), ASCEND_JOB, Msrun(), OpenMpi(), Hydra(), Torchrun(), Slurm(), Pmix()),
+    *(ASCEND_JOB, Msrun(), OpenMpi(), Hydra(), Torchrun(), Slurm(), Pmix()),
     *(PyTorchJob(), *OTHERS, RankTable()),
 )
 VARIABLES = tuple(name for environment in ENVIRONMENTS for name in environment.variables)
@@ -39,7 +39,8 @@ def detect(environ: Mapping[str, str] | None = None) -> RankInfo:
             cannot form a group; the message names the variable and a hint.
     """
     environ = os.environ if environ is None else environ
-    for environment in ENVIRONMENTS:
+    # A rank of mindnlp-dp run has the variables of one of two, whatever the system around it says.
+    for environment in (Msrun(), OpenMpi()) if JOB in environ else ENVIRONMENTS:
         if environment.is_present(environ):
             return environment.rank_info(environ)
     return RankInfo()

@@ -35,23 +35,15 @@ class RankTable(Environment):
             )
         path = environ["RANK_TABLE_FILE"]
         nodes = _ranks_per_node(path)
-        num_listed = sum(len(ranks) for ranks in nodes)
-        mine = next((ranks for ranks in nodes if rank in ranks), None)
-        if num_listed != world_size or mine is None:
-            raise DataParallelError(
-                "RANK_TABLE_FILE={path!r} lists {num_listed} ranks, which does not fit RANK_ID={rank} and "
-                "RANK_SIZE={world_size}: export the RANK_SIZE of the table, or make a new table.",
-                path=path,
-                num_listed=num_listed,
-                rank=rank,
-                world_size=world_size,
-            )
         if sorted(chain.from_iterable(nodes)) != list(range(world_size)):
             raise DataParallelError(
-                "RANK_TABLE_FILE={path!r} does not list each of the ranks 0 to {last} once: make a new table.",
+                "RANK_TABLE_FILE={path!r} does not list each of the ranks 0 to {last} once, as RANK_SIZE={world_size} "
+                "asks for: export the RANK_SIZE of the table, or make a new table.",
                 path=path,
                 last=world_size - 1,
+                world_size=world_size,
             )
+        mine = next(ranks for ranks in nodes if rank in ranks)
         return RankInfo(rank, world_size, mine.index(rank), len(mine), "ranktable")
 
 

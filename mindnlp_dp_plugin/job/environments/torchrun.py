@@ -32,7 +32,7 @@ class Torchrun(Environment):
             local_world_size=local,
             launcher="torchrun",
             # torchrun's own store may listen at MASTER_PORT itself.
-            scheduler=(_master(environ), _port(environ) + 1),
+            scheduler=(_master(environ), number(environ, "MASTER_PORT", HINT, 1, 65534) + 1),
         )
 
 
@@ -51,7 +51,7 @@ class PyTorchJob(Environment):
     def rank_info(self, environ):
         world_size = _world_size(environ)
         rank = number(environ, "RANK", HINT, 0, world_size - 1)
-        scheduler = (_master(environ), _port(environ))
+        scheduler = (_master(environ), number(environ, "MASTER_PORT", HINT, 1, 65534))
         return RankInfo(rank, world_size, 0, 1, "PyTorchJob", scheduler=scheduler)
 
     def nodes(self, environ):
@@ -63,10 +63,6 @@ class PyTorchJob(Environment):
 
 def _world_size(environ):
     return number(environ, "WORLD_SIZE", HINT, 1)
-
-
-def _port(environ):
-    return number(environ, "MASTER_PORT", HINT, 1, 65534)
 
 
 def _master(environ):

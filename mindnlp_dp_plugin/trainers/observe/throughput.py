@@ -8,7 +8,7 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
-from mindnlp_dp_plugin.job.rank_status import note_training
+from mindnlp_dp_plugin.job.rank_status import TRAINING, note
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.observe.callback import Callback
@@ -145,7 +145,7 @@ class Meter(Callback):
             *self.stragglers.summary(),
         ]
         measured = {"ranks": ranks, "steps": steps, "seconds": seconds, "samples_per_second": speed}
-        note_training(measured | self.work.numbers(seconds))
+        note(TRAINING, measured | self.work.numbers(seconds))
         if ranks > 1 and args.get_process_log_level() <= logging.WARNING:
             print("\n  ".join(lines + [self._step.shared_out] * bool(self._step.shared_out)))
 
