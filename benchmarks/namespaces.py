@@ -45,60 +45,45 @@ class Host:
         return _members(self.namespace)
 
 
-class Network:
-    """Hosts, each of which reaches all others.
-
-    Args:
-        number: How many.
-
-    Attributes:
-        hosts: The hosts.
-    """
-
-    def __init__(self, number: int):
-        prefix = f"dp{os.getpid()}"
-        self._switch = f"{prefix}s"
-        self.hosts = [Host(f"host{n}", f"{prefix}h{n}", f"{SUBNET}.{n + 1}") for n in range(number)]
-
-    def make(self) -> None:
-        """Makes them."""
-        switch = ("ip", "-n", self._switch, "link")
-        _run("ip", "netns", "add", self._switch)
-        _run(*switch, "add", "switch", "type", "bridge")
-        _run(*switch, "set", "switch", "up")
-        for number, host in enumerate(self.hosts):
-            port, here = f"port{number}", ("ip", "-n", host.namespace)
-            _run("ip", "netns", "add", host.namespace)
-            _run(*here, "link", "add", LINK, "type", "veth", "peer", "name", port, "netns", self._switch)
-            _run(*switch, "set", port, "master", "switch", "up")
-            _run(*here, "address", "add", f"{host.address}/24", "dev", LINK)
-            _run(*here, "link", "set", "lo", "up")
-            _run(*here, "link", "set", LINK, "up")
-
-    def remove(self) -> None:
-        """Removes them, and ends all that runs on them."""
-        for namespace in (self._switch, *(host.namespace for host in self.hosts)):
-            deadline = time.monotonic() + 5
-            while (left := _members(namespace)) and time.monotonic() < deadline:
-                for pid in left:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(0.05)
-            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
-
-
 @contextmanager
-def network(number: int) -> Iterator[Network]:
-    """A network of that many hosts, gone in the end, also when Ctrl-C or SIGTERM ends the program."""
+def network(number: int) -> Iterator[list[Host]]:
+    """That many hosts, each of which reaches all others; gone in the end, also when Ctrl-C or SIGTERM comes."""
     require_root_and_iproute2()
-    made = Network(number)
+    prefix = f"dp{os.getpid()}"
+    switch, hosts = f"{prefix}s", [Host(f"host{n}", f"{prefix}h{n}", f"{SUBNET}.{n + 1}") for n in range(number)]
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        made.make()
-        yield made
+        _join(switch, hosts)
+        yield hosts
     finally:
-        made.remove()
+        for namespace in (switch, *(host.namespace for host in hosts)):
+            _remove(namespace)
         signal.signal(signal.SIGTERM, previous)
+
+
+def _join(name, hosts):
+    switch = ("ip", "-n", name, "link")
+    _run("ip", "netns", "add", name)
+    _run(*switch, "add", "switch", "type", "bridge")
+    _run(*switch, "set", "switch", "up")
+    for number, host in enumerate(hosts):
+        port, here = f"port{number}", ("ip", "-n", host.namespace)
+        _run("ip", "netns", "add", host.namespace)
+        _run(*here, "link", "add", LINK, "type", "veth", "peer", "name", port, "netns", name)
+        _run(*switch, "set", port, "master", "switch", "up")
+        _run(*here, "address", "add", f"{host.address}/24", "dev", LINK)
+        _run(*here, "link", "set", "lo", "up")
+        _run(*here, "link", "set", LINK, "up")
+
+
+def _remove(namespace):
+    deadline = time.monotonic() + 5
+    while (left := _members(namespace)) and time.monotonic() < deadline:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
 
 
 def require_root_and_iproute2() -> None:
