@@ -118,7 +118,7 @@ def arrays(path):
 
 def apart(ours, theirs):
     """How far the most different two numbers are apart; NaN if one of them alone is that."""
-    pairs = [(np.float64(ours[name]), np.float64(theirs[name])) for name in theirs]
+    pairs = [(np.asarray(ours[name], float), np.asarray(theirs[name], float)) for name in theirs]
     return float(np.max([0 if np.array_equal(a, b, equal_nan=True) else np.abs(a - b).max() for a, b in pairs]))
 
 

@@ -142,7 +142,7 @@ class Status(ctypes.Structure):
 
 
 def describe_collective(number: int, name: str, num_elements: int = 0, purpose: str = "") -> str:
-    """A collective in words, of which ``RankStatus.enter`` was told."""
+    """A collective in words, of which ``Status.enter`` was told."""
     known = {"name": tr(name), "number": number, "elements": num_elements, "purpose": tr(purpose)}
     if purpose:
         return tr("{name} (number {number}, for {purpose})", **known)
