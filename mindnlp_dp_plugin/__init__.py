@@ -2,7 +2,7 @@
 
 Either start an unmodified script with ``mindnlp-dp run --nproc 2 script.py``, or put ``import mindnlp_dp_plugin``
 first in the script and start it with ``msrun`` or ``mpirun``. ``Trainer.train()`` then trains as one process with
-N times the batch would. Started alone, the plugin changes nothing but what lets MindNLP run on a current MindSpore.
+N times the batch would. In one process the plugin only patches MindNLP so that it runs on current MindSpore.
 """
 
 from importlib import import_module

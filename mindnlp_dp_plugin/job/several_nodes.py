@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mindnlp_dp_plugin.language import Message
 
 PORT = "8118"  # msrun's own
+NAMED = 16  # hosts in a line
 # msrun starts scripts by itself; mpirun takes variables to other machines if it is told which.
 LINES = {
     "msrun": "{variables}msrun --worker_num={ranks} --local_worker_num={nproc} --master_addr={master_addr} "
@@ -57,12 +58,12 @@ class Nodes:
             settings: Variables for the ranks.
         """
         assigned = [f"{name}={shlex.quote(value)} " for name, value in settings.items()]
-        others = [f"NODE{number}" for number in range(1, self.number)]
+        others = [f"NODE{number}" for number in range(1, min(self.number, NAMED))]
         hosts = [f"{host}:{nproc}" for host in (self.master_addr, *others)]
         known = {
             "ranks": nproc * self.number,
             "nproc": nproc,
-            "hosts": ",".join(hosts),
+            "hosts": ",".join([*hosts, "..."] if self.number > NAMED else hosts),
             "variables": "".join(assigned),
             "told": "".join(f"-x {each}" for each in assigned),
             "program": program,

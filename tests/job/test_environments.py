@@ -197,3 +197,8 @@ def test_variables_that_make_no_sense_are_named(base, change, words):
     with pytest.raises(DataParallelError, match=words) as caught:
         detect(environ)
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_for_very_many_nodes_names_the_first():
+    line = Nodes("a variable", 10**6, "mpirun", master_addr="HEAD").line(8, "train.py", {})
+    assert "HEAD:8,NODE1:8," in line and ",...," not in line and ",... " in line and len(line) < 500
