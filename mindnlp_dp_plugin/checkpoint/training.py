@@ -125,6 +125,16 @@ def own_checkpoint(
     return found
 
 
+def nothing_left(checkpoint: str | Path, step: int) -> str:
+    """What the user must know where a training has ended that is to go on."""
+    return tr(
+        "No step is trained: the training of {checkpoint} has ended at step {step}. To go on, train for more epochs or "
+        "steps.",
+        checkpoint=str(checkpoint),
+        step=step,
+    )
+
+
 def _choose(training, wanted, why, is_resuming, judge, kept):
     found, others = _of_this_training(training, is_resuming, kept)
     if others:

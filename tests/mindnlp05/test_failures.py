@@ -176,3 +176,15 @@ def test_what_a_callback_stopped_goes_on_with_resume(staged, never_struck):
         in (again / "logs2" / "rank_0.log").read_text()
     )
     assert ends_of(again) == never_struck
+
+
+def test_trainings_that_have_ended_train_no_step_more_and_say_so(staged, never_struck):
+    ended = staged("ended")
+    for stage in (1, 2):  # as if the script did not skip what is done
+        (ended / f"stage_{stage}.npz").unlink()
+    again = staged("ended", options=("--resume",), again=2)
+    log = (again / "logs2" / "rank_0.log").read_text()
+    for stage, step in ((1, 12), (2, 7)):
+        checkpoint = again / f"training_{stage}" / f"checkpoint-{step}"
+        assert f"No step is trained: the training of {checkpoint} has ended at step {step}." in log
+    assert ends_of(again) == never_struck

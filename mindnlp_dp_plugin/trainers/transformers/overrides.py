@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import logging
 
 import accelerate.utils.dataclasses as accelerate_dataclasses
 import mindtorch
@@ -13,7 +14,7 @@ from transformers.trainer_pt_utils import find_batch_size
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces
 from mindnlp_dp_plugin.checkpoint.record import Origin
-from mindnlp_dp_plugin.checkpoint.training import begin_training
+from mindnlp_dp_plugin.checkpoint.training import begin_training, nothing_left
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
@@ -38,6 +39,7 @@ from mindnlp_dp_plugin.trainers.transformers.rows import (
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
+logger = logging.getLogger(__name__)
 LOSS = Message("the loss of a batch")
 SAME = Message("Give every rank the same: the plugin deals the rows out.")
 
@@ -113,6 +115,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         if self.args.should_save:
             self.data_parallel_training.end()
         session.meter.end(self.args, session.global_batch)
+        if resume_from_checkpoint and not session.meter.num_steps and current().rank == 0:
+            logger.warning(nothing_left(resume_from_checkpoint, self.state.global_step))
         current().barrier()
         return output
     finally:
@@ -141,7 +145,12 @@ def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=No
 
 
 def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
-    """The batches of an optimizer step, and what of them counts."""
+    """The batches of an optimizer step, and what of them counts.
+
+    None of a training that has ended: in the middle of an epoch the Trainer would go on with another step of it.
+    """
+    if self.state.global_step >= self.state.max_steps:
+        return [], None
     session = self.data_parallel_session
     batches = session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))
     return stock(self, batches, num_batches, device)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
+from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.rank_process import told
@@ -117,11 +118,7 @@ class Resumption:
                 **known,
             )
         if self.is_over:
-            return tr(
-                "No step is trained: the training of {checkpoint} has ended at step {step}. To go on, train for more "
-                "epochs or steps.",
-                **known,
-            )
+            return nothing_left(**known)
         if self.record.stopped_early:
             return tr("A callback stopped the training of {checkpoint} at step {step}; now it goes on.", **known)
         return None
