@@ -115,6 +115,8 @@ def agreed_checkpoint(
     folder = own or local_checkpoint(wanted, training.output_dir)
     seen = collective.all_gather_object(_files_as_seen(folder), CHECKPOINT)
     if wanted is True and not own and not any(seen):
+        if is_resuming:
+            return None, False
         raise DataParallelError(
             "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave it out to train from the start.",
             folder=training.output_dir,

@@ -152,7 +152,7 @@ def _choose(training, wanted, why, is_resuming, judge, kept):
             continue
         logger.warning(tr("{why}: training continues from {checkpoint}", why=why, checkpoint=folder))
         return folder
-    if not wanted:
+    if not wanted or (wanted is True and not training.before):
         logger.warning(tr("{why}: training continues from the start", why=why))
     return None
 

@@ -93,7 +93,7 @@ def require_script(command: list[str]) -> None:
     name = command[1] if command[0] == "-m" else command[0]
     if command[0] == "-m":
         top = name.partition(".")[0]  # nothing is imported to look
-        if not (PathFinder.find_spec(top, [os.getcwd()]) or importlib.util.find_spec(top)):
+        if not top or not (PathFinder.find_spec(top, [os.getcwd()]) or importlib.util.find_spec(top)):
             raise DataParallelError("module {module!r} cannot be found: check the name, or install it.", module=name)
     elif not os.path.exists(name):  # not pathlib's, which raises for some names
         raise DataParallelError("script {script!r} does not exist: check the path (modules need -m).", script=name)

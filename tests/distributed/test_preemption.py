@@ -24,10 +24,10 @@ def run(output, backend="mpi", ranks=2, orders=()):
 
 def require_preempted(finished, output, order):
     """The checkpoint that it has left."""
-    *_, step, _, name, whom = order.split(":")
+    call, step, _, name, whom = order.split(":")
     assert finished.returncode == STATUS[name], f"{finished.stdout}\n{finished.stderr}"
     said = re.search(r"^mindnlp-dp: stopped by (\w+) after step (\d+), which (.*) holds[.;] ", finished.stderr, re.M)
-    assert said[1] == name and Path(said[3]) == output / "trainer" / f"checkpoint-{said[2]}"
+    assert said[1] == name and Path(said[3]) == output / f"trainer{call}" / f"checkpoint-{said[2]}"
     # Asked before each step: a rank that comes late may get the launcher's signal in time for the step before.
     assert int(said[2]) in ([int(step) + 2] if whom == "rank" else range(int(step), int(step) + 3))
     result = json.loads((output / "logs" / "result.json").read_text())
@@ -60,7 +60,7 @@ def test_preempted_again_and_again_it_ends_as_if_it_never_was(tmp_path, never):
     log = (output / "logs" / "rank_0.log").read_text()
     assert f"--resume: passed over {of_second}: model.safetensors has 1000 bytes" in log
     assert f"--resume: training continues from {of_first}\n" in log
-    assert f"--resume: training continues from the start: {of_first} is of another training" in log
+    assert log.count("--resume: training continues from the start\n") == 1
     assert ends_of(output) == never
 
 

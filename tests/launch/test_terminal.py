@@ -13,7 +13,7 @@ def test_messages_leave_no_threads(capfd):
     before = threading.active_count()
     for number in range(20):
         say(f"{number} ")
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # those of other tests may end
     assert capfd.readouterr().err == "the first " + "".join(f"{number} " for number in range(20))
 
 
