@@ -54,7 +54,8 @@ def main():
     for call in (1, 2):
         arguments = TrainingArguments(
             output_dir=str(OUTPUT / f"trainer{call}"), max_steps=6 * call, gradient_accumulation_steps=2,
-            logging_steps=4, evaluation_strategy="steps", eval_steps=3, save_strategy="no", learning_rate=1e-3, disable_tqdm=True,
+            logging_steps=4, evaluation_strategy="steps", eval_steps=3, save_strategy="no",
+            learning_rate=1e-3, disable_tqdm=True,
         )  # fmt: skip
         trainer = Struck(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
         trainer.call = call
