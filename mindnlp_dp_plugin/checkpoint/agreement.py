@@ -20,7 +20,8 @@ from mindnlp_dp_plugin.language import Message, tr
 logger = logging.getLogger(__name__)
 CHECKPOINT = Message("the checkpoint to resume from")
 FOLDERS = Message("folders of checkpoints")
-OF_A_NODE = ("job", "files", "digests")  # each node has written its own, at another time
+# Each node has written its own, at another time, and may have been lost before it noted what became of the training.
+OF_A_NODE = ("job", "files", "digests", "followed_by", "has_ended")
 
 
 def require_own_folders(output_dir: str, writes: bool, collective: Collective) -> None:

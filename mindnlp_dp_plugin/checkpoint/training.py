@@ -37,12 +37,14 @@ class Training:
         number: Which ``train()`` of its process with this ``output_dir`` it was begun by, from 1.
         output_dir: The folder of its checkpoints.
         before: The trainings that this process has begun with it before.
+        names_older: Whether it goes on from a checkpoint of an earlier version, which bears no id: it gets this one's.
     """
 
     id: str
     number: int
     output_dir: str
     before: list["Training"]
+    names_older: bool = False
 
     def as_recorded(self) -> dict[str, Any]:
         """What a checkpoint says of it."""
@@ -50,16 +52,23 @@ class Training:
 
     def adopt(self, record: Origin) -> None:
         """Be the training that goes on from a checkpoint."""
-        if record.training is not None:
+        if record.training is None:
+            self.names_older = True
+        else:
             self.id, self.number = record.training, record.train_call
 
     def take_over(self) -> None:
         """Note in the checkpoints of other trainings that the folder is this one's now. Where they are written."""
         others = 0
         for folder, content in store.published_in(self.output_dir):
-            followed_by = None if (content or {}).get("training") == self.id else self.number
+            if content is None:
+                continue
+            if self.names_older and content.get("training") is None:
+                store.amend(folder, training=self.id)
+                content["training"] = self.id
+            followed_by = None if content.get("training") == self.id else self.number
             others += followed_by is not None
-            if content and content.get("followed_by") != followed_by:
+            if content.get("followed_by") != followed_by:
                 store.amend(folder, followed_by=followed_by)
         if others and self.number > 1 and told(GOES_ON):
             logger.warning(

@@ -108,6 +108,15 @@ def test_who_goes_on_is_the_training_that_wrote_it(tmp_path):
     assert store.read_published(tmp_path / "checkpoint-2")["has_ended"]
 
 
-def test_a_checkpoint_of_the_first_versions_is_gone_on_from(tmp_path):
-    write(tmp_path, 2, training=None, train_call=1)
-    assert goes_on(tmp_path) == 2
+def test_a_checkpoint_of_the_first_versions_is_gone_on_from_again_and_again(tmp_path):
+    begun, now = tmp_path / "begun", tmp_path / "now"
+    write(begun, 2, training=None, train_call=1)
+    training = begin(begun)
+    assert own_checkpoint(training, None, True, collectives.current()) == str(begun / "checkpoint-2")
+    training.adopt(Origin.of(store.read_published(begun / "checkpoint-2")))
+    training.take_over()
+    begun.rename(now)  # killed before it saved, and started again
+    assert goes_on(now) == 2
+    write(now, 4, training=training.id)
+    now.rename(begun.with_name("later"))
+    assert goes_on(begun.with_name("later")) == 4

@@ -103,7 +103,8 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     """Train with this rank's part of the data, and end together."""
     require_pynative()
     record = read_record(resume_from_checkpoint, self, current())
-    self.data_parallel_training.adopt(Origin.of(record))
+    if resume_from_checkpoint:
+        self.data_parallel_training.adopt(Origin.of(record))
     if self.args.should_save:
         self.data_parallel_training.take_over()
     session = TrainingSession(self, current(), self.data_parallel_config, record)
