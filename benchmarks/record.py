@@ -21,7 +21,8 @@ def write_results(name: str, data: dict[str, Any], summary: str, shows: bool = T
         The path without its suffix.
     """
     path = results_file(name, ".json")
-    command = shlex.join(["python", *sys.argv])
+    here = f"{RESULTS.parents[1]}/"  # where this checkout lies is of no interest
+    command = shlex.join(["python", *(word.removeprefix(here) for word in sys.argv)])
     path.write_text(json.dumps({"command": command, **data}, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(f"# {path.stem}\n\n`{command}`\n\n{summary}\n", encoding="utf-8")
     if shows:

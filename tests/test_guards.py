@@ -1,6 +1,8 @@
-"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is."""
+"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is; records name no machine."""
 
+import json
 import re
+import shlex
 
 from tests.harness import REPOSITORY
 
@@ -22,3 +24,10 @@ def test_every_module_has_its_tests():
     assert not [str(path) for path in named if not path.exists()]
     guarded = {path for code in of_code for path in code}
     assert not [str(module) for module in PACKAGE.rglob("*.py") if guarded.isdisjoint({module, *module.parents})]
+
+
+def test_commands_of_records_name_no_place_of_a_machine():
+    records = (REPOSITORY / "benchmarks" / "results").glob("*.json")
+    commands = [json.loads(record.read_text()).get("command", "") for record in records]
+    assert len(commands) > 20
+    assert not [command for command in commands if any(word.startswith("/") for word in shlex.split(command))]
