@@ -58,18 +58,22 @@ class Training:
             self.id, self.number = record.training, record.train_call
 
     def take_over(self) -> None:
-        """Note in the checkpoints of other trainings that the folder is this one's now. Where they are written."""
+        """Note in the checkpoints of other trainings that the folder is this one's now. Where they are written.
+
+        Raises:
+            DataParallelError: If one cannot be written to: of another user, or on a disk that is full.
+        """
         others = 0
         for folder, content in store.published_in(self.output_dir):
             if content is None:
                 continue
             if self.names_older and content.get("training") is None:
-                store.amend(folder, training=self.id)
+                _note(folder, training=self.id)
                 content["training"] = self.id
             followed_by = None if content.get("training") == self.id else self.number
             others += followed_by is not None
             if content.get("followed_by") != followed_by:
-                store.amend(folder, followed_by=followed_by)
+                _note(folder, followed_by=followed_by)
         if others and self.number > 1 and told(GOES_ON):
             logger.warning(
                 tr(
@@ -83,7 +87,7 @@ class Training:
         """Note in its checkpoints that it has come to its end. Where they are written."""
         for folder, content in store.published_in(self.output_dir):
             if content and content.get("training") == self.id:
-                store.amend(folder, has_ended=True)
+                _note(folder, has_ended=True)
 
 
 def begin_training(output_dir: str, collective: Collective) -> Training:
@@ -142,6 +146,19 @@ def nothing_left(checkpoint: str | Path, step: int) -> str:
         checkpoint=str(checkpoint),
         step=step,
     )
+
+
+def _note(folder, **changes):
+    try:
+        store.amend(folder, **changes)
+    except OSError as error:
+        raise DataParallelError(
+            "{folder}: cannot be written ({error}), and it must say to which training output_dir={output_dir!r} "
+            "belongs now. Give this training an output_dir of its own, or make the checkpoint writable.",
+            folder=str(folder),
+            error=str(error),
+            output_dir=str(folder.parent),
+        ) from error
 
 
 def _choose(training, wanted, why, is_resuming, judge, kept):

@@ -1,5 +1,10 @@
 """One folder belongs to one training: what goes on from which checkpoint, and what is refused."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from mindnlp_dp_plugin import collectives
@@ -120,3 +125,31 @@ def test_a_checkpoint_of_the_first_versions_is_gone_on_from_again_and_again(tmp_
     write(now, 4, training=training.id)
     now.rename(begun.with_name("later"))
     assert goes_on(begun.with_name("later")) == 4
+
+
+@pytest.fixture
+def for_all():
+    """A folder that other users may enter."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_checkpoint_of_another_user_is_named(for_all):
+    checkpoint = write(for_all, 2, training="another")
+    checkpoint.chmod(0o555)
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        if os.getuid() == 0:
+            os.setuid(65534)
+        try:
+            begin(for_all).take_over()
+        except DataParallelError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    said = os.read(reading, 4096).decode()
+    os.close(reading)
+    assert said.startswith(f"{checkpoint}: cannot be written") and "output_dir of its own" in said

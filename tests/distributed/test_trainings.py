@@ -10,11 +10,14 @@ from tests.harness import run_ranks
 
 def train(output, *names, again="", **env):
     output.mkdir(exist_ok=True)
-    options = {"restarts": ("--max-restarts", 9), "resume": ("--resume",), "": ()}[again]
+    options = {"restarts": ("--max-restarts", 9), "resume": ("--resume",), "": ()}
+    options["both"] = options["resume"] + options["restarts"]
     env = {"FAULT_FOLDER": str(output), **env}
     number = len(list(output.glob("logs*")))
     logs = output / f"logs{number}"
-    return run_ranks("trainings.py", output, *names, ranks=2, backend="mpi", log_dir=logs, env=env, options=options)
+    return run_ranks(
+        "trainings.py", output, *names, ranks=2, backend="mpi", log_dir=logs, env=env, options=options[again]
+    )
 
 
 def end(output, name, rank=0):
@@ -55,12 +58,10 @@ def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_t
 def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(never, tmp_path):
     """As folds do with a folder each; and a Trainer within a callback has called ``train()`` in between."""
     names = ("first", "second", "probing")
-    for name, checkpoint in (("second", "checkpoint-2"), ("probing", "checkpoint-4")):
-        fault = f"{name}:{checkpoint[-1]}:1:exception:0"
-        failed = train(tmp_path, *names, again="resume", FAULTS=fault, EXPLICIT="second")
-        said = f"the newest whole checkpoint is {tmp_path}/{name}/{checkpoint}: --resume goes on from it"
-        assert failed.returncode == 1 and said in failed.stderr, f"{failed.stdout}\n{failed.stderr}"
-    finished = train(tmp_path, *names, again="resume")
+    failed = train(tmp_path, *names, again="resume", FAULTS="second:2:1:exception:0", EXPLICIT="second")
+    said = f"the newest whole checkpoint is {tmp_path}/second/checkpoint-2: --resume goes on from it"
+    assert failed.returncode == 1 and said in failed.stderr, f"{failed.stdout}\n{failed.stderr}"
+    finished = train(tmp_path, *names, again="both", FAULTS="probing:4:1:SIGKILL:0")
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
     assert (len(end(tmp_path, "second")["rows"]), len(end(tmp_path, "probing")["rows"])) == (4, 2)
     for name in ("second", "probing"):
@@ -96,6 +97,15 @@ def test_a_run_that_a_time_limit_stopped_goes_on_though_the_limit_is_as_it_was(n
     assert (first["limited"]["step"], len(again["limited"]["rows"])) == (3, 3)
     assert f"A callback stopped the training of {output}/limited/checkpoint-3 at step 3; now it goes on." in told[1]
     assert again["limited"]["model"] == end(never, "limited")["model"]
+
+
+def test_a_restart_leaves_stopped_what_a_callback_stopped(tmp_path):
+    finished = train(tmp_path, "limited", again="restarts", FAULTS="limited-end:0:1:SIGKILL:0")
+    told = f"{finished.stdout}\n{finished.stderr}"
+    assert finished.returncode == 0, told
+    log = (tmp_path / "logs0/restart_1/rank_0.log").read_text()
+    assert f"No step is trained: a callback stopped the training of {tmp_path}/limited/checkpoint-3 at step 3." in log
+    assert (end(tmp_path, "limited")["step"], end(tmp_path, "limited")["rows"]) == (3, [])
 
 
 def test_early_stopping_goes_on_when_its_patience_is_raised(stopped):

@@ -1,5 +1,7 @@
 """Train several times, each training until it is done: ``python trainings.py OUTPUT NAME...``.
 
+The Trainer is that of the MindNLP that is installed.
+
 A training that is done is skipped, as scripts do by a marker file: ``OUTPUT/done/<name>.npz`` holds its weights,
 ``<name>.rank<r>.json`` what it ended with. ``FAULTS`` strike as ``faults.py`` says, at the moment of a training's name.
 """
@@ -11,13 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-import mindspore
 import numpy as np
-from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
+from tests.programs import either_trainer as trainers
 from tests.programs.faults import comes_to
-from tests.programs.resume_scenarios import digest_of
-from tests.programs.tiny import tiny_dataset, tiny_model
 
 OUTPUT = Path(sys.argv[1])
 DONE = OUTPUT / "done"
@@ -25,20 +24,20 @@ EXPLICIT = os.environ.get("EXPLICIT", "").split()  # trainings of which the scri
 SETTINGS = json.loads(os.environ.get("SETTINGS", "{}"))  # of the trainings, by name
 
 
-class Struck(Trainer):
+class Struck(trainers.Trainer):
     name = None
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         self.rows = []
 
-    def training_step(self, model, batch):
+    def training_step(self, model, batch, *given):
         comes_to(self.name, self.state.global_step)
         self.rows.append(batch["input_ids"].asnumpy().tolist())
-        return super().training_step(model, batch)
+        return super().training_step(model, batch, *given)
 
 
-class Probes(TrainerCallback):
+class Probes(trainers.TrainerCallback):
     """Trains another model after the second step."""
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -46,7 +45,7 @@ class Probes(TrainerCallback):
             train("probe", max_steps=1)
 
 
-class StopsAt(TrainerCallback):
+class StopsAt(trainers.TrainerCallback):
     """A time limit: stops and saves."""
 
     def __init__(self, step):
@@ -57,36 +56,29 @@ class StopsAt(TrainerCallback):
             control.should_training_stop = control.should_save = True
 
 
-def rows(seed=7):
-    chance = np.random.default_rng(seed)
-    read = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(chance.integers(3))) for _ in range(32)]
-    return mindspore.dataset.GeneratorDataset(read, ["input_ids", "labels"], shuffle=False).batch(4)
-
-
-def train(name, folder=None, starts_from=None, data=rows, callbacks=(), **changes):
+def train(name, folder=None, starts_from=None, seed=7, callbacks=(), **changes):
     """Train, or skip what is done."""
-    arguments = TrainingArguments(
+    arguments = trainers.TrainingArguments(
         output_dir=str(OUTPUT / (folder or name)), save_strategy="steps", logging_steps=1, disable_tqdm=True,
-        **{"max_steps": 4, "save_steps": 2, "learning_rate": 1e-3, **changes},
+        **{"max_steps": 4, "save_steps": 2, "learning_rate": 1e-3, **trainers.OPTIONS, **changes},
     )  # fmt: skip
-    model = tiny_model()
+    model = trainers.new_model()
     if starts_from:
         with np.load(DONE / f"{starts_from}.npz") as weights:
-            for parameter, value in zip(model.parameters(), weights.values()):
-                parameter.assign_value(mindspore.Tensor(value))
-    trainer = Struck(
-        model, arguments, train_dataset=data(), eval_dataset=tiny_dataset(num_rows=8), callbacks=list(callbacks)
-    )
+            trainers.set_weights(model, weights.values())
+    data = dict(train_dataset=trainers.rows(seed), eval_dataset=trainers.rows(number=8))
+    trainer = Struck(model, arguments, **data, callbacks=list(callbacks))
     trainer.name = name
     try:
         trainer.train(resume_from_checkpoint=name in EXPLICIT or None)
-        end = {"model": digest_of(model), "step": trainer.state.global_step, "rows": trainer.rows}
+        comes_to(f"{name}-end")
+        end = {"model": trainers.digest_of(model), "step": trainer.state.global_step, "rows": trainer.rows}
     except dp.DataParallelError as error:
         end = {"refused": str(error)}
     (DONE / f"{name}.rank{dp.get_rank()}.json").write_text(json.dumps(end))
     dp.barrier()
     if dp.is_main_process():
-        np.savez(DONE / f"{name}.npz", *[parameter.asnumpy() for parameter in model.parameters()])
+        np.savez(DONE / f"{name}.npz", *trainers.weights_of(model))
     dp.barrier()
 
 
@@ -96,8 +88,9 @@ def limited(stop_at=3, **changes):
 
 def patient(patience=2):
     metric = dict(metric_for_best_model="loss", greater_is_better=True)  # it falls: the first is the best
-    each_step = dict(save_steps=1, eval_steps=1, evaluation_strategy="steps", load_best_model_at_end=True)
-    return dict(max_steps=8, callbacks=[EarlyStoppingCallback(patience)], **metric, **each_step)
+    each_step = dict(save_steps=1, eval_steps=1, load_best_model_at_end=True)
+    each_step[trainers.EVALUATES] = "steps"
+    return dict(max_steps=8, callbacks=[trainers.EarlyStoppingCallback(patience)], **metric, **each_step)
 
 
 TRAININGS = {
@@ -109,7 +102,7 @@ TRAININGS = {
     "twin_2": lambda: dict(folder="twins", starts_from="twin_1"),
     # Folds: other rows, the same model at the start.
     "fold_1": lambda: dict(folder="folds"),
-    "fold_2": lambda: dict(folder="folds", data=lambda: rows(8)),
+    "fold_2": lambda: dict(folder="folds", seed=8),
     # With a folder each.
     "first": lambda **changes: changes,
     "second": lambda: dict(max_steps=6),

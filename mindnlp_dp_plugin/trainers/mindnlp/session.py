@@ -24,7 +24,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
-from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import patience_of
 from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
@@ -208,8 +207,7 @@ class TrainingSession:
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         if self.resumption:
-            patience = patience_of(self._trainer.callback_handler.callbacks)
-            self.resumption.place(self._dataset, settings_of(self._dataset, args), args, patience)
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), self._trainer)
             if self._collective.rank == 0 and (news := self.resumption.news):
                 logger.warning(news)
         return self._dataset

@@ -12,6 +12,7 @@ from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.trainers import stops
 
 RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
 
@@ -62,14 +63,17 @@ def problem_of(folder: Path) -> str | None:
 def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     """What a checkpoint says beside what the Trainer reads; nothing, if one process has written it.
 
+    Returns:
+        Its record; and as ``stop`` how a callback has stopped the training, None if none has.
+
     Raises:
         DataParallelError: If other rows made a step when it was saved.
     """
     if not folder:
         return {}
+    state = trainer_module.TrainerState.load_from_json(os.path.join(folder, store.STATE))
     if not os.path.exists(os.path.join(folder, store.RECORD)):
-        steps = trainer_module.TrainerState.load_from_json(os.path.join(folder, store.STATE)).global_step
-        return {"micro_steps": steps * trainer.args.gradient_accumulation_steps}
+        return {"micro_steps": state.global_step * trainer.args.gradient_accumulation_steps}
     record = store.read_published(folder)  # agreed_checkpoint has read all of it
     now = _settings(trainer, collective)
     changed = [name for name, value in now.items() if record[name] != value]
@@ -82,7 +86,7 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
             before=", ".join(str(record[name]) for name in changed),
             now=", ".join(str(now[name]) for name in changed),
         )
-    return record
+    return {**record, "stop": stops.stop_of(folder, record, vars(state), trainer)}
 
 
 def _settings(trainer, collective):
@@ -97,7 +101,8 @@ def _settings(trainer, collective):
 
 def _record(trainer, session, group):
     position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
-    return {**_settings(trainer, group), **position, **trainer.data_parallel_training.as_recorded()}
+    training = {**trainer.data_parallel_training.as_recorded(), **stops.as_recorded(trainer)}
+    return {**_settings(trainer, group), **position, **training}
 
 
 def _rotate(trainer, output_dir):

@@ -116,7 +116,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         if self.args.should_save:
             self.data_parallel_training.end()
         session.meter.end(self.args, session.global_batch)
-        if resume_from_checkpoint and not session.meter.num_steps and current().rank == 0:
+        if resume_from_checkpoint and not session.meter.num_steps and not session.stop and current().rank == 0:
             logger.warning(nothing_left(resume_from_checkpoint, self.state.global_step))
         current().barrier()
         return output
@@ -150,9 +150,9 @@ def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
 
     None of a training that has ended: in the middle of an epoch the Trainer would go on with another step of it.
     """
-    if self.state.global_step >= self.state.max_steps:
-        return [], None
     session = self.data_parallel_session
+    if session.is_over:
+        return [], None
     batches = session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))
     return stock(self, batches, num_batches, device)
 

@@ -1,6 +1,7 @@
 """One call of ``train()``: from the end of its preparations to its end."""
 
 import copy
+import logging
 
 import mindtorch
 from transformers import Trainer
@@ -13,10 +14,13 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.trainers import stops
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingSession:
@@ -35,6 +39,7 @@ class TrainingSession:
         writer: Writes its checkpoints.
         preemption: Signals that ask for the end.
         meter: Measures time, waiting and slow ranks, from ``begin`` on.
+        stop: How a callback has stopped the training of its checkpoint; None if none has.
     """
 
     def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
@@ -51,10 +56,14 @@ class TrainingSession:
         self.writer = Writer()
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
         self.rows = CountedRows(trainer, collective)
+        self.stop = record.get("stop")
         self.preemption.begin()
 
     def begin(self) -> None:
         """Make the replicas equal, right before the loop. All ranks must call it."""
+        stops.restore_patience(self._trainer, self._record.get("patience", []))
+        if self.stop and self._collective.rank == 0:
+            logger.warning(self.stop.news)
         door = TrainerDoor(self._trainer, self.clock, self.preemption)
         followed = self._profiler.collective, self._profiler.begin_phase
         self.step = Step(door, self._collective, self._config, self._patches, *followed)
@@ -76,6 +85,12 @@ class TrainingSession:
     def reading(self, batches):
         """The batches of the loop, as they are read."""
         return self._profiler.reading(batches)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left to train."""
+        state = self._trainer.state
+        return state.global_step >= state.max_steps or bool(self.stop and self.stop.stays)
 
     @property
     def global_batch(self) -> int:

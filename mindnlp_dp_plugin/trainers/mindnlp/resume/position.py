@@ -11,11 +11,9 @@ from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
 from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.job.rank_process import told
-from mindnlp_dp_plugin.job.variables import JOB
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.trainers.mindnlp.resume.short_epochs import AccumulationGoesOn
-from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import has_run_out
+from mindnlp_dp_plugin.trainers.stops import stop_of
 
 SPLIT = ("world_size", "batch_size", "gradient_accumulation_steps")  # of a global batch
 
@@ -51,22 +49,22 @@ class Resumption:
                 folder=folder,
             )
 
-    def place(self, dataset: ShardedDataset, settings: Settings, args, patience: list[int]) -> None:
+    def place(self, dataset: ShardedDataset, settings: Settings, trainer) -> None:
         """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
             dataset: This rank's share of the training data.
             settings: The result of ``settings_of``.
-            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
-                ends with the epoch it would have ended with. If an epoch is no longer than the accumulation,
-                ``gradient_accumulation_steps`` is set so that training steps where it would have.
-            patience: How long callbacks wait, by ``patience_of``.
+            trainer: Trains with it. If the steps of an epoch have changed, ``max_steps`` of its arguments is set so
+                that training ends with the epoch it would have ended with. If an epoch is no longer than the
+                accumulation, ``gradient_accumulation_steps`` is set so that training steps where it would have.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
                 another split of the same global batch either.
         """
-        is_stopped = self.record.stopped_early and not self._may_go_on(args, patience)
+        args = trainer.args
+        stop = stop_of(str(self.folder), vars(self.record), self.state, trainer)
         saved = self.record.settings
         changed = [name for name, value in vars(settings).items() if value != getattr(saved, name)]
         is_same_batch = set(changed) <= set(SPLIT) and saved.global_batch == settings.global_batch
@@ -82,8 +80,8 @@ class Resumption:
             updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
             updates_left -= self.position.micro_steps_in_epoch // args.gradient_accumulation_steps
             args.max_steps = self.state["global_step"] + max(math.ceil(updates_left), 0)
-        self.is_over = is_stopped or self.state["global_step"] >= _max_steps(dataset, args)
-        self.news = self._news(is_stopped)
+        self.is_over = bool(stop and stop.stays) or self.state["global_step"] >= _max_steps(dataset, args)
+        self.news = self._news(stop)
         self._place_in_epoch(dataset, args.ignore_data_skip)
         if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
             args.gradient_accumulation_steps = AccumulationGoesOn(
@@ -100,28 +98,10 @@ class Resumption:
         step = epoch * _updates_per_epoch(dataset, args)
         Path(folder, store.STATE).write_text(json.dumps({**self.state, "global_step": step}))
 
-    def _may_go_on(self, args, patience):
-        """Whether training goes on that a callback stopped: a new job does, unless early stopping has ended it."""
-        if args.max_steps > 0:
-            is_other_length = args.max_steps != self.state["max_steps"]
-        else:
-            is_other_length = math.ceil(args.num_train_epochs) != self.state["num_train_epochs"]
-        is_of_this_job = self.record.job is not None and self.record.job == told(JOB)
-        return is_other_length or not (is_of_this_job or has_run_out(self.record.patience, patience))
-
-    def _news(self, is_stopped):
-        known = {"checkpoint": str(self.folder), "step": self.state["global_step"]}
-        if is_stopped:
-            return tr(
-                "No step is trained: a callback stopped the training of {checkpoint} at step {step}. To go on, leave "
-                "early stopping out or raise its patience, or train for more epochs or steps.",
-                **known,
-            )
-        if self.is_over:
-            return nothing_left(**known)
-        if self.record.stopped_early:
-            return tr("A callback stopped the training of {checkpoint} at step {step}; now it goes on.", **known)
-        return None
+    def _news(self, stop):
+        if self.is_over and not (stop and stop.stays):
+            return nothing_left(self.folder, self.state["global_step"])
+        return stop and stop.news
 
     def _place_in_epoch(self, dataset, ignores_rows):
         epoch, micro_steps = self.position.epoch, self.position.micro_steps_in_epoch

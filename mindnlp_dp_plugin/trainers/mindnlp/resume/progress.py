@@ -12,9 +12,9 @@ from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
+from mindnlp_dp_plugin.trainers import stops
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
-from mindnlp_dp_plugin.trainers.mindnlp.resume.stops import COUNTER
 
 
 class Progress(TrainerCallback):
@@ -93,7 +93,7 @@ class Progress(TrainerCallback):
     def checkpoint_record(self) -> Record:
         """What a checkpoint holds besides model, optimizer and scheduler. All ranks must call it."""
         trainer, position = self._trainer, self._at_last_update
-        state, control = trainer.state, trainer.control
+        control = trainer.control
         num_pending = self.clock.micro_steps - position.micro_steps
         is_full = position.micro_steps_in_epoch == self._dataset.num_steps
         is_cut_short = control.should_epoch_stop or self._epoch_has_ended
@@ -111,11 +111,10 @@ class Progress(TrainerCallback):
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             epoch_end_is_done=bool(num_pending),
             epoch_end_is_due=(ends_epoch or control.should_training_stop) and not end_is_done,
-            stopped_early=control.should_training_stop and state.global_step < state.max_steps,
+            **stops.as_recorded(trainer),
             total_loss=trainer._total_loss_scalar + pending_loss,
             pending_loss=pending_loss,
             last_logged_step=trainer._globalstep_last_logged,
-            patience=[callback.early_stopping_patience_counter for callback in self._callbacks_with_patience()],
             with_optimizer=not trainer.args.save_only_model,
             nominal_accumulation=self.nominal_accumulation,
             gradient_order=self.step.reducer.order,
@@ -140,8 +139,7 @@ class Progress(TrainerCallback):
             self._carried_loss = record.pending_loss
         trainer._globalstep_last_logged = step if record.last_logged_step is None else record.last_logged_step
         trainer._total_loss_scalar = record.total_loss - self._carried_loss
-        for callback, patience in zip(self._callbacks_with_patience(), record.patience):
-            callback.early_stopping_patience_counter = patience
+        stops.restore_patience(trainer, record.patience)
         if self.step.precision.scaler and record.loss_scaling:
             vars(self.step.precision.scaler).update(record.loss_scaling)
         if record.settings.world_size == self._collective.world_size:
@@ -171,7 +169,3 @@ class Progress(TrainerCallback):
         if self._host_random is not None:
             rng.restore_host_state(self._host_random)
             self._host_random = None
-
-    def _callbacks_with_patience(self):
-        callbacks = self._trainer.callback_handler.callbacks
-        return [callback for callback in callbacks if hasattr(callback, COUNTER)]
