@@ -86,6 +86,19 @@ def best_alone(folder, env=None):
 
 
 @measurement
+def averaging(folder):
+    """What it costs to average: steps with it, by MPI, and without, in turns."""
+    found = []
+    for model, rows, rounds, limit in (("bert-9m", 4, 25, 1.02), ("bert-base", 8, 7, 1.01)):
+        ways = ("averaged", "by_mpi", "local")
+        ranks = run(folder / model, "gradient_steps", model, rows, rounds, *ways, ranks=2, backend="mpi")
+        shared, by_mpi, local = (medians(ranks, way)[0] for way in ways)
+        detail = f"{shared:.3f} s / {local:.3f} s; by MPI, in memory of each rank's own: {by_mpi / local:.3f}"
+        found.append(at_most(f"{model}: step with averaging / without", shared / local, limit, detail))
+    return found
+
+
+@measurement
 def bert_base(folder):
     """A step of BERT-base, 8 rows of 128 tokens per rank: forward, backward and averaging."""
     together = run(folder / "two", "gradient_steps", "bert-base", 8, 7, "averaged", "local", ranks=2, backend="mpi")

@@ -2,7 +2,8 @@
 
     python gradient_steps.py OUTPUT MODEL BATCH_SIZE ROUNDS WAY...
 
-Ways: ``averaged`` over the ranks by the plugin's buckets; ``per_parameter``, as MindNLP's own loop does it, one
+Ways: ``averaged`` over the ranks by the plugin's buckets; ``by_mpi``, the same in memory that ranks do not share;
+``per_parameter``, as MindNLP's own loop does it, one
 blocking all-reduce after another once backward is done; ``grad_reducer``, MindSpore's ``nn.DistributedGradReducer``,
 once backward is done; ``local``, not at all; ``stock_operators``, not at all and with
 the operators MindNLP calls. Each round makes one step in each way. Rank r leaves OUTPUT/gradient_steps.rank<r>.json.
@@ -42,6 +43,8 @@ def main():
     reducers = {}
     if "averaged" in WAYS:
         reducers["averaged"] = GradientReducer(parameters, group)
+    if "by_mpi" in WAYS:
+        reducers["by_mpi"] = GradientReducer(parameters, NothingShared())
     if "per_parameter" in WAYS:
         reducers["per_parameter"] = NaiveReducer(parameters, group)
     if "grad_reducer" in WAYS:
@@ -62,6 +65,15 @@ def main():
         "peak_memory": peak_memory(),
     }
     (OUTPUT / f"gradient_steps.rank{dp.get_rank()}.json").write_text(json.dumps(outcome))
+
+
+class NothingShared(CountingGroup):
+    """The job's group, whose ranks share no memory."""
+
+    can_reduce_scatter = adds_by_tree = False
+
+    def memory_for(self, size, dtype):
+        return np.empty(size, dtype)
 
 
 class MindSporesOwn:

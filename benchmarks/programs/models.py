@@ -10,6 +10,11 @@ from tests.programs.tiny import SIZES
 # What changes in BertConfig, whose own sizes are BERT-base's; rows of a batch; tokens of a row.
 MODELS = {
     "bert-base": ({}, 8, 128),
+    "bert-9m": (
+        dict(vocab_size=22000, num_hidden_layers=4, hidden_size=256, intermediate_size=1024, num_attention_heads=4),
+        4,
+        512,
+    ),
     "bert-4": (dict(num_hidden_layers=4, hidden_size=256, intermediate_size=1024, num_attention_heads=4), 16, 64),
     "tiny": (SIZES, 8, 12),
 }

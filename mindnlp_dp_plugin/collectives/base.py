@@ -62,7 +62,8 @@ class Collective(ABC):
         forms_cluster: Whether its ranks form MindSpore's cluster, which then knows rank and world size, too.
         bucket_cap_mb: The bucket size that suits the engine, in MB.
         can_reduce_scatter: Whether ``reduce_scatter`` sends each rank its part alone.
-        adds_by_tree: Whether ``reduce_scatter`` adds ranks up in the order of a binomial tree, however many there are.
+        adds_by_tree: Whether arrays of ``memory_for`` are summed in the order of a binomial tree of ranks, however many
+            there are.
     """
 
     rank: int
@@ -74,6 +75,17 @@ class Collective(ABC):
     bucket_cap_mb: float
     can_reduce_scatter: bool = False
     adds_by_tree: bool = False
+
+    def memory_for(self, size: int, dtype: Any) -> Any:
+        """A NumPy array that is summed where it lies, if the engine can do that; what is in it is undefined.
+
+        Args:
+            size: Its elements.
+            dtype: Their type.
+        """
+        import numpy as np  # not above: a rank is pinned before NumPy is loaded
+
+        return np.empty(size, dtype)
 
     @abstractmethod
     def all_reduce(self, buffer: Any) -> Work:

@@ -81,6 +81,9 @@ class Watched(Collective):
         self.adds_by_tree = collective.adds_by_tree
         self.forms_cluster, self.bucket_cap_mb = engine.forms_cluster, engine.bucket_cap_mb
 
+    def memory_for(self, size, dtype):
+        return self._engine.memory_for(size, dtype)
+
     def all_reduce(self, buffer):
         return self._started("all_reduce", self._engine.all_reduce, buffer)
 

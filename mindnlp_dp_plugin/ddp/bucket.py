@@ -53,7 +53,7 @@ class HostBucket:
         self._parameters = parameters
         self._dtype = parameters[0].dtype
         self._sums_as = np.float64 if self._dtype == mindspore.float64 else np.float32
-        is_rounded = comm_dtype != "float32" and self._sums_as is np.float32
+        is_rounded = comm_dtype != "float32" and self._sums_as is np.float32 and not micro_batches
         self._travels_as = numpy_dtype(comm_dtype) if is_rounded else self._sums_as
         self.release()
 
@@ -63,9 +63,9 @@ class HostBucket:
 
     def _take_buffer(self):
         ends = np.cumsum([math.prod(parameter.shape) for parameter in self._parameters])
-        self._buffer = np.empty(ends[-1], self._sums_as)
+        self._message = self._collective.memory_for(ends[-1], self._travels_as)
         is_exact = self._travels_as is self._sums_as
-        self._message = self._buffer if is_exact else np.empty(ends[-1], self._travels_as)
+        self._buffer = self._message if is_exact else np.empty(ends[-1], self._sums_as)
         self._slots = [
             self._buffer[end - math.prod(parameter.shape) : end].reshape(parameter.shape)
             for end, parameter in zip(ends, self._parameters)

@@ -147,9 +147,7 @@ class SumOfMicroBatches:
         has_one_order = collective.world_size <= FEW
         if self._micro_batches.most_nodes > 1 or not (has_one_order or collective.adds_by_tree):
             return buffer, GatheredSum(self._micro_batches, collective, held, lengths)
-        if has_one_order or lengths:
-            return buffer, started(collective, buffer, lengths)
-        return buffer, SumOfParts(collective, buffer)
+        return buffer, started(collective, buffer, lengths)
 
 
 class GatheredSum(PartWork):
@@ -186,29 +184,6 @@ class GatheredSum(PartWork):
             buffer[...] = total
         else:
             buffer.assign_value(total)
-
-
-class SumOfParts(Work):
-    """Each rank sums a part in the order of the tree; then all gather the parts. As many bytes as by a ring."""
-
-    def __init__(self, collective: Collective, buffer: np.ndarray):
-        self._collective, self._buffer = collective, buffer
-        self._length = -(-buffer.size // collective.world_size)
-        begins = range(0, self._length * collective.world_size, self._length)
-        lengths = [max(0, min(self._length, buffer.size - begin)) for begin in begins]
-        self._reduced = collective.reduce_scatter(buffer, lengths)
-
-    def progress(self):
-        """That of the parts."""
-        return self._reduced.progress()
-
-    def wait(self):
-        """Wait for the own part, and gather the others. All ranks must call it, in the same order."""
-        self._reduced.wait()
-        part, own = np.zeros(self._length, self._buffer.dtype), self._reduced.part
-        if own is not None:
-            part[: own.size] = own
-        self._buffer[...] = self._collective.all_gather(part)[: self._buffer.size]
 
 
 def started(collective: Collective, message: Any, lengths: Sequence[int] | None) -> Work:

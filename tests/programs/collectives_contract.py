@@ -24,7 +24,11 @@ def check(function):
 
 
 def buffer_of(values):
-    return values if GROUP.uses_numpy else mindspore.Tensor(values)
+    if not GROUP.uses_numpy:
+        return mindspore.Tensor(values)
+    buffer = GROUP.memory_for(values.size, values.dtype)
+    buffer[...] = values
+    return buffer
 
 
 def values_of(buffer):
@@ -69,6 +73,57 @@ def reduce_scatter_gives_each_rank_its_part_of_what_all_reduce_sums():
             expected = np.split(values_of(summed), np.cumsum(lengths)[:-1])[GROUP.rank]
             part = values_of(buffer)[:0] if work.part is None else values_of(work.part)
             assert part.tobytes() == expected.tobytes(), f"{lengths} {dtype}"
+
+
+@check
+def memory_of_its_own_is_summed_with_the_same_bits():
+    if GROUP.uses_numpy:
+        values = np.random.default_rng(GROUP.rank).standard_normal(100_003).astype(np.float32)
+        parts, buffer = [100_000, 0, 3][: GROUP.world_size], buffer_of(values)
+        works = [GROUP.all_reduce(buffer), GROUP.reduce_scatter(values[: sum(parts)].copy(), parts)]
+        GROUP.all_reduce(values).wait()
+        for work in works:
+            work.wait()
+        begin = sum(parts[: GROUP.rank])
+        np.testing.assert_array_equal(buffer, values)
+        if works[1].part is not None:
+            np.testing.assert_array_equal(works[1].part, values[begin : begin + parts[GROUP.rank]])
+
+
+@check
+def what_a_view_of_a_sum_holds_stays():
+    if GROUP.uses_numpy:
+        kept = []
+        for number in range(40):
+            buffer = buffer_of(np.full(300_000, number + GROUP.rank, np.float32))
+            GROUP.all_reduce(buffer).wait()
+            kept.append(mindspore.Tensor.from_numpy(buffer[number : number + 100].reshape(10, 10)))
+            del buffer
+            kept[number - number % 7] = kept[number]  # others are let go
+        for number in range(0, 40, 7):
+            latest = min(number + 6, 39)
+            np.testing.assert_array_equal(kept[number].asnumpy(), latest * GROUP.world_size + SUM_OF_RANKS)
+
+
+@check
+def a_slow_rank_finds_what_it_adds_up():
+    if GROUP.uses_numpy:
+        for number in range(1100):  # more than may be under way
+            if number % 400 == 399:
+                time.sleep(0.05 * GROUP.rank)
+            buffer = buffer_of(np.full(number % 50, number + GROUP.rank, np.float32))
+            GROUP.all_reduce(buffer).wait()
+            np.testing.assert_array_equal(buffer, number * GROUP.world_size + SUM_OF_RANKS)
+
+
+@check
+def more_sums_than_may_be_under_way():
+    if GROUP.uses_numpy:
+        buffers = [buffer_of(np.full(3, number + GROUP.rank, np.float32)) for number in range(1500)]
+        works = [GROUP.all_reduce(buffer) for buffer in buffers]
+        for number, (buffer, work) in enumerate(zip(buffers, works)):
+            work.wait()
+            np.testing.assert_array_equal(buffer, number * GROUP.world_size + SUM_OF_RANKS)
 
 
 @check

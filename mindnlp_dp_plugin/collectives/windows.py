@@ -1,0 +1,186 @@
+"""Sums over the ranks of one machine, in memory that they share: nothing is sent, and each element is added up once.
+
+When all ranks have filled an array, each adds up its part of all of them, and writes the sum back to all: a rank reads
+and writes as many bytes as it has filled, however many ranks there are. Ranks are added up in the order of a binomial
+tree, in which Open MPI adds small messages of up to three: the bits depend neither on timing nor on whether a rank gets
+all of the sum or its part.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mindnlp_dp_plugin.collectives.base import PartWork
+from mindnlp_dp_plugin.collectives.shared_memory import Segment, SharedMemory
+
+PLACES = 1024  # arrays that may be under way
+RUN = 2**16  # elements that stay in a core's cache
+YIELDS = 500  # before a rank that waits sleeps
+NAP_S = 5e-5
+FILLED, SUMMED, TOKEN, HEADER = 0, 1, 2, 8  # int64 numbers at the beginning of a rank's table
+
+_lock = threading.Lock()
+
+
+class Windows:
+    """The shared memory of all ranks, and what is summed in it.
+
+    Args:
+        rank: This rank.
+        world_size: How many there are.
+        all_gather_object: Gives each rank what all have. All ranks must make windows together.
+
+    Raises:
+        OSError: On all ranks, if one cannot reach the memory of another.
+    """
+
+    def __init__(self, rank: int, world_size: int, all_gather_object: Callable):
+        self.rank, self.world_size = rank, world_size
+        self._memory = SharedMemory()
+        table = Segment.new((HEADER + 2 * PLACES) * 8)
+        numbers = table.memory.view(np.int64)
+        numbers[TOKEN] = token = uuid.uuid4().int >> 65
+        self._processes, problem = all_gather_object((os.getpid(), table.descriptor, token)), None
+        self._segments: dict[tuple[int, int], Segment] = {}  # of others, by rank and descriptor
+        self._tables = []
+        try:
+            for peer, (process, descriptor, told) in enumerate(self._processes):
+                theirs = numbers if peer == rank else Segment.of_process(process, descriptor).memory.view(np.int64)
+                if theirs[TOKEN] != told:
+                    raise OSError(f"process {process} is another's")
+                self._tables.append(theirs)
+        except (OSError, ValueError, IndexError) as error:
+            problem = f"rank {rank}: {error}"
+        if problem := next(filter(None, all_gather_object(problem)), None):
+            raise OSError(problem)
+        self._own = self._tables[rank]
+        self._waiting: deque[WindowWork] = deque()
+
+    def take(self, size: int, dtype: np.dtype) -> np.ndarray:
+        """An array that can be summed."""
+        return self._memory.take(size, dtype)
+
+    def holds(self, array: np.ndarray) -> bool:
+        """Whether an array is one of ``take``, or a view of such."""
+        return self._memory.place_of(array) is not None
+
+    def start(self, array: np.ndarray, lengths: Sequence[int] | None = None) -> "WindowWork":
+        """Start to sum an array; all ranks must start the same ones in the same order.
+
+        Args:
+            array: Of ``take``, or a view of such. Others write to it until the work is done.
+            lengths: Elements of each rank's part, if each gets its part alone; None if all get all.
+        """
+        number = int(self._own[FILLED]) + 1
+        self.finish(number - PLACES)
+        place = HEADER + 2 * (number % PLACES)
+        self._own[place : place + 2] = self._memory.place_of(array)
+        fence()
+        self._own[FILLED] = number
+        work = WindowWork(self, number, array, lengths)
+        self._waiting.append(work)
+        self.progress()
+        return work
+
+    def progress(self) -> None:
+        """Add up what all ranks have filled. Never waits."""
+        while self._waiting and self._have_all(FILLED, self._waiting[0].number):
+            fence()
+            self._waiting[0].add_up()
+            fence()
+            self._own[SUMMED] = self._waiting.popleft().number
+
+    def is_finished(self, number: int) -> bool:
+        """Whether all ranks have added up their parts of the array that was started as this one."""
+        self.progress()
+        return self._have_all(SUMMED, number)
+
+    def finish(self, number: int) -> None:
+        """Wait until it is so."""
+        for _ in range(YIELDS):
+            if self.is_finished(number):
+                break
+            os.sched_yield()
+        while not self.is_finished(number):
+            time.sleep(NAP_S)
+        fence()
+
+    def array_of(self, peer: int, number: int, like: np.ndarray) -> np.ndarray:
+        """What a rank sums under this number."""
+        if peer == self.rank:
+            return like
+        descriptor, offset = self._tables[peer][HEADER + 2 * (number % PLACES) :][:2].tolist()
+        if (peer, descriptor) not in self._segments:
+            self._segments[peer, descriptor] = Segment.of_process(self._processes[peer][0], descriptor)
+        return self._segments[peer, descriptor].array(offset, like.size, like.dtype)
+
+    def _have_all(self, what, number):
+        return all(table[what] >= number for table in self._tables)
+
+
+class WindowWork(PartWork):
+    """A sum in progress.
+
+    Attributes:
+        number: Which it is, from 1.
+    """
+
+    def __init__(self, windows: Windows, number: int, array: np.ndarray, lengths: Sequence[int] | None):
+        self._windows, self.number, self._array = windows, number, array
+        rank, world_size, size = windows.rank, windows.world_size, array.size
+        if lengths is None:
+            self._begin, self._end = size * rank // world_size, size * (rank + 1) // world_size
+            self._target = None
+        else:
+            self._end = sum(lengths[: rank + 1])
+            self._begin = self._end - lengths[rank]
+            self._target = np.empty(lengths[rank], array.dtype)
+
+    def progress(self):
+        """Add up what is due."""
+        return self._windows.is_finished(self.number)
+
+    def wait(self):
+        """Wait for all ranks' parts."""
+        self._windows.finish(self.number)
+        if self._target is not None and self._target.size:
+            self.part = self._target
+        self._array = None
+
+    def add_up(self) -> None:
+        """Sum this rank's part of what all ranks have filled."""
+        peers = range(self._windows.world_size)
+        arrays = [self._windows.array_of(peer, self.number, self._array) for peer in peers]
+        for begin in range(self._begin, self._end, RUN):
+            runs = [array[begin : min(begin + RUN, self._end)] for array in arrays]
+            add_by_tree(runs)
+            if self._target is None:
+                for other in runs[1:]:
+                    other[...] = runs[0]
+            else:
+                self._target[begin - self._begin :][: runs[0].size] = runs[0]
+
+
+def add_by_tree(values: list[np.ndarray]) -> None:
+    """Add arrays up in the order of a binomial tree; the sum is then in the first, the others are undefined."""
+    distance = 1
+    while distance < len(values):
+        for rank in range(0, len(values) - distance, 2 * distance):
+            np.add(values[rank], values[rank + distance], out=values[rank])
+        distance *= 2
+
+
+def fence() -> None:
+    """What was written to memory before is seen by others before what is written later; the same of what is read.
+
+    A lock that is left and entered again orders both ways (acquire and release of C11) on every processor.
+    """
+    with _lock:
+        pass
+    with _lock:
+        pass
