@@ -74,7 +74,7 @@ class Steps:
             self.reducer.finish()
         enter(self, "clip")
         if self.reducer:
-            self.reducer.clip_grad_norm(1e-3)
+            self.reducer.averaged.clip_grad_norm(1e-3)
         enter(self, "optimizer")
         self._optimizer.step()
         self.model.zero_grad()

@@ -6,15 +6,16 @@ appear, a hook on each parameter fills its bucket, and a full bucket starts its 
 order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
-import itertools
-import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket, is_on_cpu, scale_each
+from mindnlp_dp_plugin.ddp.averaged import AveragedGradients
+from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
+from mindnlp_dp_plugin.ddp.filling import Layout
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.ddp.parts import SlicedParameters
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
@@ -22,6 +23,23 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 
 MAX_HELD = 4  # buckets of a few MB
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What becomes of the gradients of a backward.
+
+    Attributes:
+        factor: Returns the factor for this rank's gradients before they are summed; None for 1/world_size.
+        averages: Whether they are averaged behind it; if not, further micro-steps follow.
+        of_sum: A further factor, for the sum; None for 1.
+        counts: Whether they count; if not, 0 takes the place of each.
+    """
+
+    factor: Callable[[], float] | None = None
+    averages: bool = True
+    of_sum: float | None = None
+    counts: bool = True
 
 
 class GradientReducer:
@@ -48,7 +66,7 @@ class GradientReducer:
         max_held: How many full buckets may hold memory at a time while a rank keeps its part alone.
 
     Attributes:
-        kept: The runs of gradients that were kept, by the identity of their parameter.
+        averaged: The gradients that ``finish`` has averaged since ``release``.
         order: The order of the parameters in the buckets; None until the first step has shown it.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
@@ -66,25 +84,18 @@ class GradientReducer:
     ):
         self._micro_batches, self._max_held = micro_batches, max_held
         self._ask_slices, self._slices = slices, None
-        self.kept = {}
         self._hooks = {}
-        self._plan, self._buckets = [], []
-        self._collective = collective
+        self._collective, self._comm_dtype = collective, comm_dtype
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
-        self._comm_dtype = comm_dtype
-        self._averaged = []  # for each bucket, the gradients that finish() set; empty once they are clipped
-        self._norm = None  # of them, once unscale() has computed it
-        self._handed_out = {}  # the same by parameter, until release()
-        self._seen = []
-        self._live, self._averages, self._counts = False, True, True
+        self._lay_out([])
         self.waited_seconds = 0.0
-        self._ask_factor = None
+        self._pass: Pass | None = None
         self.follow(parameters)
 
     @property
     def num_buckets(self) -> int:
         """Number of all-reduces in a step that averages."""
-        return len(self._buckets)
+        return len(self._layout.buckets)
 
     def follow(self, parameters) -> None:
         """Average the gradients of these parameters from now on. Call it between two micro-steps.
@@ -121,10 +132,8 @@ class GradientReducer:
 
     def release(self) -> None:
         """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
-        self._averaged, self._norm = [], None
-        self._handed_out = {}
-        self.kept = {}
-        for bucket in self._buckets:
+        self.averaged = AveragedGradients(self._parameters, self._collective, self.keeps_part)
+        for bucket in self._layout.buckets:
             bucket.release()
 
     def prepare(
@@ -145,8 +154,7 @@ class GradientReducer:
         """
         self.release()
         self._begin()
-        self._live, self._averages, self._counts = True, averages, counts
-        self._ask_factor, self._of_sum = factor, of_sum
+        self._pass = Pass(factor, averages, of_sum, counts)
 
     def finish(self, share: float | None = None) -> None:
         """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward.
@@ -154,7 +162,8 @@ class GradientReducer:
         Args:
             share: Without ``prepare()``, the factor for this rank's gradients; None for 1/world_size.
         """
-        if not self._live:
+        due, self._pass = self._pass, None
+        if due is None:
             if self._micro_batches:
                 raise DataParallelError(
                     "elastic_determinism: gradients were attached, or the loss was computed, outside the Trainer's own "
@@ -163,89 +172,25 @@ class GradientReducer:
                 )
             self.release()  # what was handed out stays as it is
             self._begin()
-            self._averages, self._of_sum = True, None
-            self._ask_factor = None if share is None else lambda: share
-        self._live = False
-        for indices, num_missing in zip(self._plan, list(self._missing)):
-            for index in indices if num_missing else ():
-                if not self._filled[index]:
-                    self._fill(index, *self._left_by_backward(index))
-        self._start_full_buckets()
-        while self._averages and self._num_taken < len(self._buckets):
-            self._take_next()
-        if self.keeps_part or not self._averages:
+            due = Pass(None if share is None else lambda: share)
+        for index in self._filling.absent():
+            self._fill(due, index, *self._left_by_backward(index))
+        self._start_full_buckets(due)
+        while due.averages and self._filling.num_taken < self.num_buckets:
+            self._take_next(due)
+        if self.keeps_part or not due.averages:
             for parameter in self._parameters:
                 parameter.grad = None
-        if self.order is None and self._averages:
-            self._follow_order(self._collective.all_gather_object(self._seen, Message("the order of gradients"))[0])
-        self._reset()
-        self._ask_factor = None
-
-    def has_averaged(self, parameter) -> bool:
-        """Whether ``finish`` has averaged the gradient of this parameter since ``release``."""
-        return id(parameter) in self._handed_out
-
-    def replaced_gradients(self) -> list[mindspore.Tensor | None]:
-        """Gradients that were attached since ``finish`` in place of the averaged ones."""
-        return [p.grad for p in self._parameters if p.grad is not self._handed_out.get(id(p))]
+        if self.order is None and due.averages:
+            self._follow_order(
+                self._collective.all_gather_object(self._filling.seen, Message("the order of gradients"))[0]
+            )
+        self._filling = self._layout.filling()
 
     @property
     def keeps_part(self) -> bool:
         """Whether this rank keeps its part of the gradients alone, and no ``.grad``."""
         return self._ask_slices is not None
-
-    def has_just_averaged(self, gradients) -> bool:
-        """Whether these are all the gradients ``finish`` set, neither replaced nor clipped since."""
-        if self.keeps_part:
-            return bool(self._averaged) and not gradients
-        averaged = {id(gradient) for _, of_bucket in self._averaged for gradient in of_bucket}
-        return bool(averaged) and averaged == {id(gradient) for gradient in gradients}
-
-    def unscale(self, scale: float) -> bool:
-        """Divide what ``finish`` left, and what replaced it, by the factor that the loss was multiplied by.
-
-        Args:
-            scale: The factor.
-
-        Returns:
-            Whether all gradients are finite: the same on all ranks, as their averages are.
-        """
-        replaced = [gradient for gradient in self.replaced_gradients() if gradient is not None]
-        self._norm = self._norm_of_buckets() / scale
-        norms = [self._norm, *(gradient.astype(mindspore.float32).norm() for gradient in replaced)]
-        factor = mindspore.tensor(1 / scale, mindspore.float32)
-        for bucket, gradients in self._averaged:
-            bucket.scale(gradients, factor)
-        scale_each(replaced, factor)
-        return all(math.isfinite(norm.item()) for norm in norms)
-
-    def clip_grad_norm(self, max_norm: float) -> mindspore.Tensor:
-        """Scale the averaged gradients so that their Euclidean norm is at most ``max_norm``.
-
-        The rule is that of torch's ``clip_grad_norm_``: the norm is that of all gradients as one vector. It is computed
-        bucket by bucket instead of parameter by parameter.
-
-        Returns:
-            The norm before clipping.
-        """
-        norm = self._norm_of_buckets() if self._norm is None else self._norm
-        factor = mindspore.ops.clamp(max_norm / (norm + 1e-6), max=1.0)
-        for bucket, gradients in self._averaged:
-            bucket.scale(gradients, factor)
-        self._averaged = []
-        return norm
-
-    def _norm_of_buckets(self):
-        squares = [square for bucket, _ in self._averaged for square in bucket.squares()]
-        if is_on_cpu():
-            if self.keeps_part:
-                of_ranks = self._collective.all_gather_object(squares, Message("the norm of gradients"))
-                squares = itertools.chain(*of_ranks)
-            return mindspore.tensor(math.fsum(squares) ** 0.5)
-        total = sum(squares, mindspore.ops.zeros(1, mindspore.float32))
-        if self.keeps_part:
-            self._collective.all_reduce(total).wait()
-        return total[0] ** 0.5
 
     def close(self) -> None:
         """Remove the hooks from the parameters."""
@@ -268,36 +213,35 @@ class GradientReducer:
             )
         if slices is not self._slices:
             self._slices = slices
-            self._build_buckets([[places[id(p)] for p in bucket.parameters] for bucket in slices])
+            self._lay_out([[places[id(p)] for p in bucket.parameters] for bucket in slices])
 
-    def _take_next(self):
+    def _take_next(self, due):
         """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's part."""
-        number, self._num_taken = self._num_taken, self._num_taken + 1
-        bucket = self._buckets[number]
+        number = self._filling.num_taken
+        self._filling.num_taken += 1
+        bucket = self._layout.buckets[number]
         began = time.perf_counter()
-        gradients = bucket.gradients(self._of_sum)
+        gradients = bucket.gradients(due.of_sum)
         self.waited_seconds += time.perf_counter() - began
-        self._averaged.append((bucket, gradients))
-        parameters = [self._parameters[index] for index in self._plan[number]]
+        parameters = [self._parameters[index] for index in self._layout.plan[number]]
         if self.keeps_part:
             extents = self._slices[number].parts[self._collective.rank]
-            self.kept |= {id(parameters[own.index]): gradient for own, gradient in zip(extents, gradients)}
-            self._handed_out |= {id(parameter): None for parameter in parameters}
-            return
-        for parameter, gradient in zip(parameters, gradients):
-            parameter.grad = self._handed_out[id(parameter)] = gradient
+            self.averaged.keep(bucket, parameters, gradients, extents)
+        else:
+            self.averaged.take(bucket, parameters, gradients)
 
     def _on_gradient(self, index, gradient):
-        if not self._live:
+        due = self._pass
+        if due is None:
             return
         parameter = self._parameters[index]
-        if not self._counts:
+        if not due.counts:
             gradient = mindspore.ops.zeros_like(gradient)
-        in_bucket = self._fill(index, gradient, parameter.grad)
+        in_bucket = self._fill(due, index, gradient, parameter.grad)
         parameter.grad = None  # it is in the bucket now, so the gradient attached after backward adds to nothing
-        self._start_full_buckets()
-        if self._running is not None:
-            self._running.progress()
+        self._start_full_buckets(due)
+        if self._filling.running is not None:
+            self._filling.running.progress()
         # Backward holds what a hook returns until it ends: in the place of a gradient that is let go, one number.
         return mindspore.ops.zeros(1, gradient.dtype) if self.keeps_part else in_bucket
 
@@ -306,9 +250,9 @@ class GradientReducer:
         gradient = self._parameters[index].grad
         return (mindspore.ops.zeros_like(self._parameters[index]) if gradient is None else gradient), None
 
-    def _fill(self, index, gradient, accumulated):
-        bucket_index, slot = self._place[index]
-        if self._filled[index]:
+    def _fill(self, due, index, gradient, accumulated):
+        bucket, slot = self._layout.place[index]
+        if self._filling.has(index):
             raise DataParallelError(
                 "Two backward passes for one average: parameter {index} of {count}, of shape {shape}, has got a second "
                 "gradient before the first was averaged. Take gradients of your own inside compute_loss, or in "
@@ -317,24 +261,21 @@ class GradientReducer:
                 count=len(self._parameters),
                 shape=tuple(self._parameters[index].shape),
             )
-        if not self._seen:
-            self._factor = self._ask_factor() if self._ask_factor else 1 / self._collective.world_size
-        in_bucket = self._buckets[bucket_index].put(slot, gradient, accumulated, self._factor)
-        self._filled[index] = True
-        self._missing[bucket_index] -= 1
-        self._seen.append(index)
+        if self._filling.factor is None:
+            self._filling.factor = due.factor() if due.factor else 1 / self._collective.world_size
+        in_bucket = self._layout.buckets[bucket].put(slot, gradient, accumulated, self._filling.factor)
+        self._filling.note(index)
         return in_bucket
 
-    def _start_full_buckets(self):
-        while self._next < len(self._buckets) and self._missing[self._next] == 0:
-            bucket = self._buckets[self._next]
-            self._next += 1
-            if not self._averages:
+    def _start_full_buckets(self, due):
+        filling = self._filling
+        while (bucket := filling.next_full()) is not None:
+            if not due.averages:
                 bucket.hold()
                 continue
-            self._running = bucket.start()
-            while self.keeps_part and self._num_taken < self._next - self._max_held:
-                self._take_next()
+            filling.running = bucket.start()
+            while self.keeps_part and filling.num_taken < filling.num_started - self._max_held:
+                self._take_next(due)
 
     def _expected_order(self):
         """Backward meets the parameters roughly last to first; the first step shows the true order."""
@@ -344,24 +285,15 @@ class GradientReducer:
         """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
         self.order = order
         if not self.keeps_part:  # what is kept is laid out when backward begins
-            self._build_buckets(plan_buckets(self._parameters, order, self._cap_mb))
+            self._lay_out(plan_buckets(self._parameters, order, self._cap_mb))
 
-    def _build_buckets(self, plan):
+    def _lay_out(self, plan):
         bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket
-        self._plan = plan
         parts = [bucket.parts for bucket in self._slices] if self._slices else [None] * len(plan)
-        self._buckets = [
-            bucket_type(
-                [self._parameters[i] for i in ids], self._collective, self._comm_dtype, parts_of, self._micro_batches
-            )
+        options = self._collective, self._comm_dtype
+        buckets = [
+            bucket_type([self._parameters[i] for i in ids], *options, parts_of, self._micro_batches)
             for ids, parts_of in zip(plan, parts)
         ]
-        self._place = {i: (bucket, slot) for bucket, ids in enumerate(self._plan) for slot, i in enumerate(ids)}
-        self._reset()
-
-    def _reset(self):
-        self._missing = [len(indices) for indices in self._plan]
-        self._filled = [False] * len(self._parameters)
-        self._seen = []
-        self._next = self._num_taken = 0
-        self._running = None
+        self._layout = Layout(plan, buckets)
+        self._filling = self._layout.filling()

@@ -24,8 +24,8 @@ def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, patches: Patche
     def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
         parameters = [parameters] if isinstance(parameters, mindspore.Tensor) else list(parameters)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if norm_type == 2 and not error_if_nonfinite and reducer.has_just_averaged(gradients):
-            return reducer.clip_grad_norm(max_norm)
+        if norm_type == 2 and not error_if_nonfinite and reducer.averaged.are(gradients):
+            return reducer.averaged.clip_grad_norm(max_norm)
         if reducer.keeps_part:
             raise DataParallelError(
                 "zero_stage=2 or 3, clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "

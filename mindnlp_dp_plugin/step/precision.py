@@ -54,7 +54,7 @@ class Precision:
     def unscale(self, reducer: GradientReducer) -> None:
         """Give averaged gradients their true size."""
         if self.scaler:
-            self.has_overflowed |= not reducer.unscale(self.scaler.scale)
+            self.has_overflowed |= not reducer.averaged.unscale(self.scaler.scale)
 
     def skips_step(self) -> bool:
         """Whether the optimizer is to leave this step out."""

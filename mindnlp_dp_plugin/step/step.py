@@ -101,7 +101,9 @@ class Step:
         self._buffers = SharedBuffers(door.model, collective, may_change=not self.micro_batches)
         self.optimizer_steps = WatchedSteps(patches)
         self.shared_out = what_is_shared_out(collective, config, self.shared)
-        slices = shard_states(door, collective, config, self.optimizer_steps, lambda: self.reducer.kept, self.shared)
+        slices = shard_states(
+            door, collective, config, self.optimizer_steps, lambda: self.reducer.averaged.kept, self.shared
+        )
         self.stepped = SteppedParameters(door, collective, self._is_shared_out)
         parameters = list(self.stepped.named.values())
         self.reducer = GradientReducer(
@@ -280,7 +282,7 @@ class Step:
     @property
     def averaged_waiting(self) -> bool:
         """Whether gradients that the last ``finish`` has averaged are attached, so that others would add to them."""
-        return any(p.grad is not None and self.reducer.has_averaged(p) for p in self.stepped.named.values())
+        return any(p.grad is not None and self.reducer.averaged.has(p) for p in self.stepped.named.values())
 
     @property
     def latest(self) -> Counted:
@@ -361,8 +363,8 @@ class Step:
         if not self._door.may_replace_gradients:
             return
         self.stepped.agree()
-        is_averaged = all(map(self.reducer.has_averaged, self.stepped.named.values()))
-        replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.replaced_gradients()]
+        is_averaged = all(map(self.reducer.averaged.has, self.stepped.named.values()))
+        replaced = [0 if gradient is None else digest(gradient) for gradient in self.reducer.averaged.replaced()]
         everyone = self._collective.all_gather_object((is_averaged, replaced), Message("gradients that were replaced"))
         if not is_averaged or any(theirs != everyone[0] for theirs in everyone):
             self.reducer.finish(self._weights.share)

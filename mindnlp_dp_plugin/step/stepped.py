@@ -79,7 +79,7 @@ class SteppedParameters:
             DataParallelError: Naming the parameters.
         """
         stepped = stepped_parameters(self._door.optimizer)
-        missing = {id(parameter) for parameter in stepped if not reducer.has_averaged(parameter)}
+        missing = {id(parameter) for parameter in stepped if not reducer.averaged.has(parameter)}
         if len(missing) == len(stepped):
             raise DataParallelError(
                 "optimizer.step() with gradients that were not averaged over the ranks: replicas would drift apart. "

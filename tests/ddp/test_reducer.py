@@ -80,7 +80,7 @@ def test_parameters_that_come_and_go_are_followed(model):
         reducer.prepare()
         stepping(model)()
         reducer.finish()
-        assert [reducer.has_averaged(parameter) for parameter in (weight, bias)] == [True, len(followed) == 2]
+        assert [reducer.averaged.has(parameter) for parameter in (weight, bias)] == [True, len(followed) == 2]
     reducer.close()
 
 
@@ -90,8 +90,8 @@ def test_gradients_that_take_the_place_of_averaged_ones_are_seen(model):
     reducer.prepare()
     stepping(model)()
     reducer.finish()
-    assert reducer.replaced_gradients() == []
+    assert reducer.averaged.replaced() == []
     weight.grad = other = weight.grad * 2
-    (found,) = reducer.replaced_gradients()
+    (found,) = reducer.averaged.replaced()
     assert found is other
     reducer.close()

@@ -125,8 +125,8 @@ def run_clipping(model_type, max_norm):
             other.grad = gradient.copy()
         stock_norm = nn.utils.clip_grad_norm_(others, max_norm).item()
         expected = flat([other.grad for other in others])
-    before = reducer.has_just_averaged(gradients), reducer.has_just_averaged(gradients[1:])
-    mine = reducer.clip_grad_norm(max_norm).item()
+    before = reducer.averaged.are(gradients), reducer.averaged.are(gradients[1:])
+    mine = reducer.averaged.clip_grad_norm(max_norm).item()
     if model_type is not Bert:  # the factor is made of the norm of the sums, which are not rounded
         expected = found * min(1, max_norm / (mine + 1e-6))
     clipped = flat([parameter.grad for parameter in parameters])
@@ -134,7 +134,7 @@ def run_clipping(model_type, max_norm):
     return {
         "norms": (mine, norm, stock_norm),
         "relative_difference": float(np.abs(clipped - expected).max() / np.abs(expected).max()),
-        "has_just_averaged": [*before, reducer.has_just_averaged(gradients)],
+        "has_just_averaged": [*before, reducer.averaged.are(gradients)],
     }
 
 

@@ -28,11 +28,11 @@ class NotStepped:
         """A context for a micro-step, behind which the attached gradients are averaged, or only have accumulated."""
         scale = self._precision.scale
         for parameter in self._parameters if scale != 1 else ():
-            if parameter.grad is not None and self._reducer.has_averaged(parameter):
+            if parameter.grad is not None and self._reducer.averaged.has(parameter):
                 parameter.grad = parameter.grad * scale  # as that which is added to it
         self._reducer.release()
         yield
         if is_syncing:
             self._reducer.finish()
             if scale != 1:
-                self._reducer.unscale(scale)
+                self._reducer.averaged.unscale(scale)
