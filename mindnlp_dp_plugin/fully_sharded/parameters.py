@@ -22,7 +22,7 @@ _shared = WeakKeyDictionary()  # by model
 
 
 @contextmanager
-def gathered_parameters(model) -> Iterator[None]:
+def gathered_parameters(model: Any) -> Iterator[None]:
     """Within the block all parameters of a model are whole; what it changes in them, on all ranks alike, stays.
 
     All ranks must enter it, and each then holds the whole model. Without ``zero_stage=3`` nothing is done. DeepSpeed
