@@ -77,7 +77,7 @@ class Door:
     dtype: Any = None
     weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
-        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+        "They are averaged by the end of the training_step after which the Trainer steps: let only the Trainer step."
     )
     joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 

@@ -180,7 +180,7 @@ class PackedRows:
             )
         if others := [name for name in row if name not in (TOKENS, LABELS, MASK)]:
             raise DataParallelError(
-                "pack_dataset packs {packed}, and rows also have {others}: leave them out.",
+                "pack_dataset packs {packed}, but rows also have {others}: leave them out.",
                 packed=", ".join((TOKENS, LABELS, MASK)),
                 others=", ".join(others),
             )
@@ -189,7 +189,7 @@ class PackedRows:
         if len(shapes) > 1 or len(next(iter(shapes))) != 1:
             raise DataParallelError(
                 "pack_dataset: row {number} has columns of the shapes {shapes}: give single rows, before .batch(), "
-                "with as many of each as there are tokens.",
+                "with a value for each token in each column.",
                 number=number,
                 shapes=", ".join(f"{name} {values.shape}" for name, values in columns.items()),
             )

@@ -39,12 +39,12 @@ class DynamicPadding:
             )
         if pad_to_multiple_of < 1:
             raise DataParallelError(
-                "pad_to_multiple_of={pad_to_multiple_of} is no length: give at least 1.",
+                "pad_to_multiple_of={pad_to_multiple_of} is not a length: give at least 1.",
                 pad_to_multiple_of=pad_to_multiple_of,
             )
         if max_length is not None and max_length < 1:
             raise DataParallelError(
-                "max_length={max_length} is no length: give at least 1, or None for any.", max_length=max_length
+                "max_length={max_length} is not a length: give at least 1, or None for any.", max_length=max_length
             )
         self.columns = list(values)
         self._values = list(values.values())

@@ -62,7 +62,7 @@ def all_gather(tensor: mindspore.Tensor) -> mindspore.Tensor:
     group = collectives.current()
     if not getattr(tensor, "ndim", 0):
         raise DataParallelError(
-            "dp.all_gather gathers rows, and {value!r} has none: give a tensor of one dimension or more.", value=tensor
+            "dp.all_gather gathers rows, but {value!r} has none: give a tensor of one dimension or more.", value=tensor
         )
     if group.world_size == 1 or computed.is_whole:
         return tensor

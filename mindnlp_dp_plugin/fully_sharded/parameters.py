@@ -238,7 +238,7 @@ class SharedParameters:
     def _whole_alone(self, name, stock, *args, **kwargs):
         if not self._num_whole:
             raise DataParallelError(
-                "zero_stage=3: {name}() of a model whose parameters are shared out over the ranks. Call it within "
+                "zero_stage=3: {name}() of a model whose parameters are sharded over the ranks. Call it within "
                 "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
                 name=name,
             )
@@ -248,7 +248,7 @@ class SharedParameters:
 def _require_own_forward(unit):
     if "forward" in vars(unit) and not is_recomputed(unit):
         raise DataParallelError(
-            "zero_stage=3: a {unit} has a forward of its own, set on the object, which lending its parameters would "
-            "replace. Define it in a class, or take zero_stage=2.",
+            "zero_stage=3 replaces forward, but a {unit} has one of its own, set on the object. Define it in a "
+            "class, or use zero_stage=2.",
             unit=type(unit).__name__,
         )

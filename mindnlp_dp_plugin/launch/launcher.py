@@ -98,7 +98,7 @@ def launch(job: Job) -> int:
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             tell_note(
                 tr(
-                    "{ranks} ranks share {cores} cores, so they are no faster than {cores} would be",
+                    "{ranks} ranks share {cores} cores, so they are no faster than {cores} ranks",
                     ranks=job.nproc,
                     cores=cores,
                 )

@@ -258,9 +258,9 @@ def _say_how_many_batches(asked, rows, collective):
     if collective.rank == 0 and own and own != asked:
         logger.warning(
             tr(
-                "The length of the rows was asked before dp.prepare: {asked} batches, of which each rank reads {own}. "
-                "If the scheduler's length was made from it, it is {ranks} times too long: make the scheduler from "
-                "len(rows) of what dp.prepare returns.",
+                "The script asked for the length of the rows before dp.prepare: {asked} batches, of which each rank "
+                "reads {own}. If the scheduler uses that length, it is {ranks} times too long: make the scheduler "
+                "from len(rows) of what dp.prepare returns.",
                 asked=asked,
                 own=own,
                 ranks=collective.world_size,
@@ -327,8 +327,8 @@ def _require_settings(config):
     ):
         if is_set:
             raise DataParallelError(
-                "{name}={value!r} is for a Trainer: leave it out where dp.prepare is called. In a loop of your own "
-                "take dp.save_state, and zero_stage 0 or 1.",
+                "{name}={value!r} is for a Trainer: leave it out if you call dp.prepare. In a loop of your own use "
+                "dp.save_state, and zero_stage 0 or 1.",
                 name=name,
                 value=getattr(config, name),
             )

@@ -136,9 +136,9 @@ def _batches_read(folder, record, loop, group):
     if rest or not reads_on:
         changed = [name for name, value in now.items() if record[name] != value]
         raise DataParallelError(
-            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and other "
-            "rows would be left. Take the old ones, ranks and batches of the same global batch, or a state that was "
-            "saved at the end of an epoch.",
+            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and "
+            "other rows would be left. Use the old ones, ranks and batches of the same global batch, or a state that "
+            "was saved at the end of an epoch.",
             folder=str(folder),
             names=", ".join(changed),
             before=", ".join(str(record[name]) for name in changed),
@@ -152,7 +152,7 @@ def _load_model(model, saved: dict[str, Any], folder):
     if found.keys() != saved.keys():
         odd = sorted(found.keys() ^ saved.keys())
         raise DataParallelError(
-            "Cannot go on from {folder!r}: it is of another model ({name} is in one of them only).",
+            "Cannot go on from {folder!r}: it belongs to another model ({name} is in one of them only).",
             folder=str(folder),
             name=odd[0],
         )
