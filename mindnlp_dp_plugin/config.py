@@ -128,7 +128,7 @@ def _option(default, kind):
 
 @dataclass(frozen=True)
 class DataParallelConfig:
-    """How the plugin trains.
+    """How the plugin trains: one field for each setting, however many these are.
 
     Attributes:
         backend: The kind of engine that runs the collectives: ``"hccl"`` (Ascend), ``"mccl"`` (CPU) or ``"mpi"``
@@ -178,6 +178,9 @@ class DataParallelConfig:
 
     Raises:
         DataParallelError: If a field does not accept a value; the message names field, value and choices.
+
+    Examples:
+        >>> dp.install(dp.DataParallelConfig(bucket_cap_mb=25, average_over="tokens"))
     """
 
     backend: str = _option("auto", _one_of(BACKENDS))

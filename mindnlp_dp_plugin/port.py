@@ -45,6 +45,8 @@ class Clock(Protocol):
 class Door:
     """A training loop, as the core sees it. What has a value here may be left out.
 
+    It has many attributes because they are all that the core asks of a loop.
+
     Attributes:
         name: What users call the loop, in messages.
         model: What is trained; it has ``named_parameters``, ``named_buffers`` and ``state_dict``.

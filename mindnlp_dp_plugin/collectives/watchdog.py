@@ -62,6 +62,8 @@ def tell_by(tell: Callable[[DataParallelError], None]) -> None:
 class Watched(Collective):
     """An engine that records in this rank's status which collective it waits for.
 
+    It has many attributes because an engine's own are among them.
+
     Args:
         collective: What the engine does.
         engine: Its row.

@@ -155,6 +155,9 @@ def check_replicas(model: Any, collective: Collective | None = None) -> None:
 
     Raises:
         DataParallelError: If they differ; the message names the first tensor that does, and the ranks.
+
+    Examples:
+        >>> dp.check_replicas(model)
     """
     _compare(_state(model), collective or current(), Message("Replicas differ"))
 

@@ -30,6 +30,10 @@ def gathered_parameters(model: Any) -> Iterator[None]:
 
     Args:
         model: The model that is being trained.
+
+    Examples:
+        >>> with dp.gathered_parameters(model):
+        ...     dp.print_rank_0(model.classifier.weight.norm())
     """
     shared = _shared.get(model)
     if shared is None:
@@ -43,7 +47,8 @@ class SharedParameters:
     """Shares out what a model's units hold, and lends it to each unit while that computes.
 
     Parameters that are used by the same units, and are stepped or are not, make a bucket. All ranks must run the units
-    in the same order, and equally often.
+    in the same order, and equally often. It has many attributes because a parameter is found by its unit, its bucket,
+    its name and its stand-in.
 
     Args:
         model: The model, of the same structure on all ranks; what rank 0 holds is shared out, a bucket at a time.
@@ -51,7 +56,6 @@ class SharedParameters:
         collective: The ranks that share them out.
         bucket_cap_mb: Size in MB of a bucket of parameters that stay whole; None for the engine's default.
         patches: Gives the units their own ``forward`` back.
-
     """
 
     def __init__(self, model, stepped: Iterable, collective: Collective, bucket_cap_mb: float | None, patches: Patches):

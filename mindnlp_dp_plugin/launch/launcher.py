@@ -80,6 +80,8 @@ def describe(process: Process, in_background: bool) -> str:
 def launch(job: Job) -> int:
     """Run a job to its end.
 
+    It is long because it tells the life of a job in order: its start, its restarts, its end and what is said of it.
+
     Args:
         job: The job.
 

@@ -47,6 +47,9 @@ def notebook_launcher(function: Callable, args: Sequence = (), nproc: int = 2) -
 
     Raises:
         DataParallelError: If something cannot be sent to the ranks, or a rank failed: with its traceback.
+
+    Examples:
+        >>> scores = dp.notebook_launcher(train, args=(3,), nproc=2)
     """
     _require_usable(function, args, nproc)
     with tempfile.TemporaryDirectory(prefix="mindnlp_dp_notebook_") as folder:

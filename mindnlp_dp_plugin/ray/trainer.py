@@ -35,6 +35,11 @@ class MindNLPTrainer(DataParallelTrainer):
 
     Raises:
         DataParallelError: If the ``scaling_config`` asks for what ranks are not.
+
+    Examples:
+        >>> trainer = MindNLPTrainer(train, scaling_config=ScalingConfig(num_workers=2))
+        >>> result = trainer.fit()
+        >>> print(result.metrics)
     """
 
     def __init__(

@@ -37,6 +37,8 @@ BYTES_OF_A_SUM, MEGABYTE = 4, 2**20  # float32
 class TrainingSession:
     """Shards the data, installs everything right before the loop, and removes it afterwards.
 
+    It has many attributes because it holds each part that begins and ends with training.
+
     Args:
         trainer: The ``mindnlp.engine.Trainer`` that trains.
         collective: The ranks that train together.

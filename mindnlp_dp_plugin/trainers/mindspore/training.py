@@ -47,6 +47,8 @@ def count_sums(summed: Summed, patches: Patches) -> None:
 def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None:
     """Let the reducer sum through MPI, called from Python; refuse what needs MindSpore's cluster.
 
+    It is long because what stands in for MindSpore's classes is defined here, where it sees the ranks.
+
     Args:
         group: The ranks.
         summed: Notes what is summed.
