@@ -1,4 +1,4 @@
-"""The cost model of docs/cost.md, held against measurements, and what it says of 8, 64 and 1,024 devices.
+"""The cost model of docs/bench.md, held against measurements, and what it says of 8, 64 and 1,024 devices.
 
     python benchmarks/cost_model.py
 

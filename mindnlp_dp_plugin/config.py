@@ -93,8 +93,8 @@ def _peak():
         lambda v: v == MEASURED if isinstance(v, str) else type(v) in (int, float) and 0 < v < MOST_TFLOPS,
         lambda text: text if text == MEASURED else float(text),
         Message(
-            "{name}={value!r} is not a peak: give what a device can compute at most, in TFLOPS (1e12 floating point "
-            "operations a second), measured for a product on this machine, or None for what is known of the device."
+            "{name}={value!r} is not a peak: give the peak of a device in TFLOPS (1e12 floating point operations a "
+            "second), measured to time a product on this machine, or None for the known peak of the device."
         ),
         Message("{variable}={text!r} is not understood: give TFLOPS, such as 313, or measured."),
     )
@@ -128,7 +128,7 @@ def _option(default, kind):
 
 @dataclass(frozen=True)
 class DataParallelConfig:
-    """How the plugin trains.
+    """How the plugin trains: one field for each setting, however many these are.
 
     Attributes:
         backend: The kind of engine that runs the collectives: ``"hccl"`` (Ascend), ``"mccl"`` (CPU) or ``"mpi"``
@@ -178,6 +178,9 @@ class DataParallelConfig:
 
     Raises:
         DataParallelError: If a field does not accept a value; the message names field, value and choices.
+
+    Examples:
+        >>> dp.install(dp.DataParallelConfig(bucket_cap_mb=25, average_over="tokens"))
     """
 
     backend: str = _option("auto", _one_of(BACKENDS))
@@ -271,7 +274,7 @@ class DataParallelConfig:
         environ = os.environ if environ is None else environ
         if environ.get(LANGUAGE) and environ[LANGUAGE] not in LANGUAGES:
             raise DataParallelError(
-                "{variable}={language!r} is no language of the messages: choose {languages}.",
+                "{variable}={language!r} is not a language of the messages: choose {languages}.",
                 variable=LANGUAGE,
                 language=environ[LANGUAGE],
                 languages=", ".join(LANGUAGES),

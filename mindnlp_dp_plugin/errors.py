@@ -11,6 +11,12 @@ class DataParallelError(RuntimeError):
     Args:
         template: The message in English, a key of the catalogue; see ``language.tr``.
         fields: What is filled in.
+
+    Examples:
+        >>> try:
+        ...     trainer.train()
+        ... except dp.DataParallelError as error:
+        ...     dp.print_rank_0(f"not trained: {error}")
     """
 
     def __init__(self, template: str = "", /, **fields: Any):

@@ -45,6 +45,8 @@ class Clock(Protocol):
 class Door:
     """A training loop, as the core sees it. What has a value here may be left out.
 
+    It has many attributes because they are all that the core asks of a loop.
+
     Attributes:
         name: What users call the loop, in messages.
         model: What is trained; it has ``named_parameters``, ``named_buffers`` and ``state_dict``.
@@ -77,7 +79,7 @@ class Door:
     dtype: Any = None
     weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
-        "They are averaged by the end of the training_step after which the Trainer steps: step there only."
+        "They are averaged by the end of the training_step after which the Trainer steps: let only the Trainer step."
     )
     joins_when = Message("Give the optimizer new parameters in on_step_end, on_step_begin or on_epoch_begin.")
 

@@ -43,15 +43,15 @@ def enable_recompute(model) -> None:
     layers = list(layers_of(model))
     if not layers:
         raise DataParallelError(
-            "recompute=True: {model} has no nn.ModuleList, so no layers whose activations could be computed again. Put "
-            "its layers into one, or leave recompute out.",
+            "recompute=True: {model} has no nn.ModuleList, so it has no layers to compute again. Put its layers into "
+            "one, or leave recompute out.",
             model=type(model).__name__,
         )
     for layer in layers:
         if "forward" in vars(layer) and not is_recomputed(layer):
             raise DataParallelError(
-                "recompute=True: a {layer} of {model} has a forward of its own, set on the object, which recompute "
-                "would replace. Define it in a class, or leave recompute out.",
+                "recompute=True replaces forward, but a {layer} of {model} has one of its own, set on the object. "
+                "Define it in a class, or leave recompute out.",
                 layer=type(layer).__name__,
                 model=type(model).__name__,
             )
@@ -93,7 +93,9 @@ def _leave_caches_out(model):
     for config in caching:
         config.use_cache = False
     if caching:
-        logger.info(tr("recompute=True sets use_cache=False in the model's config. Set it again before you generate."))
+        logger.info(
+            tr("recompute=True sets use_cache=False in the model's config. Set it to True before you generate.")
+        )
 
 
 def _forward(layer, *args, **kwargs):

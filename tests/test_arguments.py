@@ -1,4 +1,4 @@
-"""docs/arguments.md has each field of TrainingArguments once, and tells which of them MindNLP reads."""
+"""docs/settings.md has each field of TrainingArguments once, and tells which of them MindNLP reads."""
 
 import mindnlp_dp_plugin  # noqa: F401  # isort: skip
 
@@ -12,8 +12,9 @@ from mindnlp.engine import TrainingArguments
 
 from tests.harness import REPOSITORY
 
-PAGES = [REPOSITORY / "docs" / name for name in ("arguments.md", "arguments.zh.md")]
-UNREAD = re.compile(r"^## .*(does not read|不读取)")
+PAGES = [REPOSITORY / "docs" / name for name in ("settings.md", "settings.zh.md")]
+BEGIN = "{ #trainingarguments }"
+UNREAD = re.compile(r"^### .*(does not read|不读取)")
 # The plugin reads them in MindNLP's place; or properties of TrainingArguments do, which the Trainer asks for.
 BY_THE_PLUGIN = {"group_by_length", "length_column_name", "fp16", "bf16"}
 BY_PROPERTIES = {
@@ -25,8 +26,9 @@ BY_PROPERTIES = {
 def rows(page):
     """The fields of each row, and whether it is of those that nobody reads."""
     is_unread = False
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
+    _, _, arguments = page.read_text(encoding="utf-8").partition(BEGIN)
+    for line in arguments.splitlines():
+        if line.startswith("### "):
             is_unread = bool(UNREAD.match(line))
         elif line.startswith("| `"):
             for field in re.findall("`([^`]+)`", line.split("|")[1]):

@@ -32,7 +32,7 @@ def test_docs_build_without_a_warning(tmp_path):
         assert words in texts["messages/"] and words in translated["messages/"]
     assert "仍在运行的作业" in translated["messages/"]
     assert "数据并行" in translated[""]
-    for folder, base in (("guide/resume", "../.."), ("zh/guide/resume", "../.."), ("zh", ".")):
+    for folder, base in (("guide/data", "../.."), ("zh/guide/data", "../.."), ("zh", ".")):
         assert f'"base": "{base}"' in (site / folder / "index.html").read_text(), "where the page looks for its index"
 
 

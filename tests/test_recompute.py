@@ -163,7 +163,7 @@ def count_calls(layer):
 def test_a_forward_of_ones_own_is_not_replaced():
     model = Stack(Returns(tuple))
     model.blocks[0][0].forward = lambda taken: taken
-    with pytest.raises(DataParallelError, match="a Returns of Stack has a forward of its own"):
+    with pytest.raises(DataParallelError, match="a Returns of Stack has one of its own"):
         enable_recompute(model)
 
 

@@ -8,7 +8,7 @@ from mkdocs.plugins import event_priority
 
 BOOSTS = {
     **{"messages": 2, "troubleshooting": 2.2, "recipes": 2},
-    **{"guide/accumulation": 1.5, "guide/from-one-device-to-two": 1.6},
+    **{"guide/losses": 1.5, "guide/from-one-device-to-two": 1.6},
     **{"index": 0.5, "architecture": 0.2, "decisions": 0.2, "families": 0.2},
 }
 TRANSLATION = "zh/"

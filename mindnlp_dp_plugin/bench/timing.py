@@ -33,8 +33,8 @@ def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> fl
         expected = group.world_size * (group.world_size + 1) / 2
         if not (summed == expected).all():
             raise DataParallelError(
-                "an all-reduce of {num_bytes} bytes gave {smallest} to {largest} where {expected} is right: do not "
-                "train over this engine.",
+                "an all-reduce of {num_bytes} bytes gave {smallest} to {largest}, not {expected}: do not train with "
+                "this engine.",
                 num_bytes=num_bytes,
                 smallest=summed.min(),
                 largest=summed.max(),

@@ -182,9 +182,9 @@ class _Look:
 def _require_same_home(first, rank, other):
     if first.output_dir != other.output_dir:
         raise DataParallelError(
-            "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}: the ranks have "
-            "other output_dir, {first_output_dir!r} and {output_dir!r}. Give all the same, without the "
-            "time or the rank in its name.",
+            "Cannot resume: rank 0 on {first_host} has {first}, rank {rank} on {host} has {theirs}. The ranks have "
+            "different output_dir, {first_output_dir!r} and {output_dir!r}: give all the same one, without the time "
+            "or the rank in its name.",
             first_host=first.host,
             first=first.shown,
             first_output_dir=first.output_dir,

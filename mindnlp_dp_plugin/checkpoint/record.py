@@ -88,6 +88,8 @@ class Origin:
 class Record(Origin):
     """What goes into the file of that name. A checkpoint of an earlier version lacks what has a default.
 
+    It has many fields because the file is flat: each is an entry of it.
+
     Attributes:
         epoch: See ``Position``.
         micro_steps_in_epoch: See ``Position``.

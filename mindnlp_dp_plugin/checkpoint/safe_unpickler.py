@@ -96,7 +96,7 @@ def load(path: str) -> Any:
 
 def _refusal(what):
     return DataParallelError(
-        "The checkpoint's optimizer or scheduler asks for {what}, which MindNLP's own never do. It is not read: it "
-        "could run any code. Take another checkpoint.",
+        "The checkpoint's optimizer or scheduler asks for {what}, which MindNLP's own never does. The plugin does "
+        "not read it, as it could run any code. Use another checkpoint.",
         what=what,
     )

@@ -261,7 +261,7 @@ def _problem_of_files(folder):
         if (found := (folder / name).stat().st_size) != size:
             return tr("{file} has {found} bytes, {written} were written", file=name, found=found, written=size)
         if name in digests and digest(folder / name) != digests[name]:
-            return tr("{file} has other contents than were written", file=name)
+            return tr("{file} does not have the contents that were written", file=name)
     return _read_json(folder / STATE)[1]
 
 
@@ -284,14 +284,14 @@ def _read_manifest(folder):
 def _missing_in(content):
     if missing := Record.missing_in(content):
         names = ", ".join(missing)
-        return tr("{file} says nothing of {missing}, so another program has written it", file=RECORD, missing=names)
+        return tr("{file} lacks {missing}, so another program has written it", file=RECORD, missing=names)
     return None
 
 
 def _read_json(path):
     """Its content, and what is wrong with it."""
     if path.exists() and not path.is_file():  # a named pipe would be waited for
-        return None, tr("{file} is no file", file=path.name)
+        return None, tr("{file} is not a file", file=path.name)
     if not path.exists():
         if path.name == RECORD:
             return None, tr("{file} is missing (training on several ranks writes it)", file=RECORD)

@@ -153,8 +153,8 @@ def _note(folder, **changes):
         store.amend(folder, **changes)
     except OSError as error:
         raise DataParallelError(
-            "{folder}: cannot be written ({error}), and it must say to which training output_dir={output_dir!r} "
-            "belongs now. Give this training an output_dir of its own, or make the checkpoint writable.",
+            "{folder}: cannot be written ({error}), but it must record which training output_dir={output_dir!r} "
+            "belongs to now. Give this training an output_dir of its own, or make the checkpoint writable.",
             folder=str(folder),
             error=str(error),
             output_dir=str(folder.parent),
@@ -165,8 +165,8 @@ def _choose(training, wanted, why, is_resuming, judge, kept):
     found, others = _of_this_training(training, is_resuming, kept)
     if others:
         raise DataParallelError(
-            "{why}: {folder!r} holds checkpoints of several trainings, and which of them this train() goes on with "
-            "cannot be told. Give each training an output_dir of its own; or name a checkpoint, here {checkpoint!r}: "
+            "{why}: {folder!r} holds checkpoints of several trainings, and nothing tells which of them this train() "
+            "goes on with. Give each training an output_dir of its own, or name a checkpoint, here {checkpoint!r}: "
             "train(resume_from_checkpoint=...).",
             why=why,
             folder=training.output_dir,

@@ -22,8 +22,8 @@ MODULE = "mindnlp_dp_plugin.recipes"
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
 @option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
 @option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
-@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: found.")
-@option("--label-column", help="Label column of FILE, for scores. Default: found.")
+@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: detected.")
+@option("--label-column", help="Label column of FILE, for scores. Default: detected.")
 @option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
 @launching.backend
 @launching.log_dir

@@ -52,7 +52,7 @@ def options_gone(command):
 
     def refuse_trace(context, parameter, is_given):
         if is_given:
-            raise click.UsageError(tr("--trace is gone: --profile writes the trace of a few steps, too."), context)
+            raise click.UsageError(tr("--trace was removed: --profile writes the trace of a few steps, too."), context)
 
     command = option("--trace", hidden=True, is_flag=True, expose_value=False, callback=refuse_trace)(command)
     for name in VALUES_GONE:
@@ -77,10 +77,10 @@ def options_gone(command):
 def run(**given):
     """Run SCRIPT with ARGS on N ranks, as `python SCRIPT ARGS` would on one.
 
-    Shows rank 0's output and writes every rank's to the log directory. If a rank fails, all end, and the first to fail
-    is named with its traceback.
+    Shows rank 0's output and writes every rank's to the log directory. If a rank fails, all end, and you see the
+    traceback of the first that failed.
 
-    Ranks of several machines are started by msrun, mpirun, srun, torchrun or Ray: docs/guide/several-nodes.
+    msrun, mpirun, srun, torchrun or Ray start ranks on several machines: docs/guide/several-nodes.
     """
     job = _job(SimpleNamespace(**given), RunOptions(**{field.name: given[field.name] for field in fields(RunOptions)}))
     if not given["dry_run"]:

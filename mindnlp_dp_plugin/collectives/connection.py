@@ -9,7 +9,7 @@ from typing import Any
 from mindnlp_dp_plugin.language import Message, tr
 
 VANISHED_S = 8  # without a sign of the other kernel
-STRANGE = Message("it does not speak as mindnlp-dp does")
+STRANGE = Message("it does not speak the protocol of mindnlp-dp")
 MAX_LINE_BYTES = 2**16
 
 

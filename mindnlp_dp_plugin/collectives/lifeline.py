@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.collectives.connection import Connection
 from mindnlp_dp_plugin.language import Message, tr
 
-MEETING = Message("the address where ranks hear of each other's ends")
+MEETING = Message("the address where ranks learn that others have ended")
 TIE_S = 10
 POLL_S = 0.01
 
@@ -119,7 +119,7 @@ def tie(collective: Collective, scheduler: tuple[str, int] | None) -> Lifeline:
     if missing := sorted({*range(1, collective.world_size)} - {*tied}):
         logger.warning(
             tr(
-                "Ranks {ranks} cannot connect to rank 0 at {address}: if one of them fails, the others hear of it "
+                "Ranks {ranks} cannot connect to rank 0 at {address}: if one of them fails, the others notice it "
                 "half a minute later.",
                 ranks=missing,
                 address=" ".join(addresses),

@@ -69,9 +69,9 @@ def shutdown() -> None:
         everyone = _group.end([tell() for tell in compared_at_the_end])
         if any(told != everyone[0] for told in everyone):
             raise DataParallelError(
-                "At the end of the script, ranks hold different parameters of what dp.prepare got: what this job has "
-                "saved since the last comparison is of one of them. Let all ranks do the same to the model and its "
-                "optimizer."
+                "At the end of the script, ranks hold different parameters of the model that dp.prepare got. What "
+                "this job has saved since the last comparison comes from one rank alone. Change the model and its "
+                "optimizer alike on all ranks."
             )
         _say(End.DONE)
 

@@ -62,6 +62,8 @@ def tell_by(tell: Callable[[DataParallelError], None]) -> None:
 class Watched(Collective):
     """An engine that records in this rank's status which collective it waits for.
 
+    It has many attributes because an engine's own are among them.
+
     Args:
         collective: What the engine does.
         engine: Its row.
@@ -150,8 +152,8 @@ class Watched(Collective):
         """What is noted of the next collective. A child that was forked shares the engine's memory and connections."""
         if os.getpid() != self._process:
             raise DataParallelError(
-                "{name} was called in process {pid}, a child of rank {rank} that was forked: only ranks take part. "
-                "Call it in the script itself, or start the child as a program of its own, which is alone.",
+                "{name} was called in process {pid}, a forked child of rank {rank}: only ranks can call it. Call it "
+                "in the script itself, or start the child as a program of its own, which then runs alone.",
                 name=name,
                 pid=os.getpid(),
                 rank=self.rank,
@@ -273,7 +275,7 @@ class Watchdog(threading.Thread):
         lasts = now - lost.since > LAUNCHER_S
         known = {"rank": self._rank, "lost": lost.rank}
         if lasts and lost.end == End.FAILED:
-            self._leave(tr("rank {lost} has failed, so rank {rank} ends, too: rank {lost} has said why", **known))
+            self._leave(tr("rank {lost} has failed, so rank {rank} ends, too: see the output of rank {lost}", **known))
         waits = mine.phase == Phase.WAITING and now - mine.since > LAUNCHER_S
         if lasts and (collective := mine.collective if waits else self._held_up_by(now - lost.since)):
             self._leave(
@@ -328,7 +330,7 @@ class Watchdog(threading.Thread):
                 return _apart(self._rank, mine.collective, rank, theirs.collective)
             if theirs.number < mine.number and theirs.phase == Phase.DONE:
                 return tr(
-                    "rank {rank} is in {collective}, but rank {other} has come to its end",
+                    "rank {rank} is in {collective}, but rank {other} has ended",
                     rank=self._rank,
                     collective=mine.collective,
                     other=rank,

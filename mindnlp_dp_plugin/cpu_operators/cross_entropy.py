@@ -44,8 +44,8 @@ class _CrossEntropy(OnceDifferentiable):
 def _require_labels_of(num_classes, labels):
     if labels.min() < 0 or labels.max() >= num_classes:
         raise DataParallelError(
-            "Label {label} is none of the model's {count} classes, which are 0 to {last}: correct the data, or give "
-            "the model's config the right num_labels (for a language model: vocab_size).",
+            "Label {label} is not one of the model's {count} classes, 0 to {last}: correct the data, or set "
+            "num_labels in the model's config (for a language model: vocab_size).",
             label=int(labels.min() if labels.min() < 0 else labels.max()),
             count=num_classes,
             last=num_classes - 1,

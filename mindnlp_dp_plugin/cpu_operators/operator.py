@@ -94,6 +94,6 @@ class _Once(_Function):
 
 def _refuse():
     raise DataParallelError(
-        "A gradient of softmax, GELU, LayerNorm or the cross entropy is differentiated again, which the plugin's CPU "
-        "operators cannot. MINDNLP_DP_CPU_OPERATORS=0 gives MindNLP's own, slower ones."
+        "The script differentiates a gradient of softmax, GELU, LayerNorm or the cross entropy again, which the "
+        "plugin's CPU operators cannot do. Set MINDNLP_DP_CPU_OPERATORS=0 to use MindNLP's own, slower ones."
     )

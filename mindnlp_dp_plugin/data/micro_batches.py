@@ -36,8 +36,8 @@ def shard_micro_batches(
     if isinstance(first, ShardedByBatch):
         return _BatchesInTurn(first.whole, num, mine, seed)
     raise DataParallelError(
-        "elastic_determinism: train_dataset is sharded already, so which rows a step has depends on the number of "
-        "ranks. Give every rank the whole data set, or train without elastic_determinism."
+        "elastic_determinism: train_dataset is sharded already, so the rows of a step depend on the number of ranks. "
+        "Give every rank the whole data set, or train without elastic_determinism."
     )
 
 

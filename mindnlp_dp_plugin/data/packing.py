@@ -33,11 +33,6 @@ def pack_dataset(
 ) -> ds.Dataset:
     """Rows of several sequences each, for a causal language model, in batches.
 
-    ::
-
-        train = dp.pack_dataset(tokenized, seq_length=1024, batch_size=4, shuffle=True)
-        Trainer(model, args, train_dataset=train).train()
-
     A token sees the tokens before it of its own sequence only, and positions begin anew in each, so the loss of a
     sequence is the one it has in a row of its own. That the model reads rows so is tried before training. A sequence
     that is longer than a row loses its end, as it does when rows are padded; one of which no label is left is left out,
@@ -62,6 +57,10 @@ def pack_dataset(
 
     Raises:
         DataParallelError: If there is nothing to pack, a number is too small, or a column cannot be packed.
+
+    Examples:
+        >>> train = dp.pack_dataset(tokenized, seq_length=1024, batch_size=4, shuffle=True)
+        >>> Trainer(model, arguments, train_dataset=train).train()
     """
     if batch_size < 1:
         raise DataParallelError("batch_size={batch_size} holds no row: give at least 1.", batch_size=batch_size)
@@ -180,7 +179,7 @@ class PackedRows:
             )
         if others := [name for name in row if name not in (TOKENS, LABELS, MASK)]:
             raise DataParallelError(
-                "pack_dataset packs {packed}, and rows also have {others}: leave them out.",
+                "pack_dataset packs {packed}, but rows also have {others}: leave them out.",
                 packed=", ".join((TOKENS, LABELS, MASK)),
                 others=", ".join(others),
             )
@@ -189,7 +188,7 @@ class PackedRows:
         if len(shapes) > 1 or len(next(iter(shapes))) != 1:
             raise DataParallelError(
                 "pack_dataset: row {number} has columns of the shapes {shapes}: give single rows, before .batch(), "
-                "with as many of each as there are tokens.",
+                "with a value for each token in each column.",
                 number=number,
                 shapes=", ".join(f"{name} {values.shape}" for name, values in columns.items()),
             )

@@ -12,10 +12,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 class DynamicPadding:
     """Pads the rows of a batch to the longest of them, rounded up to a multiple.
 
-    The counterpart of transformers' ``DataCollatorWithPadding(pad_to_multiple_of=...)``, as a ``per_batch_map``::
-
-        padding = dp.DynamicPadding({"input_ids": tokenizer.pad_token_id, "attention_mask": 0}, pad_to_multiple_of=16)
-        batches = rows.batch(16, per_batch_map=padding, input_columns=padding.columns)
+    The counterpart of transformers' ``DataCollatorWithPadding(pad_to_multiple_of=...)``, as a ``per_batch_map``.
 
     With a multiple, batches have few sizes; Ascend compiles a graph for each.
 
@@ -30,6 +27,10 @@ class DynamicPadding:
 
     Raises:
         DataParallelError: If a number is below 1, or ``values`` is empty.
+
+    Examples:
+        >>> padding = dp.DynamicPadding({"input_ids": 0, "attention_mask": 0}, pad_to_multiple_of=16)
+        >>> batches = rows.batch(16, per_batch_map=padding, input_columns=padding.columns)
     """
 
     def __init__(self, values: Mapping[str, float], pad_to_multiple_of: int = 1, max_length: int | None = None):
@@ -39,12 +40,12 @@ class DynamicPadding:
             )
         if pad_to_multiple_of < 1:
             raise DataParallelError(
-                "pad_to_multiple_of={pad_to_multiple_of} is no length: give at least 1.",
+                "pad_to_multiple_of={pad_to_multiple_of} is not a length: give at least 1.",
                 pad_to_multiple_of=pad_to_multiple_of,
             )
         if max_length is not None and max_length < 1:
             raise DataParallelError(
-                "max_length={max_length} is no length: give at least 1, or None for any.", max_length=max_length
+                "max_length={max_length} is not a length: give at least 1, or None for any.", max_length=max_length
             )
         self.columns = list(values)
         self._values = list(values.values())

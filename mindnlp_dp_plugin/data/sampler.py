@@ -29,6 +29,13 @@ class DistributedSampler(Sampler):
 
     Raises:
         DataParallelError: For a number outside its range.
+
+    Examples:
+        >>> sampler = dp.DistributedSampler(len(rows), dp.get_world_size(), dp.get_rank(), seed=0)
+        >>> for epoch in range(3):
+        ...     sampler.set_epoch(epoch)
+        ...     for index in sampler:
+        ...         row = rows[index]
     """
 
     def __init__(
@@ -140,6 +147,10 @@ class DistributedLengthGroupedSampler(DistributedSampler):
 
     Raises:
         DataParallelError: For a number outside its range.
+
+    Examples:
+        >>> lengths = [len(tokens) for tokens in tokenized]
+        >>> sampler = dp.DistributedLengthGroupedSampler(lengths, dp.get_world_size(), dp.get_rank(), batch_size=8)
     """
 
     def __init__(

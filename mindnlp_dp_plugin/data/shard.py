@@ -55,6 +55,12 @@ def shard(
     Raises:
         DataParallelError: If ``rank`` is out of range, ``dataset`` is not a MindSpore pipeline, or it cannot be
             grouped by ``lengths``.
+
+    Examples:
+        >>> rows = dp.shard(batches, dp.get_world_size(), dp.get_rank(), seed=0)
+        >>> for epoch in range(3):
+        ...     for batch in rows.create_dict_iterator():
+        ...         ...
     """
     check_rank(num_replicas, rank)
     if lengths is not None:

@@ -166,9 +166,9 @@ class GradientReducer:
         if due is None:
             if self._micro_batches:
                 raise DataParallelError(
-                    "elastic_determinism: gradients were attached, or the loss was computed, outside the Trainer's own "
-                    "training_step and compute_loss. Gradients of a step are summed from its micro-batches alone: "
-                    "leave training_step to compute them, or train without elastic_determinism."
+                    "elastic_determinism: the script attached gradients or computed the loss outside the Trainer's "
+                    "own training_step and compute_loss. A step sums the gradients of its micro-batches alone: let "
+                    "training_step compute them, or train without elastic_determinism."
                 )
             self.release()  # what was handed out stays as it is
             self._begin()
@@ -208,8 +208,8 @@ class GradientReducer:
         slices = self._ask_slices([self._parameters[index] for index in order])
         if {id(p) for bucket in slices for p in bucket.parameters} != set(places):
             raise DataParallelError(
-                "zero_stage=2 and 3: within a step the optimizer was given other parameters than are averaged. Give it "
-                "new parameters in on_step_end, on_step_begin or on_epoch_begin."
+                "zero_stage=2 and 3: within a step the optimizer got parameters that are not averaged. Give it new "
+                "parameters in on_step_end, on_step_begin or on_epoch_begin."
             )
         if slices is not self._slices:
             self._slices = slices

@@ -72,7 +72,7 @@ def require_values(tensors: Named) -> None:
         names, num_more = ", ".join(empty[:NUM_NAMED]), len(empty) - NUM_NAMED
         raise DataParallelError(
             "Never initialised: {names}. They were made by mindspore.common.initializer.initializer(...), which "
-            "draws nothing until init_data() is called: call it before the tensor is used.",
+            "draws nothing before init_data(): call it before you use the tensor.",
             names=tr("{names} and {num} more", names=names, num=num_more) if num_more > 0 else names,
         )
 
@@ -100,7 +100,7 @@ def check_buffers(model, collective: Collective) -> None:
         name, ranks = found
         logger.warning(
             tr(
-                "Buffer {name} on rank(s) {ranks} is not what rank 0 holds: all ranks get rank 0's.",
+                "Buffer {name} on rank(s) {ranks} is not what rank 0 holds: all ranks now use rank 0's.",
                 name=name,
                 ranks=ranks,
             )
@@ -135,8 +135,9 @@ class SharedBuffers:
             buffers = dict(self._model.named_buffers())
             if changed := [name for name in self._names if digest(buffers[name]) != self._digests[name]]:
                 raise DataParallelError(
-                    "elastic_determinism: training changes the buffer {name}, as running statistics do: what is in it "
-                    "would depend on the number of ranks. Freeze the layer (eval()), or train without it.",
+                    "elastic_determinism: training changes the buffer {name}, as it changes running statistics, and "
+                    "its values would depend on the number of ranks. Freeze the layer (eval()), or train without "
+                    "elastic_determinism.",
                     name=changed[0],
                 )
         elif self._names:
@@ -154,6 +155,9 @@ def check_replicas(model: Any, collective: Collective | None = None) -> None:
 
     Raises:
         DataParallelError: If they differ; the message names the first tensor that does, and the ranks.
+
+    Examples:
+        >>> dp.check_replicas(model)
     """
     _compare(_state(model), collective or current(), Message("Replicas differ"))
 

@@ -20,11 +20,8 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
 
     All ranks must call it. With the Trainer you do not need it: ``compute_metrics`` and ``predict`` already get all
     rows. In a loop of your own over the evaluation rows of ``dp.prepare``, call it for each batch within the loop, or
-    once behind it for all rows: they come in the data set's order, each once. In any other loop, call it once, with the
-    numbers of the rows::
-
-        rows = range(rank, len(table), world_size)
-        predictions, labels = dp.gather_for_metrics((predictions, labels), rows)
+    once after it for all rows: they come in the data set's order, each once. In any other loop, call it once, with the
+    numbers of the rows.
 
     Args:
         tensors: Tensors or arrays of this rank with one entry per row, in tuples, lists or dictionaries; the same
@@ -38,6 +35,18 @@ def gather_for_metrics(tensors: Any, rows: Any = None) -> Any:
 
     Raises:
         DataParallelError: If rows of ``dp.prepare`` are missing.
+
+    Examples:
+        In a loop over the evaluation rows of ``dp.prepare``:
+
+        >>> for batch in held.create_dict_iterator():
+        ...     predictions = model(**batch).logits.argmax(-1)
+        ...     predictions, labels = dp.gather_for_metrics((predictions, batch["labels"]))
+
+        In any other loop, with the numbers of the rows:
+
+        >>> rows = range(dp.get_rank(), len(table), dp.get_world_size())
+        >>> predictions, labels = dp.gather_for_metrics((predictions, labels), rows)
     """
     group = collectives.current()
     mine = None if tensors is None else (to_numpy(tensors), None if rows is None else list(rows))

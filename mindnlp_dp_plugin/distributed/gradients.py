@@ -58,11 +58,15 @@ def all_gather(tensor: mindspore.Tensor) -> mindspore.Tensor:
     Raises:
         DataParallelError: If the tensor has no rows, ranks have rows of different shapes, or a setting weighs or orders
             losses so that gradients would not add up.
+
+    Examples:
+        >>> questions, answers = dp.all_gather(questions), dp.all_gather(answers)
+        >>> scores = ops.matmul(questions, answers.swapaxes(0, 1))  # each row against those of all ranks
     """
     group = collectives.current()
     if not getattr(tensor, "ndim", 0):
         raise DataParallelError(
-            "dp.all_gather gathers rows, and {value!r} has none: give a tensor of one dimension or more.", value=tensor
+            "dp.all_gather gathers rows, but {value!r} has none: give a tensor of one dimension or more.", value=tensor
         )
     if group.world_size == 1 or computed.is_whole:
         return tensor
@@ -83,6 +87,10 @@ def global_mean(total: mindspore.Tensor, count: mindspore.Tensor | float) -> min
 
     Returns:
         A scalar, the same on all ranks; nan if all weights are 0.
+
+    Examples:
+        >>> total = nn.functional.cross_entropy(logits, labels, weight=weights, reduction="sum")
+        >>> loss = dp.global_mean(total, weights[labels].sum())
     """
     return _sum(total) / _sum(count)
 

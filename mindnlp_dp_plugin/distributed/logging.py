@@ -29,6 +29,10 @@ def get_logger(name: str | None = None) -> RankLogger:
 
     Args:
         name: The logger's name, as for ``logging.getLogger``.
+
+    Examples:
+        >>> logger = dp.get_logger(__name__)
+        >>> logger.warning("rank 0 logs this as it is, others with [rank N] in front")
     """
     return RankLogger(logging.getLogger(name), {})
 

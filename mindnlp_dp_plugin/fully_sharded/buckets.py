@@ -88,7 +88,7 @@ class SharedBucket(SlicedBucket):
         for name, parameter, address in zip(self._names, self.parameters, self._memory):
             if parameter._data_ptr() != address:
                 raise DataParallelError(
-                    "zero_stage=3: something has assigned other values to {name} while it was shared out. Change "
+                    "zero_stage=3: the script assigned other values to {name} while it was sharded. Change "
                     "parameters within mindnlp_dp_plugin.gathered_parameters(model), on all ranks.",
                     name=name,
                 )
@@ -97,7 +97,7 @@ class SharedBucket(SlicedBucket):
 def _refusal(name):
     def refuse(*args, **kwargs):
         raise DataParallelError(
-            "zero_stage=3: {name} is shared out over the ranks, and is not whole here. Read it within "
+            "zero_stage=3: {name} is sharded over the ranks, and is not whole here. Read it within "
             "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
             name=name,
         )

@@ -22,7 +22,7 @@ _shared = WeakKeyDictionary()  # by model
 
 
 @contextmanager
-def gathered_parameters(model) -> Iterator[None]:
+def gathered_parameters(model: Any) -> Iterator[None]:
     """Within the block all parameters of a model are whole; what it changes in them, on all ranks alike, stays.
 
     All ranks must enter it, and each then holds the whole model. Without ``zero_stage=3`` nothing is done. DeepSpeed
@@ -30,6 +30,10 @@ def gathered_parameters(model) -> Iterator[None]:
 
     Args:
         model: The model that is being trained.
+
+    Examples:
+        >>> with dp.gathered_parameters(model):
+        ...     dp.print_rank_0(model.classifier.weight.norm())
     """
     shared = _shared.get(model)
     if shared is None:
@@ -43,7 +47,8 @@ class SharedParameters:
     """Shares out what a model's units hold, and lends it to each unit while that computes.
 
     Parameters that are used by the same units, and are stepped or are not, make a bucket. All ranks must run the units
-    in the same order, and equally often.
+    in the same order, and equally often. It has many attributes because a parameter is found by its unit, its bucket,
+    its name and its stand-in.
 
     Args:
         model: The model, of the same structure on all ranks; what rank 0 holds is shared out, a bucket at a time.
@@ -51,7 +56,6 @@ class SharedParameters:
         collective: The ranks that share them out.
         bucket_cap_mb: Size in MB of a bucket of parameters that stay whole; None for the engine's default.
         patches: Gives the units their own ``forward`` back.
-
     """
 
     def __init__(self, model, stepped: Iterable, collective: Collective, bucket_cap_mb: float | None, patches: Patches):
@@ -238,7 +242,7 @@ class SharedParameters:
     def _whole_alone(self, name, stock, *args, **kwargs):
         if not self._num_whole:
             raise DataParallelError(
-                "zero_stage=3: {name}() of a model whose parameters are shared out over the ranks. Call it within "
+                "zero_stage=3: {name}() of a model whose parameters are sharded over the ranks. Call it within "
                 "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
                 name=name,
             )
@@ -248,7 +252,7 @@ class SharedParameters:
 def _require_own_forward(unit):
     if "forward" in vars(unit) and not is_recomputed(unit):
         raise DataParallelError(
-            "zero_stage=3: a {unit} has a forward of its own, set on the object, which lending its parameters would "
-            "replace. Define it in a class, or take zero_stage=2.",
+            "zero_stage=3 replaces forward, but a {unit} has one of its own, set on the object. Define it in a "
+            "class, or use zero_stage=2.",
             unit=type(unit).__name__,
         )

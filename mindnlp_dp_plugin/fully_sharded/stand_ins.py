@@ -45,8 +45,8 @@ class NotANumber:
             if before is None or math.isfinite(before.astype(mindspore.float32).item()):
                 continue
             raise DataParallelError(
-                "zero_stage=3: a loss is no finite number. If it is one with zero_stage=2, parameters of a module were "
-                "read outside of its forward, where they are not whole: do so within "
+                "zero_stage=3: a loss is not finite. If it is finite with zero_stage=2, the script reads parameters "
+                "of a module outside of its forward, where they are not whole: read them within "
                 "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter."
             )
 
@@ -85,9 +85,9 @@ class Untouched:
         if (touched := self._first_touched()) is not None:
             self._memory.madvise(mmap.MADV_DONTNEED)
             raise DataParallelError(
-                "zero_stage=3: {name} was read or changed outside of its module's forward, while it was shared out "
-                "over the ranks, and not whole. Do so within mindnlp_dp_plugin.gathered_parameters(model), which all "
-                "ranks must enter.",
+                "zero_stage=3: {name} was read or changed outside of its module's forward, where it is sharded over "
+                "the ranks and not whole. Do so within mindnlp_dp_plugin.gathered_parameters(model), which all ranks "
+                "must enter.",
                 name=[name for begin, name in self._places.values() if begin <= touched][-1],
             )
 

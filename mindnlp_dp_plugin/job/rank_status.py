@@ -100,7 +100,7 @@ class Status(ctypes.Structure):
     def __str__(self):
         known = {"seconds": time.monotonic() - self.since, "collective": self.collective}
         if self.phase == Phase.DONE:
-            return tr("has come to its end")
+            return tr("has ended")
         if self.phase == Phase.WAITING:
             said = tr("for {seconds:.1f} s in {collective}", **known)
         elif self.name:

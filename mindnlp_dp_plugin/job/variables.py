@@ -25,8 +25,8 @@ JOINED = "MINDNLP_DP_JOINED"  # the same, if it has joined others: what a child'
 NAMES = {name for name in vars().copy().values() if isinstance(name, str) and name.startswith(PREFIX)}  # all of these
 
 GONE = {  # what users may have set
-    "MINDNLP_DP_SECRET": Message("mindnlp-dp run starts the ranks of one machine, and its nodes need no secret"),
-    "MINDNLP_DP_SNAPSHOT_EVERY": Message("take MINDNLP_DP_ASYNC_SAVE=1 and a small save_steps"),
+    "MINDNLP_DP_SECRET": Message("mindnlp-dp run starts the ranks of one machine, which needs no secret"),
+    "MINDNLP_DP_SNAPSHOT_EVERY": Message("use MINDNLP_DP_ASYNC_SAVE=1 and a small save_steps"),
     "MINDNLP_DP_TRACE": Message("MINDNLP_DP_PROFILE writes the trace of a few steps, too"),
 }
 
@@ -50,13 +50,13 @@ def require_known(environ: Mapping[str, str], fields: Iterable[str]) -> None:
     known = {*settings, *NAMES}
     for name in sorted(environ):
         if name in GONE:
-            raise DataParallelError("{name} is gone, so unset it: {why}.", name=name, why=GONE[name])
+            raise DataParallelError("{name} was removed, so unset it: {why}.", name=name, why=GONE[name])
         if name.startswith(PREFIX) and name not in known:
             length = len(name.split("_"))  # a setting may be meant by as many of its words
             beginnings = {"_".join(each.split("_")[:length]): each for each in (*settings, LANGUAGE)}
             spellings = {**beginnings, **{each: each for each in settings}}
             raise DataParallelError(
-                "{name}={value!r} is not a setting: is {alike} meant? Correct or unset it; docs/settings lists all.",
+                "{name}={value!r} is not a setting: do you mean {alike}? Correct or unset it; docs/settings lists all.",
                 name=name,
                 value=environ[name],
                 alike=spellings[difflib.get_close_matches(name, spellings, n=1, cutoff=0)[0]],

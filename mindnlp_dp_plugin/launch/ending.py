@@ -123,7 +123,7 @@ def _how(returncode):
         return tr("exit status {status}", status=returncode)
     killer = {"name": name_of(-returncode), "number": -returncode}
     if returncode == -signal.SIGKILL:
-        return tr("killed by {name} (signal {number}), by someone or by the kernel for want of memory", **killer)
+        return tr("killed by {name} (signal {number}), by somebody or by the kernel because memory ran out", **killer)
     return tr("killed by {name} (signal {number})", **killer)
 
 

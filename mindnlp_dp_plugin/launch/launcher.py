@@ -80,6 +80,8 @@ def describe(process: Process, in_background: bool) -> str:
 def launch(job: Job) -> int:
     """Run a job to its end.
 
+    It is long because it tells the life of a job in order: its start, its restarts, its end and what is said of it.
+
     Args:
         job: The job.
 
@@ -98,7 +100,7 @@ def launch(job: Job) -> int:
         if is_on_cpu and job.nproc > cores and DataParallelConfig.from_env().cpu_tuning:
             tell_note(
                 tr(
-                    "{ranks} ranks share {cores} cores, so they are no faster than {cores} would be",
+                    "{ranks} ranks share {cores} cores, so they are no faster than {cores} ranks",
                     ranks=job.nproc,
                     cores=cores,
                 )

@@ -159,8 +159,8 @@ class Monitor:
             self._has_told_of_folder = True
             tell_note(
                 tr(
-                    "somebody has removed {folder}, the job's own: it goes on, but shows no stacks if ranks hang "
-                    "(systemd removes a user's shared memory at logout: loginctl enable-linger)",
+                    "somebody has removed {folder}, the job's own folder: the job goes on, but shows no stacks if "
+                    "ranks hang (systemd removes a user's shared memory at logout: loginctl enable-linger)",
                     folder=self._job.scratch_dir,
                 )
             )

@@ -47,6 +47,9 @@ def notebook_launcher(function: Callable, args: Sequence = (), nproc: int = 2) -
 
     Raises:
         DataParallelError: If something cannot be sent to the ranks, or a rank failed: with its traceback.
+
+    Examples:
+        >>> scores = dp.notebook_launcher(train, args=(3,), nproc=2)
     """
     _require_usable(function, args, nproc)
     with tempfile.TemporaryDirectory(prefix="mindnlp_dp_notebook_") as folder:
@@ -69,16 +72,16 @@ def _require_usable(function, args, nproc):
         )
     if not callable(function):
         raise DataParallelError(
-            "dp.notebook_launcher calls a function, and {function!r} is none: give its name without brackets, and its "
-            "arguments as args=(...).",
+            "dp.notebook_launcher calls a function, and {function!r} is not one: give the name of a function without "
+            "brackets, and its arguments as args=(...).",
             function=function,
         )
     if not isinstance(args, tuple | list):
         raise DataParallelError(
-            "args={args!r} is no tuple: give args=({args!r},), with a comma, for a single argument.", args=args
+            "args={args!r} is not a tuple: give args=({args!r},), with a comma, for a single argument.", args=args
         )
     if isinstance(nproc, bool) or not isinstance(nproc, int) or nproc < 1:
-        raise DataParallelError("nproc={nproc!r} is no number of ranks: give 1, 2, ...", nproc=nproc)
+        raise DataParallelError("nproc={nproc!r} is not a number of ranks: give 1, 2, ...", nproc=nproc)
 
 
 def _run(command, nproc):

@@ -37,7 +37,8 @@ def require_one_machine(
         raise _how_to_start(nodes, nproc or in_all // nodes.number or 1, asked, command)
     for name in given:
         raise DataParallelError(
-            "{option} is gone: mindnlp-dp run starts the ranks of one machine, as many as --nproc says. Leave it out.",
+            "{option} was removed: mindnlp-dp run starts the ranks of one machine, as many as --nproc says. Leave it "
+            "out.",
             option=f"--{name.replace('_', '-')}",
         )
 
@@ -81,8 +82,8 @@ def _how_to_start(nodes, nproc, asked, command):
     program = shlex.join(["python", *command] if command[0] == "-m" else command)
     line, where = nodes.line(nproc, program, settings), WHERE[nodes.engine]
     return DataParallelError(
-        "{asked_by}: mindnlp-dp run starts the ranks of one machine. With `import mindnlp_dp_plugin` as the first "
-        "import of {script}, give, {where}: {line}",
+        "{asked_by}: mindnlp-dp run starts the ranks of one machine. Put `import mindnlp_dp_plugin` first in "
+        "{script}, and run, {where}: {line}",
         asked_by=nodes.asked_by,
         script=command[1] if command[0] == "-m" else command[0],
         where=where,

@@ -43,8 +43,8 @@ class RunOptions:
         "--max-restarts",
         type=click.IntRange(min=0),
         show_default=True,
-        help="How often all ranks may start again from the newest checkpoint of this job; training that got further "
-        "renews the count.",
+        help="How often all ranks may start again from the newest checkpoint of this job; the count begins anew when "
+        "training gets further.",
     )
     resume: bool = _option(
         False,
@@ -56,7 +56,7 @@ class RunOptions:
         None,
         "--grace",
         type=click.FloatRange(min=0),
-        help="Seconds for the ranks to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they are sent. "
+        help="Seconds that ranks have to end by themselves after SIGTERM, SIGUSR1 or SIGUSR2, which they also get. "
         "Default: 30; on Slurm, after SIGUSR1 or SIGUSR2, what is left of the job's time.",
     )
     profile: bool = _option(
@@ -69,8 +69,8 @@ class RunOptions:
         None,
         "--peak-tflops",
         type=PeakTflops(),
-        help="What a device can compute at most, in TFLOPS, for the MFU; measured: by a product. Default: known of "
-        "Ascend.",
+        help="Peak of a device in TFLOPS, for the MFU; measured: time a product of matrices. Default: the known peak "
+        "of an Ascend card.",
     )
 
     def as_settings(self) -> dict[str, str]:

@@ -34,9 +34,9 @@ class Restarts:
         exception, before = failure.kind, self._before
         self._before = (exception, failure.message, step)
         if exception in SAME_IN_EACH_START:
-            return tr("a {exception} would come again", exception=exception)
+            return tr("a {exception} would occur again", exception=exception)
         if exception == "SystemExit" and failure.exit_code == USAGE:
-            return tr("a command line that is not understood would not be next time")
+            return tr("the script rejected its command line, and would do so again")
         if exception and step and before == self._before:
             return tr("the same {exception} came twice at step {step}", exception=exception, step=step)
         self.used += 1

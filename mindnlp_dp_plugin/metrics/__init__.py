@@ -17,6 +17,11 @@ def load(name: str) -> evaluate.EvaluationModule:
 
     Raises:
         ValueError: If there is no metric of that name.
+
+    Examples:
+        >>> accuracy = metrics.load("accuracy")
+        >>> accuracy.compute(predictions=[0, 1], references=[0, 1])
+        {'accuracy': 1.0}
     """
     if name not in METRICS:
         raise ValueError(f"metric {name!r} is not known: choose one of {', '.join(METRICS)}.")

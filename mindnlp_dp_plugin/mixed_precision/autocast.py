@@ -120,6 +120,10 @@ def autocast(dtype: mindspore.Type = mindspore.float16) -> Iterator[Autocast]:
 
     Raises:
         DataParallelError: If the device cannot compute in it.
+
+    Examples:
+        >>> with dp.autocast():
+        ...     loss = model(**batch).loss
     """
     if not can_compute_in(dtype):
         raise DataParallelError(

@@ -33,17 +33,17 @@ def require_elementwise(optimizer) -> None:
             slices = _stepped(optimizer, group, [np.s_[begin:end] for begin, end in pairwise(BORDERS)])
         except Exception as error:
             raise DataParallelError(
-                "zero_stage cannot share out the states of {optimizer}: it could not step a slice of a tensor "
-                "({error}). Take an optimizer that steps each element by itself, such as AdamW, Adam or SGD, or leave "
-                "zero_stage out.",
+                "zero_stage cannot shard the states of {optimizer}: it could not step a slice of a tensor ({error}). "
+                "Use an optimizer that steps each element by itself, such as AdamW, Adam or SGD, or leave zero_stage "
+                "out.",
                 optimizer=optimizer_class,
                 error=error,
             ) from error
         if not np.allclose(whole, slices, rtol=0, atol=TOLERANCE):
             raise DataParallelError(
-                "zero_stage cannot share out the states of {optimizer}: its step depends on the tensor as a whole (a "
-                "norm, or rows and columns), so ranks cannot step slices. Take an optimizer that steps each element by "
-                "itself, such as AdamW, Adam or SGD, or leave zero_stage out.",
+                "zero_stage cannot shard the states of {optimizer}: its step depends on the tensor as a whole (a "
+                "norm, or rows and columns), so ranks cannot step slices. Use an optimizer that steps each element "
+                "by itself, such as AdamW, Adam or SGD, or leave zero_stage out.",
                 optimizer=optimizer_class,
             )
 

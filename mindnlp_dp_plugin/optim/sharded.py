@@ -58,8 +58,8 @@ def share_states(
 def _require_views():
     if mindspore.get_context("device_target") == "CPU" and not are_views():
         raise DataParallelError(
-            "zero_stage cannot cut the tensors of MindSpore {version}, which on CPU gives copies of what it has "
-            "computed. Install MindSpore 2.10, or leave zero_stage out.",
+            "zero_stage cannot cut the tensors of MindSpore {version}, which on CPU returns copies of its results. "
+            "Install MindSpore 2.10, or leave zero_stage out.",
             version=mindspore.__version__,
         )
 

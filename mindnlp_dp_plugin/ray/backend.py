@@ -26,6 +26,10 @@ class MindNLPConfig(BackendConfig):
 
     Raises:
         DataParallelError: For a wrong value.
+
+    Examples:
+        >>> config = MindNLPConfig(settings=DataParallelConfig(timeout=600), log_level="WARNING")
+        >>> trainer = MindNLPTrainer(train, mindnlp_config=config)
     """
 
     settings: DataParallelConfig | None = None

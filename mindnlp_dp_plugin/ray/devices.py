@@ -27,7 +27,7 @@ def choose_device(accelerators: Mapping[str, Sequence[str]], settings: DataParal
     assigned = [str(card) for card in accelerators.get(RESOURCE, [])]
     if len(assigned) > 1:
         raise DataParallelError(
-            "resources_per_worker gives a worker the {count} cards {cards}, but a rank computes on one: ask for "
+            "resources_per_worker gives a worker the {count} cards {cards}, but a rank uses one: ask for "
             '{{"NPU": 1}}, and for more workers.',
             count=len(assigned),
             cards=", ".join(assigned),
@@ -47,7 +47,7 @@ def choose_device(accelerators: Mapping[str, Sequence[str]], settings: DataParal
     computes_on_cpu = runs_on(settings.backend, "CPU") or os.environ.get("DEVICE_TARGET") == "CPU"
     if runs_on(settings.backend, "Ascend") or (has_ascend() and not computes_on_cpu):
         raise DataParallelError(
-            "this node has Ascend cards, but Ray has assigned none to the worker, and one of another job might be "
-            'taken: ask for resources_per_worker={{"NPU": 1}}, or train on the CPU with backend="mccl".'
+            "this node has Ascend cards, but Ray has assigned none to the worker, which might take a card of another "
+            'job: ask for resources_per_worker={{"NPU": 1}}, or train on the CPU with backend="mccl".'
         )
     return None

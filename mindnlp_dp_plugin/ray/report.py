@@ -34,6 +34,9 @@ class RayReportCallback(TrainerCallback):
 
     Raises:
         DataParallelError: With ``async_save``: Ray would get a checkpoint that is not written yet.
+
+    Examples:
+        >>> Trainer(model, arguments, train_dataset=rows, callbacks=[RayReportCallback()]).train()
     """
 
     def __init__(self):

@@ -25,6 +25,10 @@ class BestRun(NamedTuple):
         objective: Its last value of the metric.
         hyperparameters: Its settings.
         results: All trials, Ray's ``ResultGrid``; ``get_dataframe()`` is a table of them.
+
+    Examples:
+        >>> print(best.hyperparameters, best.objective)
+        >>> print(best.results.get_dataframe())
     """
 
     run_id: str
@@ -50,7 +54,7 @@ def hyperparameter_search(
 
     As many trials run side by side as the cluster has room for. The names are those of Hugging Face's
     ``Trainer.hyperparameter_search``; it takes a function in place of the Trainer, as MindSpore's data pipelines cannot
-    be sent to other processes.
+    be sent to other processes. It is long because it hands the arguments of three of Ray's objects on.
 
     Args:
         train_loop_per_worker: The function of ``MindNLPTrainer``; its Trainer has a ``RayReportCallback``. It gets
@@ -69,6 +73,11 @@ def hyperparameter_search(
     Raises:
         DataParallelError: If ``direction`` is none of the two, or the cluster has no room for one trial.
         RuntimeError: If no trial has reported the metric.
+
+    Examples:
+        >>> space = {"learning_rate": tune.loguniform(1e-5, 1e-2)}
+        >>> best = hyperparameter_search(train, space, metric="eval_accuracy", direction="maximize")
+        >>> print(best.hyperparameters, best.objective)
     """
     if direction not in MODES:
         known = {"direction": direction, "choices": ", ".join(MODES)}

@@ -35,6 +35,11 @@ class MindNLPTrainer(DataParallelTrainer):
 
     Raises:
         DataParallelError: If the ``scaling_config`` asks for what ranks are not.
+
+    Examples:
+        >>> trainer = MindNLPTrainer(train, scaling_config=ScalingConfig(num_workers=2))
+        >>> result = trainer.fit()
+        >>> print(result.metrics)
     """
 
     def __init__(
@@ -66,7 +71,7 @@ def _require_ranks(scaling_config):
         )
     if scaling_config.use_gpu or scaling_config.use_tpu:
         raise DataParallelError(
-            "use_gpu and use_tpu ask for what MindNLP does not train on: leave both out, and ask for "
+            "use_gpu and use_tpu ask for devices on which MindNLP does not train: leave both out, and ask for "
             'resources_per_worker={{"NPU": 1}} on Ascend.'
         )
     cards = (scaling_config.resources_per_worker or {}).get("NPU", 1)

@@ -59,7 +59,7 @@ class RecipeOptions:
     )
     threshold: float | None = option(
         None,
-        "Probability of a class to be chosen. Default: 0.5.",
+        "Probability from which a class is chosen. Default: 0.5.",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         of=("multi-label",),
     )

@@ -69,8 +69,8 @@ def await_scheduler(address: str, port: int, timeout: float, scheduler: subproce
         if scheduler is not None and scheduler.poll() is not None:
             raise DataParallelError(
                 "MindSpore's scheduler, which rank 0 starts, has ended with status {status} before it listened on "
-                "{address}:{port}: what it said stands above. The address must be one of rank 0's node, and the port "
-                "free.",
+                "{address}:{port}: see its output above. The address must belong to rank 0's node, and the port must "
+                "be free.",
                 status=scheduler.returncode,
                 address=address,
                 port=port,

@@ -57,6 +57,11 @@ def install(config: DataParallelConfig | None = None) -> None:
 
     Raises:
         DataParallelError: If MindNLP is not supported, a setting is wrong, or the ranks cannot join.
+
+    Examples:
+        >>> dp.install(dp.DataParallelConfig(zero_stage=1))
+        >>> trainer.train()
+        >>> dp.install()  # back to the environment's settings
     """
     uninstall()
     config = DataParallelConfig.from_env() if config is None else config
@@ -94,6 +99,9 @@ def uninstall() -> None:
     """Restore MindNLP's Trainer.
 
     The patches for newer MindSpore stay, and so do the joined ranks and operators that are launched synchronously.
+
+    Examples:
+        >>> dp.uninstall()
     """
     global _installation
     _installation = None

@@ -67,7 +67,7 @@ class AutoWeights(Weights):
         """
         if self._place >= len(self._counts):
             raise DataParallelError(
-                "average_over='auto' counts what is read, and training_step got a batch that was not just read from "
+                "average_over='auto' counts what is read, but training_step got a batch that was not just read from "
                 "train_dataset: pass on each batch once. Or choose average_over='ranks'."
             )
         return self._counts.found(self._place, batch) > 0
@@ -98,9 +98,9 @@ class AutoWeights(Weights):
         weights = [self._relative_weight(place) for place in range(len(self._counts))]
         if not is_weighed and (weights != [weights[0]] * len(weights) or self._before != self._accumulation):
             raise DataParallelError(
-                "Ranks count other labels or rows in the micro-steps of a step, so average_over='auto' weighs each: an "
-                "overridden training_step must call super().training_step(model, inputs). Or choose "
-                "average_over='ranks'."
+                "Ranks count different numbers of labels or rows in the micro-steps of a step, so "
+                "average_over='auto' weighs each micro-step: an overridden training_step must call "
+                "super().training_step(model, inputs). Or choose average_over='ranks'."
             )
 
     def _relative_weight(self, place):
@@ -166,8 +166,8 @@ class AnnouncedCounts:
         has_labels = labels_of(batch) is not None
         if (has_labels or self._of_labels[place]) and self._count(batch) != announced:
             raise DataParallelError(
-                "average_over='auto' counted {announced} in the batch that was read, and training_step passes on one "
-                "that counts {found}: make labels where rows are read, in the data set or its collator. Or choose "
+                "average_over='auto' counted {announced} in the batch that was read, but {found} in the one that "
+                "training_step passes on: make labels in the data set or its collator. Or choose "
                 "average_over='tokens', which counts what training_step passes on, or 'ranks'.",
                 announced=announced,
                 found=self._count(batch),

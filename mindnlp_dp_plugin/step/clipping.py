@@ -29,8 +29,7 @@ def clip_by_buckets(reducer: GradientReducer, utils: ModuleType, patches: Patche
         if reducer.keeps_part:
             raise DataParallelError(
                 "zero_stage=2 or 3, clip_grad_norm_(norm_type={norm_type}, error_if_nonfinite={error_if_nonfinite}): "
-                "gradients that are shared out are clipped once a step, all together and by the Euclidean norm. Take "
-                "zero_stage=1.",
+                "sharded gradients are clipped once a step, all together and by the Euclidean norm. Use zero_stage=1.",
                 norm_type=norm_type,
                 error_if_nonfinite=error_if_nonfinite,
             )

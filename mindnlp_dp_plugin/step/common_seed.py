@@ -29,8 +29,8 @@ def common_seed(name: str, seed: int, collective: Collective) -> int:
     if len(set(seeds)) > 1 and collective.rank == 0:
         logger.warning(
             tr(
-                "{name} differs between ranks ({seeds}): the order of rows, and what else must be common, comes from "
-                "rank 0's. Dropout differs between ranks in any case.",
+                "{name} differs between ranks ({seeds}): the order of rows, and all else that must be the same, "
+                "comes from rank 0's. Dropout always differs between ranks.",
                 name=name,
                 seeds=", ".join(map(str, seeds)),
             )

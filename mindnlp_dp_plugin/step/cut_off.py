@@ -49,8 +49,8 @@ class CutOff:
         if names:
             logger.warning(
                 tr(
-                    "The gradients of {names} are 0, though their layers compute. If the loss is to depend on them, "
-                    "look for what cuts them off: detach(), asnumpy(), or nn.Parameter(...) called in forward.",
+                    "The gradients of {names} are 0, although their layers compute. If the loss should depend on "
+                    "them, look for what cuts them off: detach(), asnumpy(), or nn.Parameter(...) called in forward.",
                     names=listed(names),
                 )
             )

@@ -80,7 +80,7 @@ def broadcast(collective: Collective, value=None):
 def _require_whole(what, dataset):
     if isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset):
         raise DataParallelError(
-            "dispatch_batches: {what} is sharded already, and rank 0 would read its own shard alone. Give it whole, or "
-            "leave dispatch_batches out.",
+            "dispatch_batches: {what} is sharded already, and rank 0 would read its own shard alone. Give the whole "
+            "data set, or leave dispatch_batches out.",
             what=what,
         )

@@ -27,15 +27,15 @@ HINT = Message(
     "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
 )
 NO_COMMON_ORDER = Message(
-    "{what} gives its rows in a new order in each pass, another on each rank: ranks would read some rows twice and "
+    "{what} gives its rows in a new order in each pass, different on each rank: ranks would read some rows twice and "
     "others never. Seed its order alike on all ranks, or give the source __getitem__ and __len__ and let the "
     "pipeline's .shuffle() draw it; or let rank 0 alone read it: dispatch_batches=True "
-    "(MINDNLP_DP_DISPATCH_BATCHES=1). (Augmentation may be random, if a column that tells rows apart stays as it is.)"
+    "(MINDNLP_DP_DISPATCH_BATCHES=1). (Augmentation may be random, if one column still identifies each row.)"
 )
 MOVES = Message(
-    "{what} gives other rows under the same numbers when it is read again: its source shuffles itself, so ranks would "
-    "read some rows twice and others never. Let __getitem__ return the same row for a number, and the pipeline's "
-    ".shuffle() draw the order."
+    "{what} gives other rows under the same numbers when it is read again: its source shuffles itself, so ranks "
+    "would read some rows twice and others never. Let __getitem__ return the same row for a number, and let the "
+    "pipeline's .shuffle() draw the order."
 )
 READ_ONCE = Message(
     "{what} can be read only once: a second pass has other rows, or none, so ranks would lose some. Give a source that "
@@ -43,13 +43,13 @@ READ_ONCE = Message(
     "read it: dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
 )
 PARTED = Message(
-    "{what} has given other rows to one rank than to another since training began: its order, or what is in its rows, "
-    "changes while it is read, so ranks have read some rows twice and others never. Let each rank change it alike, by "
-    "the same seed and at the same epoch, or let the pipeline's .shuffle() draw the order, or rank 0 alone read it: "
-    "dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
+    "{what} has given ranks different rows since training began: its order or its contents change while it is read, "
+    "so ranks have read some rows twice and others never. Change it alike on all ranks, by the same seed and in the "
+    "same epoch; or let the pipeline's .shuffle() draw the order; or let rank 0 alone read it: dispatch_batches=True "
+    "(MINDNLP_DP_DISPATCH_BATCHES=1)."
 )
 READ_SO_FAR = Message("the rows read so far")
-HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin deals it out.")
+HINT_OF_LENGTHS = Message("Give every rank the same whole data set: the plugin shards it.")
 
 
 def require_same_rows(

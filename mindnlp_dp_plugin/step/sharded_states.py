@@ -57,8 +57,8 @@ def share_parameters(
         return None
     if config.elastic_determinism:
         raise DataParallelError(
-            "zero_stage=3 with elastic_determinism: parameters are gathered by all ranks at once, but micro-batches "
-            "are computed in turn by as many ranks as there are. Take zero_stage=2, or leave elastic_determinism out."
+            "zero_stage=3 with elastic_determinism: all ranks gather parameters together, but each computes its "
+            "micro-batches one after another. Use zero_stage=2, or leave elastic_determinism out."
         )
     require_same_structure(door.model.named_parameters(), collective, DIFFERENT_MODELS, SAME_MODEL)
     return SharedParameters(door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb, patches)

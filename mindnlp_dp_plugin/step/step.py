@@ -39,7 +39,7 @@ from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
 
 NO_GATHERING = Message(
     "dp.all_gather and dp.global_mean within a step need average_over='auto' or 'ranks', and no elastic_determinism: "
-    "otherwise ranks' losses do not weigh what their gradients are summed by. Leave the setting out."
+    "otherwise the weights of losses and of gradients would not agree. Leave the setting out."
 )
 
 
@@ -91,7 +91,7 @@ class Step:
         if config.zero_stage >= 2 and self._may_call_backward_again:
             raise DataParallelError(
                 "zero_stage={stage} with an overridden training_step ({trainer}): it may read gradients, of which a "
-                "rank keeps only its part. Take zero_stage=1, or override compute_loss instead.",
+                "rank keeps only its part. Use zero_stage=1, or override compute_loss instead.",
                 stage=config.zero_stage,
                 trainer=door.name,
             )

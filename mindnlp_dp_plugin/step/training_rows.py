@@ -13,7 +13,7 @@ HINT = Message(
     "Give every rank the same whole data set: the plugin shards it. If you sharded it yourself, make the shards "
     "equally long."
 )
-SAME_SETTINGS = Message("Give every rank the same: the plugin itself draws dropout by rank, and deals out the rows.")
+SAME_SETTINGS = Message("Give every rank the same value: the plugin itself draws dropout by rank, and shards the rows.")
 
 
 def shard_training_rows(
@@ -63,7 +63,7 @@ def require_a_step(dataset: ShardedDataset, collective: Collective) -> None:
     if dataset.num_steps == 0:
         raise DataParallelError(
             "train_dataset has {length}: too few rows for one batch of {batch_size} on each of {world_size} ranks. "
-            "Take a smaller batch, fewer ranks, or drop_remainder=False.",
+            "Use a smaller batch, fewer ranks, or drop_remainder=False.",
             length=_describe_length(dataset),
             batch_size=dataset.get_batch_size(),
             world_size=collective.world_size,

@@ -44,8 +44,8 @@ def count_tokens(batch, predicts_next_token: bool = False) -> int:
     """
     if batch.get("labels") is None:
         raise DataParallelError(
-            "average_over='tokens' counts the labels that are not -100, but among the columns of the batch ({columns}) "
-            "is no 'labels'. Rename the one that holds them, or choose average_over='samples'.",
+            "average_over='tokens' counts the labels that are not -100, but the batch ({columns}) has no column "
+            "'labels'. Rename the one that holds them, or choose average_over='samples'.",
             columns=", ".join(batch),
         )
     labels = to_numpy(batch["labels"])
@@ -150,7 +150,7 @@ class EqualWeights(Weights):
             raise DataParallelError(
                 "Training began with gradient_accumulation_steps={before}, whose gradients are summed, and went on "
                 "with {now}. So losses are weighted: an overridden training_step must call "
-                "super().training_step(model, inputs). Or take the old accumulation.",
+                "super().training_step(model, inputs). Or use the old accumulation.",
                 before=self._before,
                 now=self._now,
             )

@@ -117,7 +117,10 @@ def test_a_folder_claimed_on_another_node_is_taken_over_and_said(tmp_path):
 @pytest.mark.parametrize(
     "damage, problem",
     [
-        (lambda folder: (folder / "model.safetensors").write_text("weighty"), "model.safetensors has other contents"),
+        (
+            lambda folder: (folder / "model.safetensors").write_text("weighty"),
+            "model.safetensors does not have the contents",
+        ),
         (lambda folder: (folder / store.RECORD).write_text('{"format": 2}'), "data_parallel.json lists no files"),
         (lambda folder: (folder / store.RECORD).write_text("[" * 10**5), "data_parallel.json is not JSON"),
         (lambda folder: (folder / store.RECORD).write_bytes(b"\xff"), "data_parallel.json is not JSON"),

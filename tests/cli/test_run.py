@@ -105,7 +105,7 @@ SEVERAL = {
 def test_who_asks_for_several_machines_gets_the_line_that_starts_their_ranks(runner, script, options):
     nproc = () if "--num-processes" in options else ("--nproc", "4")
     message = refused(runner, *nproc, *options.split(), script, "--lr", "a b")
-    assert f" With `import mindnlp_dp_plugin` as the first import of {script}, give, " in message
+    assert f" Put `import mindnlp_dp_plugin` first in {script}, and run, " in message
     assert message.rstrip().endswith(SEVERAL[options].format(script=script))
 
 
@@ -131,7 +131,7 @@ def test_on_several_nodes_of_a_system_the_line_is_ready_for_its_variables(runner
     runner.environ.update(variables)
     message = refused(runner, "--nproc", "4", script)
     assert message.startswith(f"mindnlp-dp: error: {system}: mindnlp-dp run starts the ranks of one machine.")
-    line = re.search(", give, [^:]*: (.*)", message)[1]
+    line = re.search("and run, [^:]*: (.*)", message)[1]
     shown = subprocess.run(["sh", "-c", f"echo {line}"], env=runner.environ, capture_output=True, text=True, check=True)
     assert words.format(script=script) in shown.stdout
 
@@ -141,16 +141,16 @@ def test_on_several_nodes_of_a_system_the_line_is_ready_for_its_variables(runner
     [
         (
             "--standalone --nproc 2",
-            "--standalone is gone: mindnlp-dp run starts the ranks of one machine, as many as --nproc says. Leave it "
-            "out.",
+            "--standalone was removed: mindnlp-dp run starts the ranks of one machine, as many as --nproc says. Leave "
+            "it out.",
         ),
-        ("--nnodes 1 --nproc 2", "--nnodes is gone"),
-        ("--nproc 2 --secret-file key", "--secret-file is gone"),
-        ("--nproc 2 --insecure", "--insecure is gone"),
-        ("--nproc 2 --bind-address 0.0.0.0", "--bind-address is gone"),
-        ("--nproc 2 --trace", "--trace is gone: --profile writes the trace of a few steps, too."),
-        ("--num_processes=2", "--num-processes is gone"),
-        ("--worker-num 2", "--worker-num is gone"),
+        ("--nnodes 1 --nproc 2", "--nnodes was removed"),
+        ("--nproc 2 --secret-file key", "--secret-file was removed"),
+        ("--nproc 2 --insecure", "--insecure was removed"),
+        ("--nproc 2 --bind-address 0.0.0.0", "--bind-address was removed"),
+        ("--nproc 2 --trace", "--trace was removed: --profile writes the trace of a few steps, too."),
+        ("--num_processes=2", "--num-processes was removed"),
+        ("--worker-num 2", "--worker-num was removed"),
     ],
 )
 def test_an_option_that_is_gone_is_named_with_what_to_give_instead(runner, script, options, instead):
@@ -160,7 +160,7 @@ def test_an_option_that_is_gone_is_named_with_what_to_give_instead(runner, scrip
 @pytest.mark.parametrize("name", ["MINDNLP_DP_SECRET", "MINDNLP_DP_TRACE"])
 def test_a_variable_that_is_gone_is_named(runner, script, name):
     runner.environ[name] = "of earlier versions"
-    assert f"{name} is gone, so unset it" in refused(runner, "--nproc", "2", script)
+    assert f"{name} was removed, so unset it" in refused(runner, "--nproc", "2", script)
 
 
 def test_help_shows_what_one_machine_needs(runner):
@@ -329,7 +329,7 @@ def test_a_folder_or_a_module_that_python_cannot_run(runner):
 def test_a_setting_that_does_not_exist(runner, script):
     runner.environ["MINDNLP_DP_BUCKET_CAP"] = "4"
     message = refused(runner, "--nproc", "2", script)
-    assert "MINDNLP_DP_BUCKET_CAP='4' is not a setting: is MINDNLP_DP_BUCKET_CAP_MB meant?" in message
+    assert "MINDNLP_DP_BUCKET_CAP='4' is not a setting: do you mean MINDNLP_DP_BUCKET_CAP_MB?" in message
 
 
 def test_without_a_home(runner):

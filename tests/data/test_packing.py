@@ -236,7 +236,7 @@ def test_the_page_names_the_models_that_read_packed_rows():
             model = cases(folder)["causal_lm"]
             require_packed_rows_read(model(tiny_config(folder, model.config_class, "causal_lm")), packed)
             found.add(folder.replace("_", ""))
-    for page in ("packing.md", "packing.zh.md"):
+    for page in ("padding.md", "padding.zh.md"):
         text = (REPOSITORY / "docs/guide" / page).read_text(encoding="utf-8")
         (named,) = re.findall(r"(?:These models|MindNLP 0.4.1 中能读)[^:：]*[:：](.*?)[.。]", text, re.DOTALL)
         assert {re.sub(r"[-\s]", "", name).lower() for name in re.split("[,、]", named)} == found, page

@@ -8,12 +8,12 @@ from tests.harness import run_ranks_successfully
 
 # Which row is the first to differ is chance: it depends on how each rank orders the set.
 ERRORS = {
-    "permuted_in_each_pass": "train_dataset gives its rows in a new order in each pass, another on each rank",
+    "permuted_in_each_pass": "train_dataset gives its rows in a new order in each pass, different on each rank",
     "streamed_and_shuffled_without_a_seed": "train_dataset gives its rows in a new order in each pass",
     "evaluated_in_an_order_of_its_own": "The data set to evaluate gives its rows in a new order in each pass",
     "opened_once": "train_dataset can be read only once: a second pass .* rank 0 alone read it: dispatch_batches=True",
-    "permuted_later": "train_dataset has given other rows to one rank than to another since training began",
-    "renumbered_later": "train_dataset has given other rows to one rank than to another since training began",
+    "permuted_later": "train_dataset has given ranks different rows since training began",
+    "renumbered_later": "train_dataset has given ranks different rows since training began",
     "labels_numbered_by_a_set": r"train_dataset, row \d+, column 'labels' differs between ranks: rank 0 has ",
     "rows_from_a_set": r"train_dataset, row \d+, column 'input_ids' differs between ranks: rank 0 has \[",
     "filtered_rows_from_a_set": r"train_dataset, batch 0, column 'input_ids' differs between ranks: rank 0 has \[",

@@ -66,7 +66,7 @@ def test_other_ranks_accumulate_more_or_less(trainer, world_size, accumulation):
 
 def test_what_cannot_be_divided_is_refused_with_what_can(trainer):
     with (
-        pytest.raises(DataParallelError, match="-3: the 6 batches of a step .* 4 ranks.* of 1, 2, 3, 6 ranks"),
+        pytest.raises(DataParallelError, match="-3: the 6 batches of a step .* 4 ranks.*: 1, 2, 3, 6"),
         global_batch.same_as_before(trainer, 4, "checkpoint-3"),
     ):
         pass

@@ -79,7 +79,7 @@ def test_a_mean_over_labels_leaves_out_a_batch_without_any(one_process, of_ranks
 
 def test_what_would_part_the_ranks_is_refused_by_name(of_ranks):
     other_gradients, pending, lonely, unknown, precision, two, shared, beside = of_ranks["refusals"]
-    assert "gradients that were not averaged" in other_gradients and "value_and_grad computes them" in other_gradients
+    assert "gradients that were not averaged" in other_gradients and "value_and_grad averages them" in other_gradients
     assert "dp.save_state between gradients and their optimizer step" in pending
     assert "dp.prepare got 0 objects that are a MindNLP optimizer" in lonely
     assert "dp.prepare got a list" in unknown

@@ -77,7 +77,7 @@ def end_of(events):
 
 def test_the_page_draws_every_rank_and_phase(profile):
     _, folder, shown = profile
-    assert f"where steps {SKIPPED + 1} to {SKIPPED + PROFILED} go: {folder / 'profile.html'}" in shown
+    assert f"where the time of steps {SKIPPED + 1} to {SKIPPED + PROFILED} goes: {folder / 'profile.html'}" in shown
     page = (folder / "profile.html").read_text(encoding="utf-8")
     _, ranks = phases_in(folder)
     step = sum(ranks[1].values())

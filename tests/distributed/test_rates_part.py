@@ -36,5 +36,5 @@ def test_a_schedule_that_follows_the_mean_of_all_ranks_is_common(tmp_path):
 def test_a_length_that_was_asked_too_soon_is_named(tmp_path):
     status, told = run(tmp_path, "length_before", "mpi")
     assert status == 0
-    said = "The length of the rows was asked before dp.prepare: 8 batches, of which each rank reads 4."
+    said = "The script asked for the length of the rows before dp.prepare: 8 batches, of which each rank reads 4."
     assert told.count(said) == 1

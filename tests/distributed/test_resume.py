@@ -115,7 +115,7 @@ once = pytest.mark.parametrize("stopped_and_resumed", ["mpi"], indirect=True)
 def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_path):
     problems = {
         "missing_weights": "model.safetensors is missing",
-        "other_weights": "model.safetensors has other contents than were written",
+        "other_weights": "model.safetensors does not have the contents that were written",
         "half_an_optimizer": "optimizer.ckpt has ",
         "half_a_record": "data_parallel.json is not JSON",
         "no_record": "data_parallel.json is missing",

@@ -58,7 +58,7 @@ def test_checkpoints_have_the_bytes_of_plain_data_parallelism_s(output, step):
 
 def test_what_a_stage_cannot_do_is_refused(outcomes):
     lamb, own_step, clips_again = outcomes["refusals"]
-    assert lamb[0].startswith("zero_stage cannot share out the states of Lamb: ") and lamb[1] == 0
+    assert lamb[0].startswith("zero_stage cannot shard the states of Lamb: ") and lamb[1] == 0
     assert own_step[0].startswith("zero_stage=2 with an overridden training_step") and own_step[1] == 0
     assert clips_again[0].startswith("zero_stage=2 or 3, clip_grad_norm_(") and clips_again[1] == 1
 

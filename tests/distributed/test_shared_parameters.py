@@ -57,12 +57,12 @@ def test_whatever_reads_a_part_is_told_how_to_read_the_whole(outcomes, name):
 def test_what_cannot_be_shared_out_is_refused_by_name(outcomes):
     refusals = outcomes["refusals"]
     assert refusals["elsewhere"].startswith("zero_stage=3: words.weight was read or changed outside of its module's")
-    assert refusals["forward"].startswith("zero_stage=3: a BertLayer has a forward of its own")
+    assert refusals["forward"].startswith("zero_stage=3 replaces forward, but a BertLayer has one of its own")
     assert refusals["elastic"].startswith("zero_stage=3 with elastic_determinism: ")
 
 
-READ = "zero_stage=3: {} was read or changed outside of its module's forward, while it was shared out over the ranks"
-REFUSED = "zero_stage=3: {} is shared out over the ranks, and is not whole here"
+READ = "zero_stage=3: {} was read or changed outside of its module's forward, where it is sharded over the ranks"
+REFUSED = "zero_stage=3: {} is sharded over the ranks, and is not whole here"
 
 
 @pytest.mark.parametrize("job", jobs((2, "mpi")), ids=str)
@@ -78,7 +78,7 @@ def test_however_wherever_and_whenever_a_part_is_read_it_is_named_in_that_step(o
 
 def test_where_the_machine_does_not_tell_what_was_read_each_loss_is_looked_at(output_of):
     for draw in outcomes_of_reading(output_of, "0", "losses", 2, "mpi"):
-        assert draw["said"].startswith("zero_stage=3: a loss is no finite number."), draw
+        assert draw["said"].startswith("zero_stage=3: a loss is not finite."), draw
         assert draw["after"] == draw["step"] + 1, draw
 
 

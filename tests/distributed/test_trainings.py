@@ -132,5 +132,5 @@ def test_rows_are_read_again_if_the_script_says_so(stopped):
 
 def test_ranks_with_other_folders_are_told_so(stopped):
     output, (_, again, _), _ = stopped
-    homes = f"the ranks have other output_dir, '{output}/timed' and '{output}/timed1'"
+    homes = f"The ranks have different output_dir, '{output}/timed' and '{output}/timed1'"
     assert homes in again["timed"]["refused"]

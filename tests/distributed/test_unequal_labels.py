@@ -48,7 +48,7 @@ def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(output_of):
     output = output_of("unequal_labels.py", 2, *OF_SEEDS, ranks=2, backend="mpi")
     alike, by_rank = (np.load(output / f"{name}.rank1.npz")["parameters"] for name in ("seeds_alike", "seeds_by_rank"))
     np.testing.assert_array_equal(by_rank, alike)
-    said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and what else must be common, comes"
+    said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and all else that must be the same"
     assert (output / "logs" / "rank_0.log").read_text().count(said) == 1
 
 

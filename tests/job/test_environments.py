@@ -106,7 +106,7 @@ def test_several_nodes_are_told_apart_from_ranks(system):
 
 @pytest.mark.parametrize("system", ["Kubeflow", "PyTorchJob of 4", "AscendJob", "ModelArts", "Volcano", "SkyPilot"])
 def test_a_script_on_each_node_does_not_train_alone(system):
-    with pytest.raises(DataParallelError, match="would train alone. .* first in the script: msrun --worker_num="):
+    with pytest.raises(DataParallelError, match="would train alone. .* first in the script, .*: msrun --worker_num="):
         detect(NODES[system][0])
 
 

@@ -292,10 +292,10 @@ def test_ranks_end_when_the_kernel_is_killed(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ((5,), "and 5 is none"),
+        ((5,), "and 5 is not one"),
         ((print, 5), r"give args=\(5,\), with a comma"),
-        ((print, (), 0), "nproc=0 is no number of ranks"),
-        ((print, (), "2"), "nproc='2' is no number of ranks"),
+        ((print, (), 0), "nproc=0 is not a number of ranks"),
+        ((print, (), "2"), "nproc='2' is not a number of ranks"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_starts(given, words):

@@ -82,7 +82,7 @@ def test_a_child_is_alone_and_calls_no_collective_of_the_ranks(real, backend):
     outcome = real.run("--nproc", "2", "--backend", backend, real.script(REAL + CHILD_TRAINS), timeout=200)
     assert outcome.returncode == 0, outcome.stderr
     assert "alone 1 [5]" in outcome.log(1)
-    assert "refused: barrier was called in process " in outcome.log(1) and "a child of rank 1" in outcome.log(1)
+    assert "refused: barrier was called in process " in outcome.log(1) and "a forked child of rank 1" in outcome.log(1)
     assert "[0, 1]" in outcome.stdout.splitlines()
 
 

@@ -24,11 +24,11 @@ def test_the_budget_comes_back_when_training_gets_further_than_ever():
 
 @pytest.mark.parametrize("kind", ["SyntaxError", "ModuleNotFoundError"])
 def test_a_script_that_cannot_run_is_not_started_again(kind):
-    assert Restarts(2).why_not(raised(kind)) == f"a {kind} would come again"
+    assert Restarts(2).why_not(raised(kind)) == f"a {kind} would occur again"
 
 
 def test_a_usage_error_is_not_tried_again_another_status_is():
-    assert "a command line" in Restarts(2).why_not(raised("SystemExit", "2", exit_code=2))
+    assert "rejected its command line" in Restarts(2).why_not(raised("SystemExit", "2", exit_code=2))
     assert Restarts(2).why_not(raised("SystemExit", "3", exit_code=3)) is None
 
 

@@ -32,7 +32,7 @@ def test_the_assigned_card_among_those_that_are_seen(monkeypatch, visible, assig
 
 def test_what_no_rank_can_take_is_refused(monkeypatch):
     monkeypatch.setenv(VISIBLE, "4,5")
-    with pytest.raises(DataParallelError, match="the 2 cards 4, 5, but a rank computes on one"):
+    with pytest.raises(DataParallelError, match="the 2 cards 4, 5, but a rank uses one"):
         devices.choose_device({"NPU": ["4", "5"]}, DataParallelConfig())
     with pytest.raises(DataParallelError, match=f"Ray has assigned card 6, but {VISIBLE}=4,5 does not show it"):
         devices.choose_device({"NPU": ["6"]}, DataParallelConfig())

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.ray import MindNLPConfig, MindNLPTrainer, hyperparameter_
     ("scaling", "words"),
     [
         ({"num_workers": (1, 2)}, r"num_workers=\(1, 2\) lets Ray change the number of ranks"),
-        ({"use_gpu": True}, "use_gpu and use_tpu ask for what MindNLP does not train on"),
+        ({"use_gpu": True}, "use_gpu and use_tpu ask for devices on which MindNLP does not train"),
         ({"resources_per_worker": {"NPU": 2}}, r'resources_per_worker=\{"NPU": 2\}, but a rank computes on one'),
         ({"resources_per_worker": {"NPU": 0.5}}, r'resources_per_worker=\{"NPU": 0.5\}, but a rank computes on one'),
     ],

@@ -54,8 +54,8 @@ def backward_without_gradients(mindtorch):
 def checkpoint_that_keeps_all(checkpointing):
     def checkpoint(function, *args, **kwargs):
         raise DataParallelError(
-            "gradient_checkpointing=True saves no memory in MindNLP 0.5, which computes nothing again. Leave it out, "
-            "or take a smaller per_device_train_batch_size and more gradient_accumulation_steps."
+            "gradient_checkpointing=True saves no memory in MindNLP 0.5, which recomputes nothing. Leave it out, or "
+            "use a smaller per_device_train_batch_size and more gradient_accumulation_steps."
         )
 
     checkpointing.checkpoint = checkpoint
@@ -133,7 +133,7 @@ def fused_steps(adam):
     @functools.wraps(stock)
     def __init__(self, *args, fused=None, **kwargs):
         if fused:
-            raise DataParallelError("fused=True: MindNLP 0.5 has no fused optimizers. Take optim='adamw_torch'.")
+            raise DataParallelError("fused=True: MindNLP 0.5 has no fused optimizers. Use optim='adamw_torch'.")
         stock(self, *args, fused=fused, **kwargs)
 
     adam.Adam.__init__ = __init__
@@ -158,5 +158,5 @@ def workers_of_a_data_loader(dataloader):
 
 def _no_half_precision():
     return DataParallelError(
-        "fp16=True or bf16=True on a CPU: MindNLP 0.5 computes in float32 there, whatever is asked for. Leave it out."
+        "fp16=True or bf16=True on a CPU: MindNLP 0.5 computes in float32 there, whatever you set. Leave it out."
     )

@@ -47,8 +47,8 @@ class Platform(Environment):
             return RankInfo()
         line = nodes.line(num_devices(), "<script>", {}) if nodes else "mindnlp-dp run --nproc auto <script>"
         raise DataParallelError(
-            "{name} asks for several processes, but has started no ranks, so each node would train alone. Start them, "
-            "on each node, with `import mindnlp_dp_plugin` first in the script: {line}",
+            "{name} asks for several processes, but has started no ranks, so each node would train alone. Put "
+            "`import mindnlp_dp_plugin` first in the script, and start the ranks on each node: {line}",
             name=self.name,
             line=line,
         )

@@ -74,9 +74,8 @@ class LoopDoor(Door):
 
     name, utils = "dp.prepare", utils
     averaged_when = Message(
-        "They are averaged where a function of mindnlp.core.value_and_grad computes them: make it after `import "
-        "mindnlp_dp_plugin`, for the parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before "
-        "the last batch of a step."
+        "A function of mindnlp.core.value_and_grad averages them: make it after `import mindnlp_dp_plugin`, for the "
+        "parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before the last batch of a step."
     )
     joins_when = Message("Give the optimizer new parameters right after a step.")
 

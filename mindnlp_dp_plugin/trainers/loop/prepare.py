@@ -146,11 +146,7 @@ class Loop:
 
 
 def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
-    """Let a loop of one's own over MindNLP's model train data-parallel. All ranks must call it, before the loop.
-
-    ::
-
-        model, optimizer, rows, held = dp.prepare(model, optimizer, rows, held)
+    """Make a loop of your own over MindNLP's model train data-parallel. All ranks must call it, before the loop.
 
     The replicas start equal, the rows are sharded as the Trainer's are, and a function of
     ``mindnlp.core.value_and_grad`` for the optimizer's parameters attaches (or returns) gradients that are averaged
@@ -171,6 +167,14 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
     Raises:
         DataParallelError: If something else is given, ranks hold different models or rows, or a setting is for a
             Trainer.
+
+    Examples:
+        >>> model, optimizer, rows, held = dp.prepare(model, optimizer, rows, held)
+        >>> gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
+        >>> for batch in rows.create_dict_iterator():
+        ...     loss = gradients_of(batch)
+        ...     optimizer.step()
+        ...     optimizer.zero_grad()
     """
     config, collective = settings["config"], current()
     model, optimizer = _only(objects, _is_model, "model"), _only(objects, _is_optimizer, "optimizer")
@@ -211,8 +215,12 @@ def prepare(*objects: Any, mixed_precision: str = "no") -> Any:
 def no_sync() -> Iterator[None]:
     """Gradients within are not averaged: they accumulate on each rank, and travel with the next ones outside.
 
-    For all batches of an optimizer step but the last. Without it accumulation is right, too, and sends more. Gradients
-    that ``attach_grads=False`` returns accumulate nowhere: they are averaged within, too.
+    Use it for all batches of an optimizer step but the last. Without it accumulation is right, too, but sends more.
+    Gradients that ``attach_grads=False`` returns accumulate nowhere: they are averaged within, too.
+
+    Examples:
+        >>> with nullcontext() if is_last_of_step else dp.no_sync():
+        ...     loss = gradients_of(batch)
     """
     with ExitStack() as stack:
         for loop in loops:
@@ -225,6 +233,10 @@ def should_stop() -> bool:
 
     From its first call on, SIGTERM, SIGUSR1 and SIGUSR2 are noted; a second one ends the process. Then save, and leave
     the loop: ``dp.save_state`` ends the job with the signal's status.
+
+    Examples:
+        >>> if dp.should_stop():
+        ...     dp.save_state("state")
     """
     if not loops:
         return False
@@ -258,9 +270,9 @@ def _say_how_many_batches(asked, rows, collective):
     if collective.rank == 0 and own and own != asked:
         logger.warning(
             tr(
-                "The length of the rows was asked before dp.prepare: {asked} batches, of which each rank reads {own}. "
-                "If the scheduler's length was made from it, it is {ranks} times too long: make the scheduler from "
-                "len(rows) of what dp.prepare returns.",
+                "The script asked for the length of the rows before dp.prepare: {asked} batches, of which each rank "
+                "reads {own}. If the scheduler uses that length, it is {ranks} times too long: make the scheduler "
+                "from len(rows) of what dp.prepare returns.",
                 asked=asked,
                 own=own,
                 ranks=collective.world_size,
@@ -327,8 +339,8 @@ def _require_settings(config):
     ):
         if is_set:
             raise DataParallelError(
-                "{name}={value!r} is for a Trainer: leave it out where dp.prepare is called. In a loop of your own "
-                "take dp.save_state, and zero_stage 0 or 1.",
+                "{name}={value!r} is for a Trainer: leave it out if you call dp.prepare. In a loop of your own use "
+                "dp.save_state, and zero_stage 0 or 1.",
                 name=name,
                 value=getattr(config, name),
             )

@@ -38,13 +38,18 @@ def save_state(folder: str | Path) -> None:
     """Save model, optimizer, scheduler, position and random states of a prepared loop. All ranks must call it.
 
     Rank 0 writes the folder, whole or not at all; what stood there is replaced when the new one is whole. If
-    ``dp.should_stop`` has said True, the job then ends with the status of the signal.
+    ``dp.should_stop`` has said True, the job then ends with the status of the signal. It is long because it lists all
+    that a state holds.
 
     Args:
         folder: Where to.
 
     Raises:
         DataParallelError: If gradients wait for their optimizer step, or ranks hold different parameters.
+
+    Examples:
+        >>> if step % 50 == 0 or dp.should_stop():
+        ...     dp.save_state("state")
     """
     loop, group, folder = latest_loop(), current(), Path(folder)
     door, step = loop.door, loop.step
@@ -103,6 +108,9 @@ def load_state(folder: str | Path) -> LoopState:
     Raises:
         DataParallelError: If it is damaged, ranks read different ones, or it stands in the middle of an epoch whose
             rows these ranks would read in another order.
+
+    Examples:
+        >>> first_epoch = dp.load_state("state").epoch if Path("state").exists() else 0
     """
     loop, group = latest_loop(), current()
     door, record = loop.door, store.read_whole(folder)
@@ -136,9 +144,9 @@ def _batches_read(folder, record, loop, group):
     if rest or not reads_on:
         changed = [name for name, value in now.items() if record[name] != value]
         raise DataParallelError(
-            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and other "
-            "rows would be left. Take the old ones, ranks and batches of the same global batch, or a state that was "
-            "saved at the end of an epoch.",
+            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and "
+            "other rows would be left. Use the old ones, ranks and batches of the same global batch, or a state that "
+            "was saved at the end of an epoch.",
             folder=str(folder),
             names=", ".join(changed),
             before=", ".join(str(record[name]) for name in changed),
@@ -152,7 +160,7 @@ def _load_model(model, saved: dict[str, Any], folder):
     if found.keys() != saved.keys():
         odd = sorted(found.keys() ^ saved.keys())
         raise DataParallelError(
-            "Cannot go on from {folder!r}: it is of another model ({name} is in one of them only).",
+            "Cannot go on from {folder!r}: it belongs to another model ({name} is in one of them only).",
             folder=str(folder),
             name=odd[0],
         )

@@ -45,6 +45,8 @@ def evaluate_together(
 ) -> EvalLoopOutput:
     """Stock's ``evaluation_loop`` over all ranks, with the same result on each. All ranks must call it.
 
+    It is long because it follows stock's from the batches to the metrics, in its order.
+
     Args:
         trainer: The ``mindnlp.engine.Trainer``, its model the same on all ranks.
         dataset: The whole pipeline, batched.

@@ -22,8 +22,8 @@ def fixed_micro_batches(arguments, world_size: int, micro_batches: int | None) -
     """
     if micro_batches and micro_batches % world_size:
         raise DataParallelError(
-            "elastic_determinism={in_a_step}: so many micro-batches cannot be divided among {world_size} ranks. Take "
-            "one of {fitting} ranks.",
+            "elastic_determinism={in_a_step}: so many micro-batches cannot be divided among {world_size} ranks. Use "
+            "one of these numbers of ranks: {fitting}.",
             in_a_step=micro_batches,
             world_size=world_size,
             fitting=_divisors(micro_batches),
@@ -56,8 +56,8 @@ def same_as_before(trainer, world_size: int, checkpoint: str | None) -> Iterator
             in_a_step = before.world_size * before.gradient_accumulation_steps
             if in_a_step % world_size:
                 raise DataParallelError(
-                    "{checkpoint}: the {in_a_step} batches of a step cannot be divided among {world_size} ranks. Take "
-                    "one of {fitting} ranks.",
+                    "{checkpoint}: the {in_a_step} batches of a step cannot be divided among {world_size} ranks. Use "
+                    "one of these numbers of ranks: {fitting}.",
                     checkpoint=checkpoint,
                     in_a_step=in_a_step,
                     world_size=world_size,

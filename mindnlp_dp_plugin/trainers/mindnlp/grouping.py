@@ -29,7 +29,7 @@ def shard_by_length(dataset, args, collective: Collective, micro_batches: MicroB
     """
     if packed_rows_of(dataset):
         raise DataParallelError(
-            "group_by_length=True with packed rows, which are all as long as each other: leave one of the two out."
+            "group_by_length=True with packed rows, which are all equally long: leave one of the two out."
         )
     rank, world_size = collective.rank, collective.world_size
     shows_progress = rank == 0 and not args.disable_tqdm
@@ -41,8 +41,8 @@ def shard_by_length(dataset, args, collective: Collective, micro_batches: MicroB
     if rank == 0 and np.ptp(lengths) == 0:
         logger.warning(
             tr(
-                "group_by_length=True has nothing to group: all rows of train_dataset have length {length}. If that is "
-                "padding, leave it to the batch: mindnlp_dp_plugin.DynamicPadding.",
+                "group_by_length=True has nothing to group: all rows of train_dataset have length {length}. If that "
+                "is padding, pad in the batch instead: mindnlp_dp_plugin.DynamicPadding.",
                 length=lengths[0],
             )
         )

@@ -37,6 +37,8 @@ BYTES_OF_A_SUM, MEGABYTE = 4, 2**20  # float32
 class TrainingSession:
     """Shards the data, installs everything right before the loop, and removes it afterwards.
 
+    It has many attributes because it holds each part that begins and ends with training.
+
     Args:
         trainer: The ``mindnlp.engine.Trainer`` that trains.
         collective: The ranks that train together.
@@ -98,8 +100,8 @@ class TrainingSession:
         num_elements = sum(parameter.size for parameter in self.step.stepped.named.values())
         logger.warning(
             tr(
-                "elastic_determinism: of {num} micro-batches a step each rank computes {mine}; sums of gradients take "
-                "up to {megabytes:.0f} MB meanwhile. As many ranks as micro-batches need none.",
+                "elastic_determinism: each rank computes {mine} of the {num} micro-batches of a step; sums of "
+                "gradients take up to {megabytes:.0f} MB meanwhile, and none with as many ranks as micro-batches.",
                 num=micro_batches.num,
                 mine=len(micro_batches.mine),
                 megabytes=most * num_elements * BYTES_OF_A_SUM / MEGABYTE,
@@ -184,7 +186,7 @@ class TrainingSession:
         if args.auto_find_batch_size:
             raise DataParallelError(
                 "auto_find_batch_size=True: a rank that runs out of memory would begin again alone, with other "
-                "batches. Leave it out; take a smaller batch, and gradient_accumulation_steps for the rest."
+                "batches. Leave it out; use a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
         packing = require_packed_rows_read(self._trainer.model, whole)

@@ -108,10 +108,10 @@ class Beginnings:
             found = [name for (name, one), (_, other) in zip(expected, theirs) if one != other]
             if found:
                 raise DataParallelError(
-                    "Ranks hold different models and step on one averaged gradient: {name} on rank {rank} is not what "
-                    "rank {first} holds. Call mindspore.set_seed(1) on all ranks before the network is built, or "
-                    "mindspore.set_auto_parallel_context(parameter_broadcast=True) before Model or "
-                    "nn.DistributedGradReducer is made. If each rank is meant to train a model of its own, set "
+                    "Ranks hold different models and step on one averaged gradient: {name} on rank {rank} is not "
+                    "what rank {first} holds. Call mindspore.set_seed(1) on all ranks before you build the network, "
+                    "or mindspore.set_auto_parallel_context(parameter_broadcast=True) before you make Model or "
+                    "nn.DistributedGradReducer. If each rank is meant to train a model of its own, set "
                     "MINDNLP_DP_TRAIN_APART=1.",
                     name=found[0],
                     rank=rank,

@@ -79,7 +79,7 @@ def _refusal(name) -> Callable:
 def _refusal_of_groups(name) -> Callable:
     def function(*args, **kwargs):
         raise DataParallelError(
-            "{function}: there is no group but that of all ranks here: leave the group out; over --backend mccl, "
+            "{function}: only the group of all ranks exists here. Leave the group out; over --backend mccl, "
             "mindspore.mint.distributed has groups.",
             function=name,
         )

@@ -72,7 +72,7 @@ class Exchanges:
         length, rest = divmod(len(tensor), self.group.world_size)
         if rest:
             raise DataParallelError(
-                "A tensor of {length} rows cannot be dealt out to {ranks} ranks: give a multiple.",
+                "A tensor of {length} rows cannot be divided among {ranks} ranks: give a multiple.",
                 length=len(tensor),
                 ranks=self.group.world_size,
             )
@@ -96,7 +96,7 @@ class Exchanges:
     @staticmethod
     def _array(tensor):
         if not hasattr(tensor, "asnumpy"):
-            raise DataParallelError("{value!r} is no tensor: give each rank's.", value=tensor)
+            raise DataParallelError("{value!r} is not a tensor: give each rank's.", value=tensor)
         return (tensor.astype(mindspore.float32) if tensor.dtype in HALVES else tensor).asnumpy()
 
     @staticmethod

@@ -129,8 +129,8 @@ class Mint:
     def _write(target, values, async_op=False):
         if tuple(target.shape) != tuple(values.shape) or target.dtype != values.dtype:
             raise DataParallelError(
-                "A tensor of shape {found} and {found_dtype} cannot take what has shape {shape} and {dtype}: give one "
-                "that can.",
+                "A tensor of shape {found} and {found_dtype} cannot hold a result of shape {shape} and {dtype}: give "
+                "one that can.",
                 found=tuple(target.shape),
                 found_dtype=target.dtype,
                 shape=tuple(values.shape),

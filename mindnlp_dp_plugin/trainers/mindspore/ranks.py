@@ -37,7 +37,7 @@ def answer_for_ranks(group: Collective, patches: Patches) -> None:
 
     def create_group(group, rank_ids, options=None):
         raise DataParallelError(
-            "create_group({name!r}): over MPI there is no group but that of all ranks: take it, or --backend mccl.",
+            "create_group({name!r}): over MPI only the group of all ranks exists: use it, or --backend mccl.",
             name=group,
         )
 

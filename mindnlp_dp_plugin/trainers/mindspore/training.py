@@ -47,6 +47,8 @@ def count_sums(summed: Summed, patches: Patches) -> None:
 def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None:
     """Let the reducer sum through MPI, called from Python; refuse what needs MindSpore's cluster.
 
+    It is long because what stands in for MindSpore's classes is defined here, where it sees the ranks.
+
     Args:
         group: The ranks.
         summed: Notes what is summed.
@@ -98,7 +100,7 @@ def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None
     def refused(name):
         def __init__(operator, *args, **kwargs):
             raise DataParallelError(
-                "mindspore.ops.{name} needs MindSpore's own cluster, which MPI has not: start the script with "
+                "mindspore.ops.{name} needs MindSpore's own cluster, which MPI does not have: start the script with "
                 "`mindnlp-dp run --backend mccl` or msrun.",
                 name=name,
             )
@@ -117,7 +119,7 @@ def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None
 
 def _refuse_in_graph(what):
     raise DataParallelError(
-        "mindspore.{what} in a graph needs MindSpore's own cluster, which MPI has not: start the script with "
+        "mindspore.{what} in a graph needs MindSpore's own cluster, which MPI does not have: start the script with "
         "`mindnlp-dp run --backend mccl` or msrun.",
         what=what,
     )

@@ -7,7 +7,10 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 class Callback:
-    """Both Trainers call each event by its name, and ask for nothing else; those that a subclass lacks do nothing."""
+    """Both Trainers call each event by its name, and ask for nothing else; those that a subclass lacks do nothing.
+
+    It has many attributes because there are so many events.
+    """
 
     def on_init_end(self, args, state, control, **kwargs):
         """Nothing is done."""

@@ -139,7 +139,7 @@ class StepProfiler(Callback):
         (self._folder / NUMBERS).write_text(json.dumps({"steps": num_steps, "ranks": phases}, indent=2))
         (self._folder / PAGE).write_text(self._draws.page(phases, everyone, num_steps), encoding="utf-8")
         where = {"first": self._first + 1, "last": self._num_steps, "path": self._folder / PAGE}
-        logger.warning(tr("where steps {first} to {last} go: {path}", **where))
+        logger.warning(tr("where the time of steps {first} to {last} goes: {path}", **where))
 
     def _run_mindspores(self):
         activities = [profiler.ProfilerActivity.CPU] + [profiler.ProfilerActivity.NPU] * self._is_on_device

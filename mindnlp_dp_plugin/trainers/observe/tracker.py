@@ -116,6 +116,9 @@ class TensorBoardCallback(Tracker):
 
     Raises:
         DataParallelError: If tensorboardX is not installed.
+
+    Examples:
+        >>> Trainer(model, arguments, train_dataset=rows, callbacks=[dp.TensorBoardCallback("tensorboard")]).train()
     """
 
     def __init__(self, log_dir: str | Path | None = None):
@@ -135,6 +138,9 @@ class WandbCallback(Tracker):
 
     Raises:
         DataParallelError: If wandb is not installed.
+
+    Examples:
+        >>> Trainer(model, arguments, train_dataset=rows, callbacks=[dp.WandbCallback(project="reviews")]).train()
     """
 
     def __init__(self, folder: str | Path | None = None, **settings: Any):
@@ -154,6 +160,9 @@ class SwanLabCallback(Tracker):
 
     Raises:
         DataParallelError: If swanlab is not installed.
+
+    Examples:
+        >>> Trainer(model, arguments, train_dataset=rows, callbacks=[dp.SwanLabCallback(project="reviews")]).train()
     """
 
     def __init__(self, folder: str | Path | None = None, **settings: Any):

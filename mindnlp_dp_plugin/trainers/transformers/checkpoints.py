@@ -79,8 +79,8 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     changed = [name for name, value in now.items() if record[name] != value]
     if changed:
         raise DataParallelError(
-            "Cannot resume from {folder!r}: {names} changed ({before}, now {now}), and the rows that are left would be "
-            "others. Take the old ones.",
+            "Cannot resume from {folder!r}: {names} changed ({before}, now {now}), and other rows would be left. Use "
+            "the old ones.",
             folder=folder,
             names=", ".join(changed),
             before=", ".join(str(record[name]) for name in changed),

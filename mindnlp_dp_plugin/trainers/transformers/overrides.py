@@ -41,7 +41,7 @@ from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParal
 
 logger = logging.getLogger(__name__)
 LOSS = Message("the loss of a batch")
-SAME = Message("Give every rank the same: the plugin deals the rows out.")
+SAME = Message("Give every rank the same: the plugin shards the rows.")
 
 
 def hook_trainer(config: DataParallelConfig, patches: Patches) -> None:

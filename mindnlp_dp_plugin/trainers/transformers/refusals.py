@@ -61,21 +61,21 @@ def require_trainable(trainer, num_ranks: int) -> None:
     ):
         if is_set:
             raise DataParallelError(
-                "{name}={value!r}: with MindNLP 0.5, ranks cannot train so. Leave it out.",
+                "{name}={value!r}: with MindNLP 0.5, ranks cannot train with it. Leave it out.",
                 name=name,
                 value=getattr(arguments, name, getattr(arguments.accelerator_config, name, is_set)),
             )
     if trainer.accelerator.num_processes != num_ranks:
         raise DataParallelError(
-            "accelerate {version} takes this rank for one of {found} processes, and they are {ranks}: each would train "
-            "on other rows than meant. Take accelerate 1.11 to 1.15, and make no Accelerator before the plugin is "
-            "imported.",
+            "accelerate {version} takes this rank for one of {found} processes, but there are {ranks}: each would "
+            "train on the wrong rows. Use accelerate 1.11 to 1.15, and import the plugin before you make an "
+            "Accelerator.",
             version=version("accelerate"),
             found=trainer.accelerator.num_processes,
             ranks=num_ranks,
         )
     if not isinstance(trainer.train_dataset, Sized):
         raise DataParallelError(
-            "train_dataset ({type}) has no length: ranks cannot share its rows out. Give one with len().",
+            "train_dataset ({type}) has no length: ranks cannot divide its rows. Give one with len().",
             type=type(trainer.train_dataset).__name__,
         )

@@ -101,7 +101,7 @@ class CountedRows:
             everyone = self._collective.all_gather_object((own, labels), TOKENS)
             if without := [rank for rank, (rows, count) in enumerate(everyone) if rows and not count]:
                 raise DataParallelError(
-                    "All labels of a batch are -100 on rank {rank}: its loss would be no number. Take a larger "
+                    "All labels of a batch are -100 on rank {rank}: its loss would be nan. Use a larger "
                     "per_device_train_batch_size.",
                     rank=without[0],
                 )

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 class TrainingSession:
     """A Trainer that trains on ranks.
 
+    It has many attributes because it holds each part that begins and ends with training.
+
     Args:
         trainer: The Trainer.
         collective: The ranks that train together.

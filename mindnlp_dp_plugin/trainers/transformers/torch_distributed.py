@@ -101,7 +101,7 @@ class TorchDistributed:
         kind = str(getattr(op, "op", op)).lower()
         if kind not in REDUCED:
             raise DataParallelError(
-                "torch.distributed.all_reduce(op={op!r}) is not served: take SUM, AVG, MIN, MAX or PRODUCT.", op=kind
+                "torch.distributed.all_reduce(op={op!r}) is not supported: use SUM, AVG, MIN, MAX or PRODUCT.", op=kind
             )
         write(tensor, REDUCED[kind](self._gathered(tensor), axis=0))
         return done(async_op)
@@ -147,7 +147,7 @@ def refuse_groups(*args, **kwargs):
     Raises:
         DataParallelError: Always.
     """
-    raise DataParallelError("torch.distributed.new_group: there is the group of all ranks only. Leave group= out.")
+    raise DataParallelError("torch.distributed.new_group: only the group of all ranks exists. Leave group= out.")
 
 
 def done(async_op: bool) -> Done | None:

@@ -49,7 +49,7 @@ def test_samples_are_rows():
 @pytest.mark.parametrize(
     "count, inputs, named",
     [
-        (count_tokens, {"input_ids": 1, "targets": 2}, r"\(input_ids, targets\) is no 'labels'"),
+        (count_tokens, {"input_ids": 1, "targets": 2}, r"\(input_ids, targets\) has no column 'labels'"),
         (count_samples, {"scale": mindspore.Tensor(1.0)}, r"\(scale\) has any"),
     ],
 )

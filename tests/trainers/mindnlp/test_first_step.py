@@ -72,7 +72,7 @@ def test_weights_whose_gradients_are_cut_off_are_named_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         tiny_trainer(tmp_path, model=PartlyCutOff(), max_steps=4).train()
     (said,) = warnings(caplog)
-    assert said.startswith("The gradients of scale.weight, scale.bias are 0, though their layers compute.")
+    assert said.startswith("The gradients of scale.weight, scale.bias are 0, although their layers compute.")
 
 
 def test_a_training_that_ends_before_leaves_no_hook_in_the_model(tmp_path):

@@ -143,8 +143,8 @@ class Resumption:
         offered = tr(", here {folder!r}", folder=str(at_end)) if at_end else ""
         raise DataParallelError(
             "Cannot resume from {folder!r} with other settings: {differences}. It was saved in the middle of epoch "
-            "{epoch}, whose rows were sharded by them. Take the old settings, {others}, or resume from a checkpoint "
-            "saved at the end of an epoch{offered}.",
+            "{epoch}, whose rows were sharded by the old ones. Use the old settings, {others}, or resume from a "
+            "checkpoint saved at the end of an epoch{offered}.",
             folder=str(self.folder),
             differences=differences,
             epoch=self.position.epoch,

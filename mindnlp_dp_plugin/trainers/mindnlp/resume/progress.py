@@ -20,7 +20,8 @@ from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, setti
 class Progress(TrainerCallback):
     """The first callback; corrects the step and epoch that the others see.
 
-    A micro-step is one call of ``training_step`` by MindNLP's loop, whatever a subclass does in it.
+    A micro-step is one call of ``training_step`` by MindNLP's loop, whatever a subclass does in it. It has many
+    attributes because each is something that a checkpoint says of where training stands, or where it comes from.
 
     Args:
         trainer: The Trainer that trains.
