@@ -1,5 +1,6 @@
-"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is; records name no machine."""
+"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is; records name no machine; notices name what is used."""
 
+import configparser
 import json
 import re
 import shlex
@@ -31,3 +32,15 @@ def test_commands_of_records_name_no_place_of_a_machine():
     commands = [json.loads(record.read_text()).get("command", "") for record in records]
     assert len(commands) > 20
     assert not [command for command in commands if any(word.startswith("/") for word in shlex.split(command))]
+
+
+def test_each_package_that_users_install_has_its_notice():
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(REPOSITORY / "setup.cfg")
+    for_development = {"docs", "dev"}
+    extras = [names for extra, names in settings["options.extras_require"].items() if extra not in for_development]
+    lines = "\n".join([settings["options"]["install_requires"], *extras]).split()
+    needed = {re.match(r"[\w-]+", line)[0].lower() for line in lines if not line.startswith("%")}
+    table = (REPOSITORY / "THIRD_PARTY_NOTICES.md").read_text().lower()
+    noticed = {name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"[\w-]+", row)}
+    assert len(needed) > 25 and not needed - noticed
