@@ -1,4 +1,4 @@
-"""CONTRIBUTING's table of which tests guard which code is whole, and names what there is; records name no machine; notices name what is used."""
+"""CONTRIBUTING's table of what guards which code is whole; records name no machine, notices what is used."""
 
 import configparser
 import json
