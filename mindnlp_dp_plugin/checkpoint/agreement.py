@@ -119,7 +119,8 @@ def agreed_checkpoint(
         if is_resuming:
             return None, False
         raise DataParallelError(
-            "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave it out to train from the start.",
+            "resume_from_checkpoint=True: {folder!r} holds no checkpoint. Leave the argument out to train from the "
+            "start.",
             folder=training.output_dir,
         )
     reader = seen.index(seen[collective.rank])  # the first rank that sees these files

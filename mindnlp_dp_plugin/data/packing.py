@@ -34,10 +34,9 @@ def pack_dataset(
     """Rows of several sequences each, for a causal language model, in batches.
 
     A token sees the tokens before it of its own sequence only, and positions begin anew in each, so the loss of a
-    sequence is the one it has in a row of its own. That the model reads rows so is tried before training. A sequence
-    that is longer than a row loses its end, as it does when rows are padded; one of which no label is left is left out,
-    as a row without any has a loss that is no number. Memory: a batch's masks take
-    ``batch_size * seq_length * seq_length * 4`` bytes, on the host and on the device.
+    sequence is the one it has in a row of its own. Before training the model is tried: it must read rows so. A sequence
+    that is longer than a row loses its end. One without any label left is left out, as its loss would be nan. The masks
+    of a batch take ``batch_size * seq_length * seq_length * 4`` bytes, on the host and on the device.
 
     Args:
         dataset: The sequences, the same on all ranks: anything with ``len()`` whose items are mappings (a

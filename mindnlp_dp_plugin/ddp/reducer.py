@@ -254,9 +254,9 @@ class GradientReducer:
         bucket, slot = self._layout.place[index]
         if self._filling.has(index):
             raise DataParallelError(
-                "Two backward passes for one average: parameter {index} of {count}, of shape {shape}, has got a second "
-                "gradient before the first was averaged. Take gradients of your own inside compute_loss, or in "
-                "training_step before or after super()'s.",
+                "Two backward passes for one average: parameter {index} of {count}, of shape {shape}, has got a "
+                "second gradient before the first was averaged. Compute gradients of your own inside compute_loss, "
+                "or in training_step before or after super()'s.",
                 index=index,
                 count=len(self._parameters),
                 shape=tuple(self._parameters[index].shape),

@@ -258,7 +258,7 @@ def latest_loop() -> Loop:
     *older, newest = loops
     if any(loop.door.num_steps > loop.num_steps_before for loop in older):
         raise DataParallelError(
-            "dp.save_state saves the model and the optimizer that dp.prepare got last, and another optimizer has "
+            "dp.save_state saves the model and the optimizer that dp.prepare got last, but another optimizer has "
             "stepped since: save each model by its save_pretrained or mindspore.save_checkpoint, on rank 0."
         )
     return newest
