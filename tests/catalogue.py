@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES, VARIABLE
 
 PACKAGE = CATALOGUES.parent
 CLICK = "click"
-FINDINGS = ("ok", "warning", "failure")  # their first argument is the name of a check
+FINDINGS = ("ok", "warning", "failure")  # their second argument is a message, too: the way out
 TAKING = ("tr", "Message", "DataParallelError", *FINDINGS)
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
@@ -41,6 +41,12 @@ def texts(node: ast.expr) -> list[str]:
     return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
+def templates(call: ast.Call) -> list[str]:
+    """The messages that a call may take."""
+    name = getattr(call.func, "id", None)
+    return [text for argument in call.args[: 2 if name in FINDINGS else 1] for text in texts(argument)]
+
+
 def helps(command: click.Command) -> Iterator[str]:
     """The help of a command and of its options, and of the commands in it."""
     yield from (each.help for each in (command, *command.params) if getattr(each, "help", None))
@@ -52,7 +58,7 @@ def messages() -> dict[str, list[str]]:
     """Each message of the package and of its pages, with the files that say it."""
     found = {text: ["mindnlp_dp_plugin/cli"] for text in helps(commands)}
     for file, call in calls():
-        for text in texts(call.args[0]):
+        for text in templates(call):
             found.setdefault(text, []).append(str(file.relative_to(PACKAGE.parent)))
     reader = jinja2.Environment(extensions=["jinja2.ext.i18n"])
     for page in sorted(PACKAGE.rglob("*.html")):

@@ -1,10 +1,12 @@
-"""What the ranks of ``mindnlp-dp bench`` run: ``python -m mindnlp_dp_plugin.bench.on_ranks [RESULT]``.
+"""What the ranks of ``mindnlp-dp bench`` run: ``python -m mindnlp_dp_plugin.bench.on_ranks [RESULT [BYTES ...]]``.
 
-Rank 0 prints the measurements; with RESULT it also writes {bytes: seconds} to that file, as JSON.
+Rank 0 prints the measurements; with RESULT it also writes {bytes: seconds} to that file, as JSON. BYTES are the sizes
+of the messages, otherwise 1 KB to 64 MB.
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +19,7 @@ from mindnlp_dp_plugin.bench.cost import best_bucket, exposed_seconds, fit_ring
 from mindnlp_dp_plugin.bench.timing import all_reduce_seconds
 from mindnlp_dp_plugin.language import tr
 
-SIZES = [2**power for power in range(10, 28, 2)]  # bytes: 1 KB to 64 MB
+SIZES = tuple(2**power for power in range(10, 28, 2))
 NUM_ROUNDS = 9
 MEGABYTE = 2**20
 BUCKETS_MB = (1, 2, 4, 8, 16, 25, 50, 100)
@@ -25,13 +27,13 @@ ROBERTA_BASE = 125e6 * 4  # bytes of gradients
 BACKWARDS = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds
 
 
-def main(result: Path | None) -> None:
+def main(result: Path | None, sizes: Sequence[int]) -> None:
     """Measure, and show the results on rank 0. All ranks must call it."""
     group = collectives.current()
-    all_reduce_seconds(group, SIZES[0], NUM_ROUNDS)  # the first ones open connections
-    sizes = track(SIZES, tr("all-reduces"), disable=not dp.is_main_process())
-    slowest = [max(group.all_gather_object(all_reduce_seconds(group, size, NUM_ROUNDS))) for size in sizes]
-    measured = dict(zip(SIZES, slowest))
+    all_reduce_seconds(group, sizes[0], NUM_ROUNDS)  # the first ones open connections
+    tracked = track(sizes, tr("all-reduces"), disable=not dp.is_main_process())
+    slowest = [max(group.all_gather_object(all_reduce_seconds(group, size, NUM_ROUNDS))) for size in tracked]
+    measured = dict(zip(sizes, slowest))
     if dp.is_main_process():
         show(measured, group.world_size)
         if result:
@@ -75,4 +77,4 @@ def show(measured: dict[int, float], world_size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else None)
+    main(Path(sys.argv[1]) if sys.argv[1:] else None, [int(size) for size in sys.argv[2:]] or SIZES)

@@ -109,6 +109,7 @@ class Record(Origin):
         loss_scaling: The state of the scale of the loss, if there is one.
         command: With ``elastic_determinism``: the script that trained, and its arguments.
         environment: With ``elastic_determinism``: whose bits they are, the processor and versions by package.
+        same_bits_on: With ``elastic_determinism``: the numbers of ranks that train the same bits.
     """
 
     epoch: int
@@ -129,6 +130,7 @@ class Record(Origin):
     loss_scaling: dict[str, Any] | None = None
     command: list[str] | None = None
     environment: dict[str, str] | None = None
+    same_bits_on: list[int] | None = None
 
     @property
     def position(self) -> Position:

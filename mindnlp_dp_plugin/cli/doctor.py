@@ -23,16 +23,9 @@ OF_CHECKS = {"for_machines": "--json", "script": "SCRIPT"}
 @option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="With --memory MODEL: its rows.")
 @option("--length", type=click.IntRange(min=1), default=128, show_default=True, help="With --memory MODEL: tokens.")
 @option("--fp16", is_flag=True, help="With --memory MODEL: mixed precision.")
-@option(
-    "--reproduce",
-    "run",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="RUN",
-    help="Show instead which numbers of ranks train the model of RUN, an output_dir, to the last bit.",
-)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 @click.pass_context
-def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, script):
+def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, script):
     """Examine this machine, and SCRIPT if given, and suggest a fix for each problem.
 
     Looks at packages, settings, cores, memory, ports and left-over processes; then two ranks sum numbers over each
@@ -44,14 +37,6 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, sc
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # by which temporary folders go
-    if run:
-        from mindnlp_dp_plugin.doctor import reproduce
-
-        _refuse(
-            ctx, {**OF_CHECKS, **OF_MEMORY, "trained": "--memory"}, Message("{options} does not go with --reproduce.")
-        )
-        click.echo("\n".join(reproduce.lines_of(run)))
-        return 0
     if trained:
         from mindnlp_dp_plugin.doctor import memory  # here and below: --help of any command imports this module
 
@@ -59,22 +44,22 @@ def doctor(ctx, for_machines, trained, nproc, zero, batch, length, fp16, run, sc
         is_script = Path(trained).is_file() or trained.endswith(".py")
         if is_script:
             _refuse(ctx, OF_MODELS, Message("{options} is for a model: the script given to --memory says it itself."))
-        example = None if is_script else memory.Example(batch, length, fp16)
-        memory.show(trained, nproc, example, None if zero is None else int(zero))
+        example = [*memory.EXAMPLE, trained, f"{batch}x{length}", *(["fp16"] if fp16 else [])]
+        memory.show([trained] if is_script else example, nproc, None if zero is None else int(zero))
         return 0
     _refuse(ctx, OF_MEMORY, Message("{options} needs --memory MODEL_OR_SCRIPT: without it this machine is examined."))
     from rich.console import Console
 
-    from mindnlp_dp_plugin.doctor import examine
-    from mindnlp_dp_plugin.doctor.report import as_json, is_healthy, show
+    from mindnlp_dp_plugin.doctor import Level, examine
+    from mindnlp_dp_plugin.doctor.report import as_json, count, show
 
     with Console(stderr=True).status(tr("packages, settings, machine ...")) as status:
-        findings = list(examine(script, announce=status.update))
+        findings = dict(examine(script, announce=status.update))
     if for_machines:
         click.echo(as_json(findings))
     else:
         show(findings)
-    return 0 if is_healthy(findings) else 1
+    return 1 if count(findings, Level.FAILURE) else 0
 
 
 def _refuse(ctx, options, why):

@@ -5,73 +5,79 @@ imported, in a child process, and only if that works do two ranks start and sum 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from mindnlp_dp_plugin.doctor import ascend, engines, hccl, leftovers, machine, network, packages, script, settings
+from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.doctor import ascend, engines, hccl, leftovers, machine, packages, script, settings
 from mindnlp_dp_plugin.doctor.finding import Finding, Level, warning
-from mindnlp_dp_plugin.job.hardware import has_ascend
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, has_ascend
+from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
-__all__ = ["Finding", "Level", "examine"]
+__all__ = ["CHECKS", "ON_ASCEND", "Finding", "Level", "examine"]
 
-CHEAP = [
-    packages.python,
-    packages.versions,
-    packages.mindformers,
-    packages.mpi,
-    packages.cpu_operators,
-    settings.plugin_settings,
-    settings.multi_npu,
-    settings.variables_of_a_job,
-    machine.cores,
-    machine.memory,
-    machine.shared_memory,
-    machine.open_files,
-    machine.working_directory,
-    machine.temporary_folder,
-    network.ports,
-    leftovers.stale_ranks,
-]
-ON_ASCEND = [
-    ascend.devices,
-    ascend.visible_cards,
-    ascend.cann,
-    ascend.driver,
-    hccl.settings,
-    hccl.rank_table,
-    hccl.network,
-    hccl.links,
-]
+# By name; the docstring of each is its line of help.
+CHECKS = {
+    Message("python"): packages.python,
+    Message("packages"): packages.versions,
+    Message("mindformers"): packages.mindformers,
+    Message("mpi"): packages.mpi,
+    Message("CPU operators"): packages.cpu_operators,
+    Message("settings"): settings.plugin_settings,
+    STOCK_SWITCH: settings.multi_npu,
+    Message("variables of a job"): settings.variables_of_a_job,
+    Message("cores"): machine.cores,
+    Message("memory"): machine.memory,
+    Message("shared memory"): machine.shared_memory,
+    Message("open files"): machine.open_files,
+    Message("working directory"): machine.working_directory,
+    Message("temporary folder"): machine.temporary_folder,
+    Message("ports"): machine.ports,
+    Message("stale processes"): leftovers.stale_ranks,
+}
+ON_ASCEND = {
+    Message("devices"): ascend.devices,
+    VISIBLE_DEVICES: ascend.visible_cards,
+    Message("CANN"): ascend.cann,
+    Message("driver"): ascend.driver,
+    Message("HCCL"): hccl.settings,
+    Message("HCCL ports"): hccl.ports,
+    Message("rank table"): hccl.rank_table,
+    Message("network"): hccl.network,
+    Message("links"): ascend.links,
+}
+IMPORTS = Message("imports")
 
 
-def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterator[Finding]:
-    """Run all checks, cheap ones first.
+def examine(script_path: Path | None, announce: Callable[[str], None]) -> Iterator[tuple[str, Finding]]:
+    """Run all checks, cheap ones first, and yield the name of each with what it found.
 
     Args:
         script_path: A training script to read, if any.
         announce: Called with the name of a slow check before it runs.
     """
     failed = False
-    for check in _cheap_checks(script_path):
+    for name, check in _cheap_checks(script_path).items():
         finding = check()
         failed |= finding.level is Level.FAILURE
-        yield finding
+        yield name, finding
     for name, check in _slow_checks():
         if failed:
-            yield warning(name, tr("not tried, because a check it depends on failed"), tr("fix the failures above"))
+            yield name, warning("not tried, because a check it depends on failed", "fix the failures above")
             continue
         announce(f"{tr(name)} ...")
         finding = check()
-        failed |= name == packages.IMPORTS and finding.level is Level.FAILURE
-        yield finding
+        failed |= name == IMPORTS and finding.level is Level.FAILURE
+        yield name, finding
 
 
 def _cheap_checks(script_path):
-    checks = CHEAP + (ON_ASCEND if has_ascend() else [])
-    return checks if script_path is None else [*checks, lambda: script.read_script(script_path)]
+    of_script = {} if script_path is None else {Message("script"): partial(script.read_script, script_path)}
+    return CHECKS | (ON_ASCEND if has_ascend() else {}) | of_script
 
 
 def _slow_checks():
-    yield packages.IMPORTS, packages.imports
+    yield IMPORTS, packages.imports
     for backend in engines.to_try():
-        yield engines.name_of(backend), lambda backend=backend: engines.all_reduce(backend)
+        yield ENGINES[backend].check, partial(engines.all_reduce, backend)

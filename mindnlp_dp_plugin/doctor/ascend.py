@@ -1,15 +1,15 @@
-"""Ascend cards, CANN and the driver.
+"""Ascend cards, the links between them, CANN and the driver: what ``npu-smi``, ``hccn_tool`` and CANN's files say.
 
-None of this was ever run on an NPU. The parsers are tested with text of the form that Huawei's documentation and public
-logs show.
+None of this was ever run on an NPU. The table is tested with text of the form that Huawei's documentation (CANN 8.0 to
+8.5) and public logs show.
 """
 
 import ast
 import functools
 import os
 import re
+import shutil
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -17,136 +17,131 @@ from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.job.hardware import VISIBLE_DEVICES, visible_devices
 from mindnlp_dp_plugin.language import Message, tr
 
-NPU_SMI_LIMIT_S = 30
-DRIVER_VERSION = Path("/usr/local/Ascend/driver/version.info")
-SET_ENV = Message("source set_env.sh of CANN (usually /usr/local/Ascend/ascend-toolkit/set_env.sh)")
-
-# Of the table that `npu-smi info` prints: a card's first line, and a process.
+TOOL_LIMIT_S = 30
+NPU_SMI, HCCN_TOOL = "npu-smi", "hccn_tool"
+DRIVER = Path("/usr/local/Ascend/driver")
+QUESTIONS = ("-link", "-net_health", "-tls")
+ANSWER = re.compile(r"link status:|net health status:|tls switch\[")
+VERSION = re.compile(r"^(?:toolkit_running_version=\[[^:\]]*:|[Vv]ersion=)([^\]\s]+)", re.MULTILINE)
 CARD = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*(OK|Warning|Alarm|Critical|UNKNOWN)\s*\|", re.MULTILINE)
-PROCESS = re.compile(r"^\|\s*(\d+)\s+\d+\s*\|\s*(\d+)\s*\|\s*(\S*)\s*\|\s*\d+\s*\|", re.MULTILINE)
 
+# Tool, level, pattern of a trouble, its meaning at each place, and the way out of all. The first row that fits counts.
+# Groups of the pattern fill the texts. Lines of hccn_tool have their card before them.
+TROUBLES = [
+    (
+        NPU_SMI,
+        failure,
+        r"^\|\s*(?P<card>\d+)\s+(?P<name>\S+)\s*\|\s*(?P<health>Warning|Alarm|Critical|UNKNOWN)\s*\|",
+        Message("card {card}: {name} {health}"),
+        Message("npu-smi info -t health -i <card> says more; reset or replace the card"),
+    ),
+    (
+        NPU_SMI,
+        warning,
+        r"^\|\s*(?P<card>\d+)\s+\d+\s*\|\s*(?P<pid>\d+)\s*\|\s*(?P<process>\S*)\s*\|\s*\d+\s*\|",
+        Message("card {card} is held by process {pid} {process}"),
+        Message("wait for them, or kill {pid} if they are left over, and give the driver ten seconds"),
+    ),
+    (
+        HCCN_TOOL,
+        warning,
+        r"^(?P<card>\d+) (?P<what>link|net health) status:\s*(?P<state>(?!UP\s*$|Success\s*$)\S.*)",
+        Message("card {card}: {what} {state}, so ranks on several nodes cannot connect (EI0006)"),
+        Message("have the cable, the switch and hccn_tool -i <card> -ip -g looked at; on one node links do not matter"),
+    ),
+    (
+        HCCN_TOOL,
+        warning,
+        r"^(?P<card>\d+) .*tls switch\[(?P<on>\d)\](?s:.*)^(?P<other>\d+) .*tls switch\[(?!(?P=on))\d",
+        Message("TLS is not switched alike on cards {card} and {other}: cards do not connect (EI0006)"),
+        Message("switch it alike on all cards of all nodes: hccn_tool -i <card> -tls -s enable 0"),
+    ),
+]
+
+SET_ENV = Message("source set_env.sh of CANN (usually /usr/local/Ascend/ascend-toolkit/set_env.sh)")
 # MindSpore's own list of the CANN versions that it goes with, in a file that can be read without importing it.
 CANN_VERSIONS_FILE = "mindspore/run_check/_check_version.py"
 CANN_VERSIONS = re.compile(r"class AscendEnvChecker.*?self\.version = (\[[^\]]*\])", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Cards:
-    """What ``npu-smi info`` shows.
-
-    Attributes:
-        health: Name and health of each chip, in order.
-        holders: The ids and names of processes that hold a card, by card number.
-    """
-
-    health: list[tuple[str, str]]
-    holders: dict[int, list[tuple[int, str]]]
-
-
-def parse_npu_smi(text: str) -> Cards:
-    """Reads the table of ``npu-smi info``."""
-    holders = {}
-    for card, pid, name in PROCESS.findall(text):
-        holders.setdefault(int(card), []).append((int(pid), name))
-    return Cards([(name, health) for _, name, health in CARD.findall(text)], holders)
-
-
-def parse_version(text: str) -> str | None:
-    """The version in CANN's ``version.cfg`` or ``*_install.info``, or in the driver's ``version.info``."""
-    match = re.search(r"^(?:toolkit_running_version=\[[^:\]]*:|[Vv]ersion=)([^\]\s]+)", text, re.MULTILINE)
-    return match[1] if match else None
-
-
-def cards_here() -> Cards:
-    """The cards of this machine; none if ``npu-smi`` does not say."""
-    try:
-        return parse_npu_smi(_npu_smi().stdout)
-    except (OSError, subprocess.TimeoutExpired):
-        return Cards([], {})
+def trouble_in(text: str, of_tool: str) -> Finding | None:
+    """The first trouble that a tool's text shows, with all places where it does; None if there is none."""
+    for tool, level, pattern, meaning, way_out in TROUBLES:
+        places = [match.groupdict() for match in re.finditer(pattern, text, re.MULTILINE)]
+        if tool == of_tool and places:
+            all_places = {name: " ".join(place[name] for place in places) for name in places[0]}
+            return level("; ".join(tr(meaning, **place) for place in places), tr(way_out, **all_places))
+    return None
 
 
 @functools.cache  # it takes a second, and several checks ask
-def _npu_smi():
-    return subprocess.run(["npu-smi", "info"], capture_output=True, text=True, timeout=NPU_SMI_LIMIT_S)
+def said(*command: str) -> str:
+    """All that a tool prints, or why it cannot be run."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return ended.stdout + ended.stderr
+
+
+def cards_here() -> list[str]:
+    """The name of each chip of this machine; none if ``npu-smi`` does not say."""
+    return [name for _, name, _ in CARD.findall(said(NPU_SMI, "info"))]
 
 
 def devices() -> Finding:
     """Which cards there are, their health, and which processes hold them."""
-    way_out = tr("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
-    try:
-        ended = _npu_smi()
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return warning("devices", tr("npu-smi info cannot be run: {error}", error=error), way_out)
-    cards = parse_npu_smi(ended.stdout)
-    if ended.returncode or not cards.health:
-        return failure(
-            "devices",
-            tr("npu-smi info shows no card: {output}", output=(ended.stdout + ended.stderr).strip()[:200]),
-            way_out,
-        )
-    found = ", ".join(f"{number}: {name} {health}" for number, (name, health) in enumerate(cards.health))
-    if any(health != "OK" for _, health in cards.health):
-        return failure("devices", found, tr("npu-smi info -t health -i <card> says more; reset or replace the card"))
-    if cards.holders:
-        held = "; ".join(
-            tr("card {card} by {processes}", card=card, processes=_named(holders))
-            for card, holders in cards.holders.items()
-        )
-        pids = " ".join(str(pid) for holders in cards.holders.values() for pid, _ in holders)
-        way_out = tr("wait for them, or kill {pids} if they are left over, and give the driver ten seconds", pids=pids)
-        return warning("devices", tr("held: {held}", held=held), way_out)
-    return ok("devices", found)
+    text = said(NPU_SMI, "info")
+    if cards := CARD.findall(text):
+        found = ", ".join(f"{card}: {name} {health}" for card, name, health in cards)
+        return trouble_in(text, NPU_SMI) or ok(found)
+    found = Message("npu-smi info shows no card: {output}")
+    way_out = Message("install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi and npu-smi")
+    return (failure if shutil.which(NPU_SMI) else warning)(found, way_out, output=text.strip()[:200])
+
+
+def links() -> Finding:
+    """Whether the cards' own network ports are up, healthy, and switched alike: what ranks on several nodes need."""
+    tool, lines = shutil.which(HCCN_TOOL) or str(DRIVER / "tools" / HCCN_TOOL), []
+    for card in range(len(cards_here())):
+        for question in QUESTIONS:
+            answer = said(tool, "-i", str(card), question, "-g")
+            if not ANSWER.search(answer):
+                way_out = Message("run the doctor as root, with the driver's tools; on one node links do not matter")
+                return warning("hccn_tool tells nothing: {words}", way_out, words=answer.strip()[:200])
+            lines += [f"{card} {line}" for line in answer.splitlines()]
+    return trouble_in("\n".join(lines), HCCN_TOOL) or ok("{count} cards up and healthy", count=len(cards_here()))
 
 
 def visible_cards() -> Finding:
     """Whether ``ASCEND_RT_VISIBLE_DEVICES`` names cards that are there."""
-    visible, num_cards = visible_devices(), len(cards_here().health)
+    visible, count = visible_devices(), len(cards_here())
     if visible is None:
-        return ok(VISIBLE_DEVICES, tr("not set: all cards are used"))
-    known = {"variable": VISIBLE_DEVICES, "cards": ",".join(visible), "count": num_cards}
+        return ok("not set: all cards are used")
+    known = {"variable": VISIBLE_DEVICES, "cards": ",".join(visible), "count": count}
     if len({*visible}) < len(visible) or not all(card.isdecimal() for card in visible):
-        found = tr("{variable}={cards} is not a list of different card numbers", **known)
-    elif num_cards and any(int(card) >= num_cards for card in visible):
-        found = tr("{variable}={cards}, but the {count} cards here have numbers from 0", **known)
+        found = Message("{variable}={cards} is not a list of different card numbers")
+    elif count and any(int(card) >= count for card in visible):
+        found = Message("{variable}={cards}, but the {count} cards here have numbers from 0")
     else:
-        found = tr("cards {cards}; MindSpore numbers them anew, from 0, and so does DEVICE_ID", **known)
-        return ok(VISIBLE_DEVICES, found)
-    return failure(VISIBLE_DEVICES, found, tr("export {variable}=<numbers of npu-smi info>, or unset it", **known))
+        return ok("cards {cards}; MindSpore numbers them anew, from 0, and so does DEVICE_ID", **known)
+    return failure(found, "export {variable}=<numbers of npu-smi info>, or unset it", **known)
 
 
 def cann() -> Finding:
     """Whether CANN is installed, its version, and whether the installed MindSpore goes with it."""
     home = os.environ.get("ASCEND_HOME_PATH") or os.environ.get("ASCEND_TOOLKIT_HOME")
     if not home:
-        return failure("CANN", tr("{name} is not set", name="ASCEND_HOME_PATH"), tr(SET_ENV))
-    for path in [Path(home, "version.cfg"), *Path(home).glob("*/ascend_toolkit_install.info")]:
-        if path.exists() and (version := parse_version(path.read_text())):
-            return _beside_mindspore(version, home)
-    return warning(
-        "CANN",
-        tr("no version found in {home}", home=home),
-        tr("make sure that it is CANN's folder; {set_env}", set_env=SET_ENV),
-    )
-
-
-def _beside_mindspore(version, home) -> Finding:
-    """What MindSpore compares with its list when it is imported is the version of CANN's compiler."""
-    compiler, fitting = Path(home, "compiler", "version.info"), fitting_cann_versions()
-    found = parse_version(compiler.read_text()) if compiler.exists() else None
-    if not (found and fitting) or ".".join(found.split(".")[:2]) in fitting:
-        return ok("CANN", tr("{version} in {home}", version=version, home=home))
-    return warning(
-        "CANN",
-        tr(
-            "{version} in {home}, whose compiler is {compiler}; MindSpore {mindspore} is made for {fitting}",
-            version=version,
-            home=home,
-            compiler=found,
-            mindspore=distribution("mindspore").version,
-            fitting=", ".join(fitting),
-        ),
-        tr("install one of these, or the MindSpore whose release notes name your CANN"),
-    )
+        return failure("ASCEND_HOME_PATH is not set", SET_ENV)
+    version = version_in(Path(home, "version.cfg"), *Path(home).glob("*/ascend_toolkit_install.info"))
+    compiler, fitting = version_in(Path(home, "compiler", "version.info")), fitting_cann_versions()
+    known = {"version": version, "home": home, "compiler": compiler, "fitting": ", ".join(fitting)}
+    if version is None:
+        return warning("no version found in {home}, which may not be CANN's folder", SET_ENV, **known)
+    if compiler and fitting and ".".join(compiler.split(".")[:2]) not in fitting:
+        found = Message("{version} in {home}, whose compiler is {compiler}; MindSpore is made for {fitting}")
+        return warning(found, "install one of these, or the MindSpore whose release notes name your CANN", **known)
+    return ok("{version} in {home}", **known)
 
 
 def fitting_cann_versions() -> list[str]:
@@ -161,13 +156,14 @@ def fitting_cann_versions() -> list[str]:
 
 def driver() -> Finding:
     """The version of the driver."""
-    if not DRIVER_VERSION.exists():
-        found = tr("{file} is not there", file=DRIVER_VERSION)
-        return warning(
-            "driver", found, tr("install the driver; in a container, mount this file, as some of CANN reads it")
-        )
-    return ok("driver", parse_version(DRIVER_VERSION.read_text()) or tr("of an unknown version"))
+    file = DRIVER / "version.info"
+    if not file.exists():
+        way_out = Message("install the driver; in a container, mount this file, as some of CANN reads it")
+        return warning("{file} is not there", way_out, file=file)
+    return ok(version_in(file) or Message("of an unknown version"))
 
 
-def _named(holders) -> str:
-    return ", ".join(f"{pid} ({name or tr('no name')})" for pid, name in holders)
+def version_in(*files: Path) -> str | None:
+    """The version that the first of CANN's or the driver's files names that is there and names one."""
+    texts = (file.read_text() for file in files if file.exists())
+    return next((match[1] for match in map(VERSION.search, texts) if match), None)

@@ -1,5 +1,9 @@
-"""An example of training a model: random weights, random tokens."""
+"""An example of training a model: random weights, random tokens.
 
+python -m mindnlp_dp_plugin.doctor.example MODEL BATCHxLENGTH [fp16]
+"""
+
+import sys
 from tempfile import TemporaryDirectory
 
 import mindspore
@@ -55,3 +59,8 @@ def train(model, batch: int, length: int, fp16: bool) -> None:
         options = dict(max_steps=NUM_STEPS, save_strategy="no", fp16=fp16, disable_tqdm=True)
         arguments = TrainingArguments(folder, per_device_train_batch_size=batch, **options)
         ExampleTrainer(model, arguments, train_dataset=rows.batch(batch)).train()
+
+
+if __name__ == "__main__":
+    name, shape, *precision = sys.argv[1:]
+    train(build(name), *map(int, shape.split("x")), fp16=bool(precision))

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
+from mindnlp_dp_plugin.language import tr
+
 
 class Level(str, Enum):
     """How serious a finding is: ``failure`` means that training would fail."""
@@ -17,14 +19,12 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        check: The check's name.
         level: How serious it is.
         found: What was found, in one line.
         way_out: A suggested fix; empty if there is no problem.
         measured: Measured numbers, by name.
     """
 
-    check: str
     level: Level
     found: str
     way_out: str = ""
@@ -35,16 +35,16 @@ class Finding:
         return {**asdict(self), "level": self.level.value}
 
 
-def ok(check: str, found: str, **measured) -> Finding:
+def ok(found: str, /, measured: dict | None = None, **fields) -> Finding:
     """No problem."""
-    return Finding(check, Level.OK, found, measured=measured)
+    return Finding(Level.OK, tr(found, **fields), measured=measured or {})
 
 
-def warning(check: str, found: str, way_out: str) -> Finding:
+def warning(found: str, way_out: str, /, **fields) -> Finding:
     """Training runs, but slower, or not with every launcher."""
-    return Finding(check, Level.WARNING, found, way_out)
+    return Finding(Level.WARNING, tr(found, **fields), tr(way_out, **fields))
 
 
-def failure(check: str, found: str, way_out: str) -> Finding:
+def failure(found: str, way_out: str, /, **fields) -> Finding:
     """Training would fail."""
-    return Finding(check, Level.FAILURE, found, way_out)
+    return Finding(Level.FAILURE, tr(found, **fields), tr(way_out, **fields))

@@ -1,12 +1,15 @@
-"""Cores, memory, shared memory, files and disks: enough of each for two ranks?
+"""Cores, memory, shared memory, files, disks and ports: enough of each for two ranks?
 
 Where a limit below is a number, it was measured; docs/doctor.md says how.
 """
 
+import errno
 import os
 import resource
 import shutil
+import socket
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -14,11 +17,11 @@ import psutil
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.job.hardware import CGROUP, SHARED_MEMORY, allowed_cores, cpu_quota, has_shared_memory_for, read
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.launch.ports import LOOPBACK
 
 MB = 2**20
 GB = 2**30
 NUM_RANKS = 2
-WORKING_DIRECTORY, TEMPORARY_FOLDER = Message("working directory"), Message("temporary folder")
 
 RANK_BYTES = 800 * MB  # a rank that has imported MindSpore and MindNLP, before its model
 TRAINING_BYTES = 4 * GB  # BERT-base: parameters, gradients, Adam's two moments, and activations
@@ -26,26 +29,32 @@ NUM_FILES_NEEDED = 48
 NUM_FILES_USUAL = 1024
 DISK_BYTES_NEEDED = 100 * MB
 DISK_BYTES_USUAL = 2 * GB
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+NUM_PORTS = 16  # two ranks and a scheduler, each listening and connected to the others
+
+MORE_MEMORY = Message("end other processes, or give the container more (docker --memory)")
+MORE_SHARED = Message("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
+OTHER_TEMPORARY = Message("export TMPDIR=<a folder with room that you may write to>")
+MORE_PORTS = Message("sysctl -w net.ipv4.ip_local_port_range='32768 60999', or end what holds them")
+MEND_LOOPBACK = Message("bring the loopback interface up (ip link set lo up), or let the firewall pass it")
 
 
 def cores() -> Finding:
     """Cores the ranks may use, by affinity and by the container's quota."""
     allowed, quota = len(allowed_cores()), cpu_quota()
-    usable = allowed if quota is None else min(allowed, quota)
-    if quota is None:
-        found = tr("{allowed} of {all} allowed", allowed=allowed, all=os.cpu_count())
-    else:
-        found = tr("{allowed} of {all} allowed, quota of {quota:g}", allowed=allowed, all=os.cpu_count(), quota=quota)
+    found = tr("{allowed} of {all} allowed", allowed=allowed, all=os.cpu_count())
+    if quota is not None:
+        found = tr("{found}, quota of {quota:g}", found=found, quota=quota)
+    usable = min(allowed, quota or allowed)
     if usable < NUM_RANKS:
-        way_out = tr("start with more (taskset -c, docker --cpus), or train in one process: two will not be faster")
         return warning(
-            "cores", tr("{found}: {ranks} ranks would share one core", found=found, ranks=NUM_RANKS), way_out
+            "{found}: {ranks} ranks would share one core",
+            "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster",
+            found=found,
+            ranks=NUM_RANKS,
         )
-    return ok(
-        "cores",
-        tr("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", found=found, cores=allowed // NUM_RANKS),
-        usable=usable,
-    )
+    pinned = {"found": found, "cores": allowed // NUM_RANKS}
+    return ok("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", {"usable": usable}, **pinned)
 
 
 def memory_left() -> int | None:
@@ -67,58 +76,33 @@ def memory_left() -> int | None:
 
 def memory() -> Finding:
     """Memory available on the machine and in the container."""
-    available = psutil.virtual_memory().available
-    if (limit := memory_left()) is not None:
-        available = min(available, limit)
-    by_container = tr("{gb:.1f} GB available, limited by the container", gb=available / GB)
-    found = by_container if limit == available else tr("{gb:.1f} GB available", gb=available / GB)
-    way_out = tr("end other processes, or give the container more (docker --memory)")
+    available, limit = psutil.virtual_memory().available, memory_left()
+    found = tr("{gb:.1f} GB available", gb=available / GB)
+    if limit is not None and limit < available:
+        available, found = limit, tr("{gb:.1f} GB available, limited by the container", gb=limit / GB)
     if available < NUM_RANKS * RANK_BYTES:
-        return failure(
-            "memory",
-            tr(
-                "{found}; {ranks} ranks need {mb} MB each before any model",
-                found=found,
-                ranks=NUM_RANKS,
-                mb=RANK_BYTES // MB,
-            ),
-            way_out,
-        )
+        need = {"found": found, "ranks": NUM_RANKS, "mb": RANK_BYTES // MB}
+        return failure("{found}; {ranks} ranks need {mb} MB each before any model", MORE_MEMORY, **need)
     if available < NUM_RANKS * TRAINING_BYTES:
-        return warning(
-            "memory",
-            tr("{found}; BERT-base takes about {gb} GB per rank", found=found, gb=TRAINING_BYTES // GB),
-            way_out,
-        )
-    return ok("memory", found, available_bytes=available)
+        need = {"found": found, "gb": TRAINING_BYTES // GB}
+        return warning("{found}; BERT-base takes about {gb} GB per rank", MORE_MEMORY, **need)
+    return ok(found, {"available_bytes": available})
 
 
 def shared_memory() -> Finding:
     """Room in /dev/shm. Too little does not end training: mindnlp-dp run then lets Open MPI send over TCP."""
-    way_out = tr("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
-    if not os.access(SHARED_MEMORY, os.W_OK):
-        found = tr(
-            "{folder} cannot be written: mindnlp-dp run lets Open MPI send over TCP, data sets with "
-            "python_multiprocessing fail",
-            folder=SHARED_MEMORY,
-        )
-        return warning("shared memory", found, way_out)
     usage = shutil.disk_usage(SHARED_MEMORY)
-    found = tr(
-        "{free:.0f} of {total:.0f} MB free in {folder}",
-        free=usage.free / MB,
-        total=usage.total / MB,
-        folder=SHARED_MEMORY,
-    )
+    room = {"free": usage.free / MB, "total": usage.total / MB, "folder": SHARED_MEMORY}
+    found = tr("{free:.0f} of {total:.0f} MB free in {folder}", **room)
+    if not os.access(SHARED_MEMORY, os.W_OK):
+        found = tr("{folder} cannot be written", folder=SHARED_MEMORY)
     if not has_shared_memory_for(NUM_RANKS):
-        found = tr(
-            "{found}: too little for {ranks} ranks, so mindnlp-dp run lets Open MPI send over TCP, data sets with "
-            "python_multiprocessing fail",
+        return warning(
+            "{found}: mindnlp-dp run lets Open MPI send over TCP, data sets with python_multiprocessing fail",
+            MORE_SHARED,
             found=found,
-            ranks=NUM_RANKS,
         )
-        return warning("shared memory", found, way_out)
-    return ok("shared memory", found, free_bytes=usage.free)
+    return ok(found, {"free_bytes": usage.free})
 
 
 def open_files() -> Finding:
@@ -126,41 +110,52 @@ def open_files() -> Finding:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     way_out = f"ulimit -n {NUM_FILES_USUAL}"
     if limit < NUM_FILES_NEEDED:
-        return failure(
-            "open files", tr("{limit} per process; mpirun does not start with that few", limit=limit), way_out
-        )
+        return failure("{limit} per process; mpirun does not start with that few", way_out, limit=limit)
     if limit < NUM_FILES_USUAL:
-        return warning("open files", tr("{limit} per process, few for data sets of many files", limit=limit), way_out)
-    return ok("open files", tr("{limit} per process", limit=limit))
+        return warning("{limit} per process, few for data sets of many files", way_out, limit=limit)
+    return ok("{limit} per process", limit=limit)
 
 
 def working_directory() -> Finding:
     """Room for logs and checkpoints."""
-    return _disk(WORKING_DIRECTORY, Path.cwd(), tr("change to a folder with room that you may write to"))
+    return disk(Path.cwd(), Message("change to a folder with room that you may write to"))
 
 
 def temporary_folder() -> Finding:
     """Room for temporary files of Open MPI and MindNLP."""
     try:
-        folder = Path(tempfile.gettempdir())
+        return disk(Path(tempfile.gettempdir()), OTHER_TEMPORARY)
     except FileNotFoundError as error:  # none of the usual places can be written
-        return failure(TEMPORARY_FOLDER, error.strerror, tr("export TMPDIR=<a folder you may write to>"))
-    return _disk(TEMPORARY_FOLDER, folder, tr("export TMPDIR=<a folder with room that you may write to>"))
+        return failure(error.strerror, OTHER_TEMPORARY)
 
 
-def _disk(check, folder, way_out) -> Finding:
+def disk(folder: Path, way_out: str) -> Finding:
+    """Whether a folder can be written, and the room on its disk."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(4096))
             probe.flush()
     except OSError as error:
-        return failure(check, tr("{folder} cannot be written: {error}", folder=folder, error=error.strerror), way_out)
+        return failure("{folder} cannot be written: {error}", way_out, folder=folder, error=error.strerror)
     free = shutil.disk_usage(folder).free
-    found = tr("{gb:.1f} GB free in {folder}", gb=free / GB, folder=folder)
     if free < DISK_BYTES_NEEDED:
-        return failure(check, tr("only {mb} MB free in {folder}", mb=free // MB, folder=folder), way_out)
+        return failure("only {mb} MB free in {folder}", way_out, mb=free // MB, folder=folder)
+    found = tr("{gb:.1f} GB free in {folder}", gb=free / GB, folder=folder)
     if free < DISK_BYTES_USUAL:
-        return warning(
-            check, tr("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", found=found), way_out
-        )
-    return ok(check, found)
+        return warning("{found}; a checkpoint of BERT-base with its optimizer takes 1.3 GB", way_out, found=found)
+    return ok(found)
+
+
+def ports() -> Finding:
+    """Whether enough ports are free on loopback, and a connection over it works."""
+    known = {"count": NUM_PORTS, "address": LOOPBACK, "range": "-".join(PORT_RANGE.read_text().split())}
+    try:
+        with ExitStack() as opened:
+            listeners = [opened.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(NUM_PORTS)]
+            opened.enter_context(socket.create_connection(listeners[0].getsockname(), timeout=5))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+            return failure("no connection over {address}: {error}", MEND_LOOPBACK, address=LOOPBACK, error=error)
+        found = Message("no {count} free ports on {address}: net.ipv4.ip_local_port_range is {range}")
+        return failure(found, MORE_PORTS, **known)
+    return ok("{count} ports at once on {address}, from {range}", **known)

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 from packaging.requirements import Requirement
@@ -12,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from mindnlp_dp_plugin import compat
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.doctor.settings import wanted_backend
+from mindnlp_dp_plugin.doctor.settings import config_here
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.job.hardware import has_ascend
@@ -22,6 +23,7 @@ from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
 
 PLUGIN = "mindnlp-dp-plugin"
+INSTALL = f"pip install '{PLUGIN}[mpi]'"
 WHY = {
     "mindnlp": Message("before 0.4.1 nothing averages gradients, and from 0.6 on (mindtorch_v2) it does so itself"),
     "numpy": Message("pyctcdecode, which MindNLP pulls, holds it below 2"),
@@ -33,8 +35,6 @@ WHY = {
     "peft": Message("MindNLP 0.5 cannot import later ones"),
     "diffusers": Message("MindNLP 0.5 always imports it, and cannot import later ones"),
 }
-CPU_OPERATORS = Message("CPU operators")
-IMPORTS = Message("imports")
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
 TRAINER = "mindnlp, transformers.trainer" if compat.has_mindnlp05() else "mindnlp.engine.trainer.base"
@@ -47,37 +47,23 @@ print("{ANSWER}" + mindspore.get_context("device_target"))
 def python() -> Finding:
     """Whether plugin and MindSpore support this Python."""
     running = platform.python_version()
-    try:
-        supported = SpecifierSet(metadata(PLUGIN)["Requires-Python"])
-    except PackageNotFoundError:
-        return warning(
-            "python",
-            tr("{running}; {plugin} itself is not installed", running=running, plugin=PLUGIN),
-            f"pip install '{PLUGIN}[mpi]'",
-        )
+    if installed(PLUGIN) is None:
+        return warning("{running}; {plugin} itself is not installed", INSTALL, running=running, plugin=PLUGIN)
+    supported = SpecifierSet(metadata(PLUGIN)["Requires-Python"])
     if running not in supported:
-        return failure(
-            "python",
-            tr("{running}, supported is {supported}", running=running, supported=supported),
-            tr("make a virtual environment with another Python"),
-        )
-    return ok("python", running)
+        way_out = Message("make a virtual environment with another Python")
+        return failure("{running}, supported is {supported}", way_out, running=running, supported=supported)
+    return ok(running)
 
 
 def versions() -> Finding:
     """Whether the packages the plugin needs are installed in compatible versions."""
     if installed(PLUGIN) is None:
-        return warning(
-            "packages",
-            tr("not checked, because {plugin} is not installed", plugin=PLUGIN),
-            f"pip install '{PLUGIN}[mpi]'",
-        )
-    needed = _joined([*_requirements(), *_requirements(compat.EXTRA)])
-    misfits = _misfits(needed)
-    if not misfits:
-        return ok("packages", ", ".join(f"{each.name} {installed(each.name)}" for each in needed))
-    found = "; ".join(_describe(requirement) for requirement in misfits)
-    return failure("packages", found, "pip install " + " ".join(f"'{requirement}'" for requirement in misfits))
+        return warning("not checked, because {plugin} is not installed", INSTALL, plugin=PLUGIN)
+    bounds = bounds_of("", compat.EXTRA)
+    if misfits := misfits_of(bounds):
+        return failure("; ".join(misfits.values()), "pip install " + " ".join(f"'{each}'" for each in misfits))
+    return ok(listed(bounds))
 
 
 def installed(name: str) -> str | None:
@@ -88,134 +74,111 @@ def installed(name: str) -> str | None:
         return None
 
 
-def _requirements(extra=""):
-    """What the plugin itself needs, or what an extra adds."""
-    lines = [Requirement(line) for line in requires(PLUGIN) or []]
-    if not extra:
-        return [line for line in lines if line.marker is None]
-    return [line for line in lines if line.marker and line.marker.evaluate({"extra": extra})]
-
-
-def _joined(requirements):
-    """One requirement for each package, without its extra."""
+def bounds_of(*extras: str) -> dict[str, SpecifierSet]:
+    """The versions of each package that the plugin needs with some of its extras; ``""`` for what it always needs."""
     bounds = {}
-    for requirement in requirements:
-        bounds[requirement.name] = bounds.get(requirement.name, SpecifierSet()) & requirement.specifier
-    return [Requirement(f"{name}{specifier}") for name, specifier in bounds.items()]
+    for requirement in map(Requirement, requires(PLUGIN) or []):
+        marker = requirement.marker
+        if "" in extras if marker is None else any(marker.evaluate({"extra": extra}) for extra in extras):
+            bounds[requirement.name] = bounds.get(requirement.name, SpecifierSet()) & requirement.specifier
+    return bounds
 
 
-def _misfits(needed):
-    return [requirement for requirement in needed if not _is_met(requirement)]
+def listed(bounds: dict[str, SpecifierSet]) -> str:
+    """Packages with their versions."""
+    return ", ".join(f"{name} {installed(name)}" for name in bounds)
 
 
-def _is_met(requirement) -> bool:
-    try:
-        return Version(installed(requirement.name) or "none") in SpecifierSet(
-            str(requirement.specifier), prereleases=True
-        )
-    except InvalidVersion:  # not installed, or of a version that pip and MindNLP refuse as well
-        return False
-
-
-def _describe(requirement) -> str:
-    found = installed(requirement.name)
-    if found is None:
-        return tr("{name} is not installed", name=requirement.name)
-    reason = WHY.get(requirement.name)
-    known = {"name": requirement.name, "found": found, "specifier": requirement.specifier}
-    if reason:
-        return tr("{name} {found} does not fit, {specifier} does ({reason})", reason=reason, **known)
-    return tr("{name} {found} does not fit, {specifier} does", **known)
+def misfits_of(bounds: dict[str, SpecifierSet]) -> dict[str, str]:
+    """What is wrong with packages of other versions or not installed, by what pip is to install instead."""
+    found = {}
+    for name, specifier in bounds.items():
+        known = {"name": name, "found": installed(name), "bounds": specifier, "reason": WHY.get(name)}
+        with suppress(InvalidVersion):  # not installed, or of a version that pip and MindNLP refuse as well
+            if specifier.contains(Version(known["found"] or "none"), prereleases=True):
+                continue
+        trouble = Message("{name} {found} does not fit, {bounds} does")
+        if known["found"] is None:
+            trouble = Message("{name} is not installed")
+        elif known["reason"]:
+            trouble = Message("{name} {found} does not fit, {bounds} does ({reason})")
+        found[f"{name}{specifier}"] = tr(trouble, **known)
+    return found
 
 
 def mindformers() -> Finding:
     """MindNLP imports MindFormers when it is installed, and warns on every rank if a part it wants is missing."""
     found = installed("mindformers")
     if found is None:
-        return ok("mindformers", tr("not installed, as it should be"))
+        return ok("not installed, as it should be")
     return warning(
-        "mindformers",
-        tr(
-            "mindformers {found} is installed: MindNLP imports it at start, though the Trainer does not use it",
-            found=found,
-        ),
-        tr("pip uninstall mindformers, or use separate virtual environments"),
+        "mindformers {found} is installed: MindNLP imports it at start, though the Trainer does not use it",
+        "pip uninstall mindformers, or use separate virtual environments",
+        found=found,
     )
 
 
 def mpi() -> Finding:
     """Whether MPI, the faster engine on CPU, is installed."""
-    wanted = wanted_backend()
-    if wanted != "mpi" and has_ascend():
-        return ok("mpi", tr("not needed on Ascend"))
+    is_wanted = config_here().backend == "mpi"
+    if has_ascend() and not is_wanted:
+        return ok("not needed on Ascend")
     try:
         backends.choose("mpi")
     except DataParallelError as error:
-        if wanted == "mpi":
-            return failure(
-                "mpi",
-                tr("MINDNLP_DP_BACKEND=mpi, but {error}", error=error),
-                f"pip install '{PLUGIN}[mpi]'",
-            )
-        return warning(
-            "mpi",
-            tr("{error} Ranks meet over MCCL, several times slower.", error=error),
-            f"pip install '{PLUGIN}[mpi]'",
-        )
-    return ok("mpi", f"mpi4py {installed('mpi4py')}, {find_mpirun()}")
+        if is_wanted:
+            return failure("MINDNLP_DP_BACKEND=mpi, but {error}", INSTALL, error=error)
+        return warning("{error} Ranks meet over MCCL, several times slower.", INSTALL, error=error)
+    found = f"mpi4py {installed('mpi4py')}, {find_mpirun()}"
+    return ok(found)
 
 
 def cpu_operators() -> Finding:
     """Whether the extra with faster operators for models on the CPU is installed."""
     if has_ascend():
-        return ok(CPU_OPERATORS, tr("not needed on Ascend"))
+        return ok("not needed on Ascend")
     if compat.has_mindnlp05():
-        return ok(CPU_OPERATORS, tr("of MindNLP 0.4 alone"))
-    needed = _joined(_requirements("cpu")) if installed(PLUGIN) else []
-    if misfits := _misfits(needed):
-        found = "; ".join(_describe(requirement) for requirement in misfits)
-        return warning(
-            CPU_OPERATORS,
-            tr("{found}: models compute with MindNLP's operators, which are slower", found=found),
-            f"pip install '{PLUGIN}[cpu]'",
-        )
-    return ok(CPU_OPERATORS, ", ".join(f"{each.name} {installed(each.name)}" for each in needed))
+        return ok("of MindNLP 0.4 alone")
+    bounds = bounds_of("cpu") if installed(PLUGIN) else {}
+    if misfits := misfits_of(bounds):
+        found, way_out = "; ".join(misfits.values()), f"pip install '{PLUGIN}[cpu]'"
+        return warning("{found}: models compute with MindNLP's operators, which are slower", way_out, found=found)
+    return ok(listed(bounds))
 
 
 def imports() -> Finding:
-    """Whether MindSpore and MindNLP can be imported, tried in a child process, and MindSpore's device."""
-    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    child = [sys.executable, "-c", IMPORT]
+    """Whether MindSpore and MindNLP can be imported, and MindSpore's device."""
     try:
-        ended = subprocess.run(child, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        found = tr("importing mindspore and MindNLP's Trainer takes longer than {seconds} s", seconds=IMPORT_LIMIT_S)
-        return failure(
-            IMPORTS,
-            found,
-            tr("find where it hangs: python -X importtime -c 'import mindspore, {module}'", module=TRAINER),
-        )
-    if ended.returncode:
-        return failure(IMPORTS, _last_words(ended), tr("fix this error; a fresh virtual environment is often quickest"))
-    device = ended.stdout.partition(ANSWER)[2].split()[0]
+        device = device_of_mindspore()
+    except ImportError as error:
+        way_out = Message("fix this error; a fresh virtual environment is often quickest")
+        return failure("importing mindspore and MindNLP's Trainer: {error}", way_out, error=error)
     if has_ascend() and device != "Ascend":
-        way_out = tr("install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting")
-        return warning(IMPORTS, tr("there are Ascend cards, but MindSpore runs on {device}", device=device), way_out)
-    return ok(
-        IMPORTS,
-        tr("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device=device),
-        device_target=device,
-    )
-
-
-def _last_words(ended) -> str:
-    if ended.returncode < 0:
-        return tr(
-            "importing mindspore and MindNLP's Trainer: killed by {signal}",
-            signal=name_of(-ended.returncode),
+        return warning(
+            "there are Ascend cards, but MindSpore runs on {device}",
+            "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting",
+            device=device,
         )
-    lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    return tr(
-        "importing mindspore and MindNLP's Trainer: {error}",
-        error=lines[-1] if lines else tr("exit status {status}", status=ended.returncode),
-    )
+    known = {"device_target": device}
+    return ok("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", known, device=device)
+
+
+def device_of_mindspore() -> str:
+    """Import MindSpore and MindNLP in a child process, and ask for MindSpore's device.
+
+    Raises:
+        ImportError: With the child's last words.
+    """
+    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    command = [sys.executable, "-c", IMPORT]
+    try:
+        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        hint = Message("no end within {seconds} s; python -X importtime -c 'import mindspore, {module}' shows where")
+        raise ImportError(tr(hint, seconds=IMPORT_LIMIT_S, module=TRAINER)) from error
+    if ended.returncode < 0:
+        raise ImportError(tr("killed by {signal}", signal=name_of(-ended.returncode)))
+    if ended.returncode:
+        lines = [line for line in ended.stderr.splitlines() if line.strip()]
+        raise ImportError(lines[-1] if lines else tr("exit status {status}", status=ended.returncode))
+    return ended.stdout.partition(ANSWER)[2].split()[0]

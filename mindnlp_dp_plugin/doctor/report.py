@@ -15,39 +15,38 @@ STYLE = {Level.OK: "green", Level.WARNING: "bold yellow", Level.FAILURE: "bold r
 WIDTH_OF_A_LOG = 120
 
 
-def is_healthy(findings: list[Finding]) -> bool:
-    """Whether nothing failed."""
-    return all(finding.level is not Level.FAILURE for finding in findings)
+def count(findings: dict[str, Finding], level: Level) -> int:
+    """How many findings are of a level."""
+    return sum(finding.level is level for finding in findings.values())
 
 
-def as_json(findings: list[Finding]) -> str:
+def as_json(findings: dict[str, Finding]) -> str:
     """``{"healthy": ..., "findings": [...]}``"""
-    return json.dumps(
-        {"healthy": is_healthy(findings), "findings": [finding.as_dict() for finding in findings]}, indent=2
-    )
+    listed = [{"check": name, **finding.as_dict()} for name, finding in findings.items()]
+    return json.dumps({"healthy": not count(findings, Level.FAILURE), "findings": listed}, indent=2)
 
 
-def show(findings: list[Finding]) -> None:
+def console() -> Console:
+    """The user's terminal, or a log of fixed width."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=WIDTH_OF_A_LOG)
+
+
+def show(findings: dict[str, Finding]) -> None:
     """Print the table and a summary line."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_OF_A_LOG)
     table = Table(box=ASCII2, show_lines=True)
     for column in (tr("check"), "", tr("found, and a hint")):
         table.add_column(column, overflow="fold")
-    for finding in findings:
+    for name, finding in findings.items():
         way_out = f"\n-> {finding.way_out}" if finding.way_out else ""
         level = Text(tr(LEVELS[finding.level]), style=STYLE[finding.level])
-        table.add_row(Text(tr(finding.check)), level, Text(finding.found + way_out))
-    console.print(table)
-    console.print(_summary(findings), highlight=False)
-
-
-def _summary(findings) -> str:
-    failures, warnings = (
-        sum(finding.level is level for finding in findings) for level in (Level.FAILURE, Level.WARNING)
+        table.add_row(Text(tr(name)), level, Text(finding.found + way_out))
+    failures, warnings = count(findings, Level.FAILURE), count(findings, Level.WARNING)
+    summary = (
+        Message("Training would fail here: {checks} checks, failures: {failures}, warnings: {warnings}.")
+        if failures
+        else Message("Two ranks train here: {checks} checks, failures: {failures}, warnings: {warnings}.")
     )
-    known = {"checks": len(findings), "failures": failures, "warnings": warnings}
-    if failures:
-        return tr("Training would fail here: {checks} checks, failures: {failures}, warnings: {warnings}.", **known)
-    return tr("Two ranks train here: {checks} checks, failures: {failures}, warnings: {warnings}.", **known)
+    where = console()
+    where.print(table)
+    where.print(tr(summary, checks=len(findings), failures=failures, warnings=warnings), highlight=False)

@@ -1,14 +1,13 @@
 """Find what goes wrong on several ranks in a training script. It is read, never run."""
 
 import ast
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.doctor.settings import config_here
 from mindnlp_dp_plugin.job.hardware import has_ascend
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.launch.script_names import names_in
 
 # MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
@@ -20,10 +19,9 @@ DRAWS = {
 SEEDS = {"seed", "set_seed", "manual_seed"}
 TRAINING = {"value_and_grad", "GradOperation", "TrainOneStepCell", "Model"}
 AVERAGING = {
-    *("prepare", "DistributedGradReducer", "DATA_PARALLEL", "AllReduce", "all_reduce"),
+    *("prepare", "DistributedGradReducer", "DATA_PARALLEL", "AllReduce", "all_reduce", "data_parallel"),
     *("ReduceScatter", "reduce_scatter", "reduce_scatter_tensor", "AllGather", "all_gather", "Allreduce"),
 }
-PREPARE = "model, optimizer, rows = dp.prepare(model, optimizer, rows)"
 
 
 def read_script(path: Path) -> Finding:
@@ -31,112 +29,49 @@ def read_script(path: Path) -> Finding:
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError) as error:
-        return failure(
-            "script",
-            tr("{path} cannot be read as Python: {error}", path=path, error=error),
-            tr("fix it; python -m py_compile shows where"),
-        )
-    if found := _foreign_mode(tree):
-        way_out = tr("delete that call: each rank holds the whole model, and the plugin averages the gradients")
-        level = failure if has_ascend() else warning  # measured: MindSpore 2.10 on CPU ignores it
-        return level(
-            "script",
-            tr("{path}, {found}: PyNative takes STAND_ALONE and DATA_PARALLEL only", path=path, found=found),
-            way_out,
-        )
-    if found := _apart(tree):
-        way_out = tr("{prepare}, or MINDNLP_DP_TRAIN_APART=1 if each rank is meant to train its own", prepare=PREPARE)
-        return failure(
-            "script",
-            tr("{path}, {found}: nobody averages, so each rank would train on its own", path=path, found=found),
-            way_out,
-        )
-    if found := _unseeded_draw(tree):
-        way_out = tr("seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)")
-        return warning(
-            "script",
-            tr("{path}, {found}: masks, splits and orders differ between the ranks", path=path, found=found),
-            way_out,
-        )
-    if found := _late_plugin(tree):
-        way_out = tr("make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there")
-        return warning("script", f"{path}, {found}", way_out)
-    return ok("script", tr("{path}: nothing found that differs between ranks", path=path))
+        way_out = Message("fix it; python -m py_compile shows where")
+        return failure("{path} cannot be read as Python: {error}", way_out, path=path, error=error)
+    for find, level, meaning, way_out in TROUBLES:
+        if found := find(tree):
+            line, what = found
+            return level(meaning, way_out, path=path, line=line, what=what)
+    return ok("{path}: nothing found that differs between ranks", path=path)
 
 
-def _calls(tree):
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-
-
-def _name(function) -> str:
-    return ast.unparse(function).rpartition(".")[2]
-
-
-def _foreign_mode(tree) -> str | None:
-    for call in _calls(tree):
-        for keyword in call.keywords:
-            mode = ast.unparse(keyword.value).rpartition(".")[2].strip("'\"").lower()
-            if (
-                _name(call.func) == "set_auto_parallel_context"
-                and keyword.arg == "parallel_mode"
-                and mode in FOREIGN_MODES
-            ):
-                return tr("line {line}, parallel_mode {mode}", line=call.lineno, mode=mode)
+def foreign_mode(tree: ast.AST) -> tuple[int, str] | None:
+    """The first call that sets a parallel mode which PyNative does not take."""
+    for call in calls_in(tree):
+        for keyword in call.keywords if last_word(call.func) == "set_auto_parallel_context" else []:
+            mode = last_word(keyword.value).lower()
+            if keyword.arg == "parallel_mode" and mode in FOREIGN_MODES:
+                return call.lineno, mode
     return None
 
 
-def _apart(tree) -> str | None:
-    """Where a loop of the script's own computes gradients, if nothing in the script averages them."""
-    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    words |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    modes = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == "data_parallel"}
-    if modes or words & AVERAGING or any(word.endswith("Trainer") for word in words) or _is_meant():
+def loop_without_average(tree: ast.AST) -> tuple[int, str] | None:
+    """Where a loop of the script's own computes gradients and steps, if nothing in the script averages them."""
+    words = set(words_in(tree))
+    steps = {last_word(call.func) for call in calls_in(tree)} & {"step", "train", "fit", *optimizers_in(tree)}
+    if not steps or words & AVERAGING or any(word.endswith("Trainer") for word in words) or config_here().train_apart:
         return None
-    found = [
-        (line, name)
-        for name, line in names_in(tree)
-        if name.split(".")[0] in ("mindspore", "mindnlp") and name.split(".")[-1] in TRAINING
-    ]
-    if not found or not _steps(tree):
-        return None
-    line, name = min(found)
-    return tr("line {line}, {name}", line=line, name=name)
+    full_names = [(line, name) for name, line in names_in(tree) if name.startswith(("mindspore.", "mindnlp."))]
+    return min((each for each in full_names if each[1].split(".")[-1] in TRAINING), default=None)
 
 
-def _is_meant() -> bool:
-    with suppress(DataParallelError):  # another check names a wrong setting
-        return DataParallelConfig.from_env().train_apart
-    return False
-
-
-def _steps(tree) -> bool:
-    """Whether the script calls an optimizer, or has it called: ``step``, ``train``, ``optimizer(gradients)``."""
-    optimizers = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        for target in node.targets
-        if isinstance(target, ast.Name) and "optim" in target.id.lower()
-    }
-    return any(_name(call.func) in {"step", "train", "fit", *optimizers} for call in _calls(tree))
-
-
-def _unseeded_draw(tree) -> str | None:
+def unseeded_draw(tree: ast.AST) -> tuple[int, str] | None:
     """The first draw from the generators of random or numpy, if the script seeds nothing and gives no seed."""
-    calls = sorted(_calls(tree), key=lambda call: call.lineno)
-    if any(_name(call.func) in SEEDS for call in calls):
+    calls = sorted(calls_in(tree), key=lambda call: call.lineno)
+    if any(last_word(call.func) in SEEDS for call in calls):
         return None
     for call in calls:
-        words = ast.unparse(call.func).split(".")
-        is_generator = words[0] in ("random", "np", "numpy") and (words[0] == "random" or "random" in words[1:-1])
-        takes_a_seed = words[-1] == "default_rng" and (call.args or call.keywords)
-        if len(words) > 1 and is_generator and words[-1] in DRAWS and not takes_a_seed:
-            return tr("line {line}, {call} without a seed", line=call.lineno, call=".".join(words))
+        name = ast.unparse(call.func)
+        is_draw = name.startswith(("random.", "np.random.", "numpy.random.")) and last_word(call.func) in DRAWS
+        if is_draw and not (name.endswith("default_rng") and (call.args or call.keywords)):
+            return call.lineno, name
     return None
 
 
-def _late_plugin(tree) -> str | None:
+def late_plugin(tree: ast.AST) -> tuple[int, str] | None:
     """Where MindSpore or MindNLP are imported before the plugin, if the plugin is imported at all."""
     lines = {}
     for node in tree.body:
@@ -145,7 +80,70 @@ def _late_plugin(tree) -> str | None:
         for module in modules:
             lines.setdefault(module.partition(".")[0], node.lineno)
     plugin = lines.get("mindnlp_dp_plugin")
-    earlier = [name for name in ("mindspore", "mindnlp") if plugin and lines.get(name, plugin) < plugin]
-    if not earlier:
-        return None
-    return tr("line {line}, {name} is imported before mindnlp_dp_plugin", line=lines[earlier[0]], name=earlier[0])
+    earlier = (name for name in ("mindspore", "mindnlp") if plugin and lines.get(name, plugin) < plugin)
+    return next(((lines[name], name) for name in earlier), None)
+
+
+def calls_in(tree: ast.AST) -> Iterator[ast.Call]:
+    """All calls of a script."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def last_word(expression: ast.expr) -> str:
+    """What an expression ends with: a name, or a text in quotes."""
+    return ast.unparse(expression).rpartition(".")[2].strip("'\"")
+
+
+def optimizers_in(tree: ast.AST) -> Iterator[str]:
+    """The names of what is made by a call and named an optimizer."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=word)], value=ast.Call()) if "optim" in word.lower():
+                yield word
+
+
+def words_in(tree: ast.AST) -> Iterator[str]:
+    """The names that a script uses, and the mode of its own loops, which may stand in quotes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+                yield word
+            case ast.Constant(value="data_parallel"):
+                yield node.value
+
+
+def worse_on_ascend(*texts: str, **fields) -> Finding:
+    """A failure on Ascend; MindSpore on CPU (2.10) ignores the mode, which was measured."""
+    return (failure if has_ascend() else warning)(*texts, **fields)
+
+
+# What to look for, how serious it is, what it means, and the way out; the first that is found counts.
+TROUBLES = [
+    (
+        foreign_mode,
+        worse_on_ascend,
+        Message("{path}, line {line}, parallel_mode {what}: PyNative takes STAND_ALONE and DATA_PARALLEL only"),
+        Message("delete that call: each rank holds the whole model, and the plugin averages the gradients"),
+    ),
+    (
+        loop_without_average,
+        failure,
+        Message("{path}, line {line}, {what}: nobody averages, so each rank would train on its own"),
+        Message(
+            "model, optimizer, rows = dp.prepare(model, optimizer, rows), or MINDNLP_DP_TRAIN_APART=1 if each rank is "
+            "meant to train its own"
+        ),
+    ),
+    (
+        unseeded_draw,
+        warning,
+        Message("{path}, line {line}, {what} without a seed: masks, splits and orders differ between the ranks"),
+        Message("seed first, the same on all ranks: random.seed(0), numpy.random.seed(0), mindspore.set_seed(0)"),
+    ),
+    (
+        late_plugin,
+        warning,
+        Message("{path}, line {line}, {what} is imported before mindnlp_dp_plugin"),
+        Message("make `import mindnlp_dp_plugin` the first import: under msrun and mpirun the ranks join there"),
+    ),
+]

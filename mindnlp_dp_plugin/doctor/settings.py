@@ -6,7 +6,6 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES, detect
-from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.runtime.install import STOCK_SWITCH
 
 
@@ -15,44 +14,40 @@ def plugin_settings() -> Finding:
     try:
         config = DataParallelConfig.from_env()
     except DataParallelError as error:
-        return failure("settings", str(error), tr("export a valid value, or unset the variable"))
-    return ok("settings", str(config).partition("(")[2].rstrip(")"))
+        return failure(str(error), "export a valid value, or unset the variable")
+    return ok(str(config).partition("(")[2].rstrip(")"))
 
 
-def wanted_backend() -> str:
-    """The backend set in the environment; ``auto`` if the settings are invalid."""
+def config_here() -> DataParallelConfig:
+    """The settings in the environment; the defaults if they are invalid, which another check says."""
     try:
-        return DataParallelConfig.from_env().backend
+        return DataParallelConfig.from_env()
     except DataParallelError:
-        return "auto"
+        return DataParallelConfig()
 
 
 def multi_npu() -> Finding:
     """With ``MULTI_NPU=true`` MindNLP draws a seed per rank and shards every data set when it is imported."""
     if os.environ.get(STOCK_SWITCH) != "true":
-        return ok(STOCK_SWITCH, tr("not exported, as it should be"))
-    found = tr("exported: without the plugin, ranks start from different weights and data sets cannot be split")
+        return ok("not exported, as it should be")
     return warning(
-        STOCK_SWITCH,
-        found,
-        tr("unset {variable}; the plugin removes it if it is installed first", variable=STOCK_SWITCH),
+        "exported: without the plugin, ranks start from different weights and data sets cannot be split",
+        "unset {variable}; the plugin removes it if it is installed first",
+        variable=STOCK_SWITCH,
     )
 
 
 def variables_of_a_job() -> Finding:
     """Whether this shell has variables of a launcher, with which a plain ``python`` would take itself for a rank."""
-    left = [name for name in VARIABLES if name in os.environ]
     try:
         takes_itself_for = detect().launcher
     except DataParallelError as error:
         takes_itself_for = str(error)
     if takes_itself_for == "none":
-        return ok("variables of a job", tr("none left over"))
-    found = tr(
-        "{variables} exported in this shell: a plain python waits for other ranks ({takes_itself_for})",
-        variables=", ".join(left),
-        takes_itself_for=takes_itself_for,
-    )
+        return ok("none left over")
     return warning(
-        "variables of a job", found, tr("unset {variables}; mindnlp-dp run ignores them", variables=" ".join(left))
+        "{variables} exported in this shell: a plain python waits for other ranks ({takes_itself_for})",
+        "unset {variables}; mindnlp-dp run ignores them",
+        variables=" ".join(name for name in VARIABLES if name in os.environ),
+        takes_itself_for=takes_itself_for,
     )

@@ -1,11 +1,10 @@
 """A program of its own: be one of NPROC ranks until the optimizer would step, and print what that took.
 
-    python -m mindnlp_dp_plugin.doctor.trial_steps NPROC STAGE SCRIPT
-    python -m mindnlp_dp_plugin.doctor.trial_steps NPROC STAGE MODEL BATCH LENGTH FP16
+    python -m mindnlp_dp_plugin.doctor.trial_steps NPROC STAGE [-m] SCRIPT [ARGUMENT ...]
 
-The answer is JSON behind ``ANSWER``. The script, or the example of MODEL, runs as a rank of ``mindnlp-dp run`` does,
-until it calls ``Trainer.train()``. That goes through a few batches as always, but the optimizer's steps are left out,
-and after the last the script ends. Nothing is trained, and nothing is written to ``output_dir``.
+The answer is JSON behind ``ANSWER``. The script runs as a rank of ``mindnlp-dp run`` does, until it calls
+``Trainer.train()``. That goes through a few batches as always, but the optimizer's steps are left out, and after the
+last the script ends. Nothing is trained, and nothing is written to ``output_dir``.
 """
 
 import ctypes
@@ -38,17 +37,6 @@ class EnoughSteps(BaseException):
     """The optimizer would have stepped ``NUM_STEPS`` times."""
 
 
-class EndOfScript(BaseException):
-    """The trial is over.
-
-    Args:
-        found: What it took, for ``memory.Trial``.
-    """
-
-    def __init__(self, found: dict):
-        self.found = found
-
-
 def try_instead_of_training(stage: int) -> None:
     """Let each Trainer that is made from now on end the script when it is told to train, after a trial of the stage."""
 
@@ -60,14 +48,14 @@ def try_instead_of_training(stage: int) -> None:
 
 
 def end_with_trial(trainer, stage: int) -> None:
-    """Train for a few steps that the optimizer does not make.
+    """Train for a few steps that the optimizer does not make, print what that took, and end the script.
 
     Args:
         trainer: The Trainer.
         stage: The stage of ZeRO.
 
     Raises:
-        EndOfScript: With what it took.
+        SystemExit: When that is done.
         DataParallelError: If training ends without a step.
     """
     from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
@@ -86,7 +74,9 @@ def end_with_trial(trainer, stage: int) -> None:
         if trainer.state.global_step == 0:
             raise DataParallelError("train() ended before the optimizer's first step.")
     kept = found["parameter_bytes"] // (collectives.current().world_size if stage == 3 else 1)
-    raise EndOfScript({**found, "process_bytes": process, "step_bytes": peak_memory() - process - kept})
+    found.update(process_bytes=process, step_bytes=peak_memory() - process - kept)
+    print(ANSWER + json.dumps(found), file=sys.__stdout__)
+    sys.exit()
 
 
 def leave_steps_out(trainer, found: dict) -> None:
@@ -147,29 +137,14 @@ def resting_memory() -> int:
     return psutil.Process().memory_info().rss
 
 
-def main(nproc: int, stage: int, what: str, *example: str) -> None:
-    """Run the script, or the example of a model."""
+def main(nproc: int, stage: int, command: list[str]) -> None:
+    """Run the script; its ``train()`` ends it with the answer."""
     if nproc > 1:
         collectives.pretend(PretendedRank(nproc))
     try_instead_of_training(stage)
     worker.install(RankInfo(world_size=nproc, local_world_size=nproc))
-    try:
-        if example:
-            train_example(what, *map(int, example))
-        else:
-            worker.run_script([what])
-    except EndOfScript as end:
-        print(ANSWER + json.dumps(end.found))
-    else:
-        raise DataParallelError("The script has ended without Trainer.train().")
-
-
-def train_example(name: str, batch: int, length: int, fp16: int) -> None:
-    """Train a model on random tokens."""
-    from mindnlp_dp_plugin.doctor.example import build, train
-
-    train(build(name), batch, length, bool(fp16))
+    worker.run_script(command)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

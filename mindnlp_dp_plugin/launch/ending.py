@@ -42,7 +42,8 @@ class Ending:
 
         Args:
             log_dir: The log directory.
-            further: What else it says: ``restarts``, ``last_checkpoint``, ``seconds``, ``job``, ``command``.
+            further: What else it says: ``restarts``, ``last_checkpoint``, ``seconds``, ``job``, ``command``,
+                ``ranks``, ``environment``.
         """
         result = {
             "format": FORMAT,

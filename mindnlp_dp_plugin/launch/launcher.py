@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.environment import environment
 from mindnlp_dp_plugin.collectives.engines import ENGINES
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
@@ -129,6 +130,8 @@ def launch(job: Job) -> int:
             seconds=round(time.monotonic() - began, 3),
             job=job.name,
             command=job.command,
+            ranks=job.nproc,
+            environment=environment(),
         )
         if ending.exit_code and newest:
             has_ended = store.read_published(newest).get("has_ended")

@@ -11,8 +11,8 @@ import socket
 import psutil
 import pytest
 
-from mindnlp_dp_plugin.doctor.ascend import fitting_cann_versions, parse_npu_smi, parse_version
-from mindnlp_dp_plugin.doctor.hccl import _matches, rank_table
+from mindnlp_dp_plugin.doctor.ascend import fitting_cann_versions, trouble_in, version_in
+from mindnlp_dp_plugin.doctor.hccl import fits, ports_in, rank_table
 
 RULE = "+===========================+===============+====================================================+"
 
@@ -48,12 +48,13 @@ VERSION_CFG = (
 )
 
 
-def test_cards_and_who_holds_them():
-    idle = parse_npu_smi(npu_smi())
-    assert idle.health == [("910B3", "OK"), ("910B3", "OK")] and idle.holders == {}
-    busy = parse_npu_smi(npu_smi("Alarm", f"{PROCESS}\n{NAMELESS}"))
-    assert busy.health[1] == ("910B3", "Alarm")
-    assert busy.holders == {1: [(4242, "python"), (4243, "")]}
+def test_the_first_trouble_is_told_of_all_cards():
+    assert trouble_in(npu_smi(), "npu-smi") is None
+    busy = trouble_in(npu_smi(process=f"{PROCESS}\n{NAMELESS}"), "npu-smi")
+    assert busy.found == "card 1 is held by process 4242 python; card 1 is held by process 4243 "
+    assert "kill 4242 4243 if" in busy.way_out
+    assert trouble_in(npu_smi("Alarm", PROCESS), "npu-smi").found == "card 1: 910B3 Alarm"
+    assert trouble_in("0 link status: UP \n0 net health status: Success", "hccn_tool") is None
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,9 @@ def test_cards_and_who_holds_them():
         ("nothing of the kind\n", None),
     ],
 )
-def test_versions(text, version):
-    assert parse_version(text) == version
+def test_versions(tmp_path, text, version):
+    (tmp_path / "version.info").write_text(text)
+    assert version_in(tmp_path / "gone", tmp_path / "version.info") == version
 
 
 def test_mindspore_names_the_versions_of_cann_that_it_goes_with():
@@ -134,7 +136,7 @@ def write_rank_table(ascend, version, *more, **of_table):
     ascend.environ["RANK_TABLE_FILE"] = str(ascend.folder / "table.json")
 
 
-NEW = ["rank table", "network", "links", "ASCEND_RT_VISIBLE_DEVICES"]
+NEW = ["HCCL ports", "rank table", "network", "links", "ASCEND_RT_VISIBLE_DEVICES"]
 
 
 def test_a_good_machine(ascend):
@@ -151,7 +153,7 @@ def test_a_good_machine(ascend):
     assert diagnosis.level("variables of a job") == diagnosis.level("stale processes") == "ok"
     assert diagnosis.found("devices") == "0: 910B3 OK, 1: 910B3 OK"
     assert diagnosis.found("CANN").startswith("8.0.0 in ")
-    assert "HCCL_CONNECT_TIMEOUT 1200 s, HCCL_EXEC_TIMEOUT 1836 s" in diagnosis.found("HCCL")
+    assert "1200 s to connect, 1836 s for a collective" in diagnosis.found("HCCL")
     assert "not tried" in diagnosis.found("all-reduce over hccl")
 
 
@@ -162,7 +164,9 @@ def test_held_cards_a_wrong_time_out_and_a_foreign_parallel_mode(ascend):
     script.write_text("context.set_auto_parallel_context(parallel_mode='semi_auto_parallel')")
     diagnosis = ascend.diagnose(script)
     assert diagnosis.returncode == 1 and set(diagnosis.failures()) == {"CANN", "HCCL", "script"}
-    assert "card 1 by 4242 (python)" in diagnosis.found("devices") and "kill 4242" in diagnosis.way_out("devices")
+    assert "card 1 is held by process 4242 python" in diagnosis.found("devices") and "kill 4242" in diagnosis.way_out(
+        "devices"
+    )
     assert "HCCL_CONNECT_TIMEOUT='60' is not a whole number from 120 to 7200" in diagnosis.found("HCCL")
     assert "set_env.sh" in diagnosis.way_out("CANN")
 
@@ -187,7 +191,9 @@ def test_no_card_and_a_taken_port(ascend):
         diagnosis = ascend.diagnose()
     assert diagnosis.level("links") == "ok", "there is no card to ask for"
     assert diagnosis.failures()[0] == "devices" and "ret is -8005" in diagnosis.found("devices")
-    assert diagnosis.level("HCCL") == "warning" and "HCCL_IF_BASE_PORT" in diagnosis.way_out("HCCL")
+    assert diagnosis.level("HCCL") == "ok" and diagnosis.level("HCCL ports") == "warning"
+    assert f"ports [{port}] are taken" in diagnosis.found("HCCL ports")
+    assert "HCCL_IF_BASE_PORT" in diagnosis.way_out("HCCL ports")
 
 
 def test_what_keeps_cards_and_nodes_from_meeting(ascend):
@@ -201,11 +207,14 @@ def test_what_keeps_cards_and_nodes_from_meeting(ascend):
     assert set(diagnosis.failures()) == {"ASCEND_RT_VISIBLE_DEVICES", "HCCL", "rank table", "network"}
     assert "1,2, but the 2 cards here" in diagnosis.found("ASCEND_RT_VISIBLE_DEVICES")
     assert "HCCL_HOST_SOCKET_PORT_RANGE='60000-50000'" in diagnosis.found("HCCL")
-    assert "version 1.2 is for Atlas A3, and there are 910B here" in diagnosis.found("rank table")
-    assert "HCCL_IF_IP=192.0.2.7 is no address of this node" in diagnosis.found("network")
-    assert diagnosis.level("links") == "warning" and "card 1: link DOWN, health Fault" in diagnosis.found("links")
+    assert "version '1.2', status 'completed', 2 of 2 cards with super_device_id; here are 910B3" in diagnosis.found(
+        "rank table"
+    )
+    assert "HCCL_IF_IP=192.0.2.7 is no address and no interface of this node" in diagnosis.found("network")
+    assert diagnosis.level("links") == "warning"
+    assert "card 1: link DOWN" in diagnosis.found("links") and "card 1: net health Fault" in diagnosis.found("links")
     assert diagnosis.level("CANN") == "warning"
-    assert "compiler is 7.6.0.1.220; MindSpore 2.7.0 is made for 8.2, 8.5" in diagnosis.found("CANN")
+    assert "compiler is 7.6.0.1.220; MindSpore is made for 8.2, 8.5" in diagnosis.found("CANN")
 
 
 def test_other_ways_not_to_meet(ascend):
@@ -220,17 +229,17 @@ def test_other_ways_not_to_meet(ascend):
         diagnosis = ascend.diagnose()
     assert set(diagnosis.failures()) == {"ASCEND_RT_VISIBLE_DEVICES", "rank table", "network"}
     assert "not a list of different card numbers" in diagnosis.found("ASCEND_RT_VISIBLE_DEVICES")
-    assert diagnosis.level("HCCL") == "warning" and f"ports [{ports}] are taken" in diagnosis.found("HCCL")
-    assert "HCCL_HOST_SOCKET_PORT_RANGE=auto" in diagnosis.way_out("HCCL")
-    assert "'initializing' in place of 'completed'" in diagnosis.found("rank table")
-    assert "HCCL_SOCKET_IFNAME=nonesuch fits no interface" in diagnosis.found("network")
-    assert diagnosis.level("links") == "warning" and "TLS is not switched alike (0: 0, 1: 1)" in diagnosis.found(
-        "links"
-    )
+    assert f"ports [{ports}] are taken" in diagnosis.found("HCCL ports")
+    assert "HCCL_HOST_SOCKET_PORT_RANGE=auto" in diagnosis.way_out("HCCL ports")
+    assert "status 'initializing'" in diagnosis.found("rank table")
+    assert "status completed" in diagnosis.way_out("rank table")
+    assert "HCCL_SOCKET_IFNAME=nonesuch is no address and no interface" in diagnosis.found("network")
+    assert diagnosis.level("links") == "warning"
+    assert "TLS is not switched alike on cards 0 and 1" in diagnosis.found("links")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fits"),
+    ("wanted", "is_meant"),
     [
         ("eth", True),
         ("en,eth", True),
@@ -241,21 +250,30 @@ def test_other_ways_not_to_meet(ascend):
         ("ib", False),
     ],
 )
-def test_which_interface_a_word_of_hccl_means(wanted, fits):
-    assert _matches(wanted, "eth0") is fits
+def test_which_interface_a_word_of_hccl_means(wanted, is_meant):
+    assert fits(wanted, "eth0") is is_meant
 
 
 @pytest.mark.parametrize(
-    ("version", "more", "words"),
+    ("text", "ports"),
     [
-        ("2.0", (), "version '2.0' is not known"),
-        ("1.2", (), "lack super_device_id"),
-        ("1.0", ("super_device_id",), "as A3 has"),
+        ("60000", [60000]),
+        ("60000-60002, 60010", [60000, 60001, 60002, 60010]),
+        *(
+            (text, [])
+            for text in ("auto", "", "60000-50000", "0-3", "65530-65536", "60000,59999-60001", "1-2-3", "eth0")
+        ),
     ],
 )
-def test_a_rank_table_of_another_version(tmp_path, monkeypatch, version, more, words):
+def test_which_ports_a_text_lists(text, ports):
+    assert ports_in(text) == ports
+
+
+@pytest.mark.parametrize(("version", "more"), [("2.0", ()), (None, ()), ("1.2", ()), ("1.0", ("super_device_id",))])
+def test_a_rank_table_of_another_version(tmp_path, monkeypatch, version, more):
     cards = [{"device_id": "0", **dict.fromkeys(more, "0")}]
     (tmp_path / "table.json").write_text(json.dumps({"version": version, "server_list": [{"device": cards}]}))
     monkeypatch.setenv("RANK_TABLE_FILE", str(tmp_path / "table.json"))
     finding = rank_table()
-    assert finding.level == "failure" and words in finding.found and "mindnlp-dp run needs none" in finding.way_out
+    assert finding.level == "failure" and f"version {version!r}" in finding.found
+    assert f"{len(more)} of 1 cards" in finding.found and "mindnlp-dp run needs none" in finding.way_out

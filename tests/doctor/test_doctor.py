@@ -1,5 +1,6 @@
 """A healthy machine passes; every planted fault is found, with its way out, by the real command line."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -9,10 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mindnlp_dp_plugin import doctor
 from tests.doctor.conftest import NO_ENGINES
 from tests.harness import REPOSITORY
 
 ENGINES = ("all-reduce over mpi", "all-reduce over mccl")
+
+
+def test_a_check_is_one_short_function_with_a_line_of_help():
+    for name, check in (doctor.CHECKS | doctor.ON_ASCEND).items():
+        _, help_line, *lines = inspect.getsource(check).splitlines()
+        assert help_line.strip().startswith('"""') and help_line.endswith('."""') and len(lines) <= 15, name
 
 
 def test_a_healthy_machine_passes_and_a_warning_does_not_fail(clinic):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mindnlp_dp_plugin.doctor.memory import GIGABYTE, Example, Trial, needs, peak_on_cpu, try_steps
+from mindnlp_dp_plugin.doctor.memory import EXAMPLE, GIGABYTE, Trial, needs, peak_on_cpu, try_steps
 from tests.harness import run, run_ranks_successfully
 
 MODEL = Trial(
@@ -65,10 +65,8 @@ SIZES = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, interm
 @pytest.mark.parametrize(
     "config, title",
     [
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "BertForMaskedLM with AdamW on 4 ranks"),
-        pytest.param(
-            {"model_type": "roberta"}, "RobertaForSequenceClassification with AdamW on 4 ranks", marks=pytest.mark.slow
-        ),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "BertForMaskedLM with AdamW"),
+        pytest.param({"model_type": "roberta"}, "RobertaForSequenceClassification with AdamW", marks=pytest.mark.slow),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )
@@ -76,7 +74,7 @@ def test_the_table_of_a_configuration(tmp_path, config, title):
     (tmp_path / "config.json").write_text(json.dumps({**config, **SIZES}))
     finished = doctor("--memory", tmp_path, "--nproc", 4, "--batch", 8, "--length", 128)
     found, rows = table(finished)
-    assert found == f"{title}, 8 x 128 tokens each"
+    assert found.replace(" ", "") == f"{tmp_path} 8x128: {title}, ranks: 4".replace(" ", ""), "but for where it breaks"
     assert rows["GB on each rank"] == ["zero_stage=0", "zero_stage=1", "zero_stage=2", "zero_stage=3"]
     whole, *_, part = map(float, rows["parameters"])
     assert whole > 0.02 and part == pytest.approx(whole / 4, abs=0.006) and float(rows["activations"][0]) > 0
@@ -89,7 +87,8 @@ def test_the_table_of_a_configuration(tmp_path, config, title):
 def test_a_model_that_cannot_be_read_is_one_clear_error(tmp_path):
     finished = doctor("--memory", tmp_path)
     assert finished.returncode == 2 and "Traceback" not in finished.stderr
-    assert finished.stderr.startswith(f"mindnlp-dp: error: --memory {tmp_path}: a gradient of 8 x 128 tokens failed: ")
+    assert finished.stderr.startswith(f"mindnlp-dp: error: --memory {tmp_path} 8x128: no steps can be tried (")
+    assert finished.stderr.endswith("or a folder with a config.json and a batch that fits this machine.\n")
 
 
 SCRIPT = """
@@ -118,10 +117,10 @@ open("trained", "w")
 def test_the_table_of_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
-    title, rows = table(doctor("--memory", "train.py", "--nproc", 3))
+    title, rows = table(doctor("--memory", "train.py", "--nproc", 3, "--zero", 1))
     assert title == "train.py: BertForSequenceClassification with SGD, ranks: 3"
-    assert rows["GB on each rank"] == ["zero_stage=0", "zero_stage=1, as set", "zero_stage=2", "zero_stage=3"]
-    assert set(rows["optimizer states"]) == {"0.00"}
+    assert rows["GB on each rank"] == ["zero_stage=1, as set"]
+    assert rows["optimizer states"] == ["0.00"]
     assert (tmp_path / "built").read_text() == "3"
     assert not (tmp_path / "begun").exists() and not (tmp_path / "trained").exists()
     assert not list(tmp_path.glob("output/*"))
@@ -131,9 +130,7 @@ def test_a_script_that_trains_nothing_is_one_clear_error(tmp_path):
     script = tmp_path / "idle.py"
     script.write_text("print('hello')")
     line = refused("--memory", script, "--zero", 0)
-    assert line.endswith(
-        f"--memory {script} cannot be run up to train(): The script has ended without Trainer.train().\n"
-    )
+    assert f"--memory {script}: no steps can be tried (the script has ended without Trainer.train()). Give" in line
 
 
 def test_options_that_would_be_ignored_are_refused(tmp_path):
@@ -175,9 +172,8 @@ SHAPES = {
 )
 def test_the_peak_of_a_rank_is_what_it_says(tmp_path, shape, stage):
     (tmp_path / "config.json").write_text(json.dumps(SHAPES[shape]))
-    example = Example(batch=8, length=64, fp16=False)
-    said = peak_on_cpu(try_steps(str(tmp_path), 2, stage, example), 2, stage)
-    arguments = tmp_path, tmp_path, stage, *map(int, example)
+    said = peak_on_cpu(try_steps([*EXAMPLE, str(tmp_path), "8x64"], 2, stage), 2, stage)
+    arguments = tmp_path, tmp_path, stage, 8, 64
     run_ranks_successfully("training_peak.py", *arguments, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
     for rank in range(2):
         assert said == pytest.approx(json.loads((tmp_path / f"rank{rank}.json").read_text()), rel=0.05)

@@ -445,9 +445,10 @@ def test_the_result_can_be_read(runner):
     result = json.loads((outcome.log_dir / "result.json").read_text())
     failure = result.pop("first_failure")
     assert 0 < result.pop("seconds") < TIMEOUT_S and len(result.pop("job")) == 32
+    assert result.pop("environment").keys() == {"processor", "mindspore", "mindnlp", "mindnlp-dp-plugin", "numpy"}
     assert result == {
         "format": 1, "status": "failed", "exit_code": 1, "restarts": 1, "last_checkpoint": None, "command": [script],
-        "training": None,
+        "training": None, "ranks": 2,
     }  # fmt: skip
     assert (failure["rank"], failure["exception"], failure["node"]) == (1, "KeyError", socket.gethostname())
     outcome = runner.run("--nproc", "1", runner.script("pass", "fine.py"))

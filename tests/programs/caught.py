@@ -1,7 +1,7 @@
-"""A script catches what ends its training, and goes on: ``python caught.py OUTPUT all|one [zero3]``.
+"""A script catches what ends its training, and goes on: ``python caught.py OUTPUT all|one STAGE...``.
 
 A callback raises after the second step: on all ranks, or on rank 1 alone. Then the script evaluates, predicts, saves
-and trains again, and leaves ``OUTPUT/rank<r>.json``.
+and trains again, and leaves ``OUTPUT/stage<s>.rank<r>.json`` for each stage of ZeRO.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -24,22 +24,27 @@ class Raises(TrainerCallback):
             raise MemoryError("out of memory")
 
 
-if "zero3" in sys.argv:
-    dp.install(dp.DataParallelConfig(zero_stage=3))
-raises, model = Raises(), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-batch_size = 8 if dp.get_world_size() > 1 else 16
-rows = tiny_dataset(32, batch_size)
-trainer = tiny_trainer(OUTPUT / "training", model, rows, callbacks=[raises], optim="sgd")
-trainer.eval_dataset = tiny_dataset(20, 4)
-left = {}
-try:
-    trainer.train()
-except MemoryError as error:
-    left["caught"] = str(error)
-left["loss"] = trainer.evaluate()["eval_loss"]
-left["predictions"] = trainer.predict(tiny_dataset(20, 4)).predictions.tolist()
-trainer.save_model(str(OUTPUT / "saved"))
-trainer.remove_callback(raises)
-left["trained"] = trainer.train().training_loss
-left["model"] = digest_of(trainer.model)
-(OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(left))
+def catch(stage):
+    if stage:
+        dp.install(dp.DataParallelConfig(zero_stage=stage))
+    raises, model = Raises(), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    batch_size = 8 if dp.get_world_size() > 1 else 16
+    rows = tiny_dataset(32, batch_size)
+    trainer = tiny_trainer(OUTPUT / f"training{stage}", model, rows, callbacks=[raises], optim="sgd")
+    trainer.eval_dataset = tiny_dataset(20, 4)
+    left = {}
+    try:
+        trainer.train()
+    except MemoryError as error:
+        left["caught"] = str(error)
+    left["loss"] = trainer.evaluate()["eval_loss"]
+    left["predictions"] = trainer.predict(tiny_dataset(20, 4)).predictions.tolist()
+    trainer.save_model(str(OUTPUT / f"saved{stage}"))
+    trainer.remove_callback(raises)
+    left["trained"] = trainer.train().training_loss
+    left["model"] = digest_of(trainer.model)
+    (OUTPUT / f"stage{stage}.rank{dp.get_rank()}.json").write_text(json.dumps(left))
+
+
+for number in sys.argv[3:]:
+    catch(int(number))

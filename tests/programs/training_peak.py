@@ -1,4 +1,4 @@
-"""Train a model for a few steps: ``python training_peak.py OUTPUT MODEL STAGE BATCH LENGTH FP16``.
+"""Train a model for a few steps: ``python training_peak.py OUTPUT MODEL STAGE BATCH LENGTH``.
 
 Each rank leaves the peak of its process in ``OUTPUT/rank<r>.json``, in bytes.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.example import build, train
 
-OUTPUT, MODEL, (STAGE, BATCH, LENGTH, FP16) = Path(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
+OUTPUT, MODEL, (STAGE, BATCH, LENGTH) = Path(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
 
 dp.install(dp.DataParallelConfig(zero_stage=STAGE))
-train(build(MODEL), BATCH, LENGTH, bool(FP16))
+train(build(MODEL), BATCH, LENGTH, fp16=False)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(peak))

@@ -26,7 +26,7 @@ def fixed_micro_batches(arguments, world_size: int, micro_batches: int | None) -
             "one of these numbers of ranks: {fitting}.",
             in_a_step=micro_batches,
             world_size=world_size,
-            fitting=_divisors(micro_batches),
+            fitting=", ".join(map(str, divisors(micro_batches))),
         )
     accumulation = micro_batches // world_size if micro_batches else arguments.gradient_accumulation_steps
     with _accumulating(arguments, accumulation):
@@ -61,7 +61,7 @@ def same_as_before(trainer, world_size: int, checkpoint: str | None) -> Iterator
                     checkpoint=checkpoint,
                     in_a_step=in_a_step,
                     world_size=world_size,
-                    fitting=_divisors(in_a_step),
+                    fitting=", ".join(map(str, divisors(in_a_step))),
                 )
             accumulation = in_a_step // world_size
     with _accumulating(trainer.args, accumulation):
@@ -78,5 +78,6 @@ def _accumulating(arguments, accumulation):
         patches.undo()
 
 
-def _divisors(number):
-    return ", ".join(str(ranks) for ranks in range(1, number + 1) if number % ranks == 0)
+def divisors(number: int) -> list[int]:
+    """The numbers of ranks that share so many micro-batches out evenly."""
+    return [ranks for ranks in range(1, number + 1) if number % ranks == 0]

@@ -1,4 +1,4 @@
-"""``elastic_determinism`` in one process: what a step is made of, what is refused, what the doctor says of it."""
+"""``elastic_determinism`` in one process: what a step is made of, what is refused, what a checkpoint says of it."""
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
@@ -10,8 +10,9 @@ import pytest
 from mindnlp.core import nn
 from mindnlp.engine import Trainer, TrainingArguments
 
+from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.environment import environment
 from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches
-from tests import harness
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, tiny_trainer
 
 ROUNDING = 2e-6
@@ -125,28 +126,17 @@ def test_resuming_in_mid_epoch_without_it_is_refused(tmp_path, configured):
         trainer.train(resume_from_checkpoint=True)
 
 
-def said_of(run):
-    finished = harness.run([sys.executable, "-m", "mindnlp_dp_plugin.cli", "doctor", "--reproduce", run])
-    return finished.returncode, finished.stdout + finished.stderr
-
-
-def test_the_doctor_says_which_ranks_reproduce_a_run(tmp_path, configured):
-    save = {"save_strategy": "steps", "save_steps": 2}
+def test_a_checkpoint_says_which_ranks_train_its_bits(tmp_path, configured):
+    save = {"max_steps": 2, "save_strategy": "steps", "save_steps": 2}
     configured(elastic_determinism=4)
     for name in ("one", "again"):
-        tiny_trainer(tmp_path / name, max_steps=2, **save).train()
-    code, said = said_of(tmp_path / "one")
-    assert code == 0 and "on 1 ranks, 4 micro-batches a step" in said
-    for ranks in (1, 2, 4):
-        assert f"MINDNLP_DP_ELASTIC_DETERMINISM=4 mindnlp-dp run --nproc {ranks} " in said
-    assert "--nproc 3 " not in said and "bits may differ" not in said
-
-    def weights(said):
-        return next(line for line in said.splitlines() if line.startswith("weights "))
-
-    assert weights(said) == weights(said_of(tmp_path / "again" / "checkpoint-2")[1])
+        tiny_trainer(tmp_path / name, **save).train()
+    one, again = (store.read_published(tmp_path / name / "checkpoint-2") for name in ("one", "again"))
+    assert one["same_bits_on"] == [1, 2, 4] and one["command"] == sys.argv and one["environment"] == environment()
+    assert one["settings"]["world_size"] * one["settings"]["gradient_accumulation_steps"] == 4
+    weights = [name for name in one["digests"] if name.startswith("model")]
+    assert weights and all(one["digests"][name] == again["digests"][name] for name in weights)
     configured(resume=True)
-    tiny_trainer(tmp_path / "plain", max_steps=2, **save).train()
-    assert "without elastic_determinism: 1 ranks" in said_of(tmp_path / "plain")[1]
-    code, said = said_of(tmp_path)
-    assert code == 2 and "no whole checkpoint" in said
+    tiny_trainer(tmp_path / "plain", **save).train()
+    plain = store.read_published(tmp_path / "plain" / "checkpoint-2")
+    assert not {"same_bits_on", "command", "environment"} & plain.keys(), "arguments may be nobody else's business"

@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers import stops
+from mindnlp_dp_plugin.trainers.mindnlp.global_batch import divisors
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import LossFilter
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 
@@ -109,6 +110,7 @@ class Progress(TrainerCallback):
             # What reproduces its bits: of no other run, as arguments may be nobody else's business.
             command=sys.argv if self.step.micro_batches else None,
             environment=environment() if self.step.micro_batches else None,
+            same_bits_on=divisors(self.step.micro_batches.num) if self.step.micro_batches else None,
             # Micro-steps at the end of an epoch may wait for the next one. They are repeated when training resumes.
             epoch_end_is_done=bool(num_pending),
             epoch_end_is_due=(ends_epoch or control.should_training_stop) and not end_is_done,

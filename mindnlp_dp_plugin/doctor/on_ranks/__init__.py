@@ -1,1 +1,0 @@
-"""Programs that the doctor starts as ranks. A folder of their own, as a script's folder leads its import path."""
