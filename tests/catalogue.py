@@ -22,7 +22,7 @@ from mindnlp_dp_plugin.language import CATALOGUES, DOMAIN, LANGUAGES, VARIABLE
 PACKAGE = CATALOGUES.parent
 CLICK = "click"
 FINDINGS = ("ok", "warning", "failure")  # their second argument is a message, too: the way out
-TAKING = ("tr", "Message", "DataParallelError", *FINDINGS)
+TAKING = ("tr", "Message", "DataParallelError", "remark", *FINDINGS)
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
 

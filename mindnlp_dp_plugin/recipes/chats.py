@@ -3,20 +3,17 @@
 import json
 import math
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.reading.cells import is_list
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
-from mindnlp_dp_plugin.recipes.reading.files import read_file
-from mindnlp_dp_plugin.recipes.reading.splits import read_splits
 from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, filled, require_column, said_of
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 
 ROLES = ("system", "user", "assistant")
@@ -39,78 +36,48 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     """
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
-    (column,) = options.text_column or (MESSAGES,)
-    tables = read_splits(options)
-
-    def chats_of(table, split):
-        require_column(table, column, split)
-        values = enumerate(table.columns[column])
-        return [checked(value, table.place(row), needs_answer=True) for row, value in values if value is not None]
-
-    found, remarks = filled(tables, chats_of)
-    splits = {
-        split: datasets.Dataset.from_dict(
-            {
-                "text": ["\n".join(each["content"] for each in chat) for chat in chats],
-                MESSAGES: [json.dumps(chat) for chat in chats],
-                "label": [0] * len(chats),
-            }
-        )
-        for split, chats in found.items()
-    }
-    return LabelledTexts(splits, [], [*said_of(tables), *remarks], Columns((column,), None))
+    return read_rows(
+        options, parse=_chat, find=lambda table, texts, label: Columns(texts or (MESSAGES,), None)
+    ).labelled()
 
 
-def read_asked_chats(path: Path, results: dict, columns: tuple, label: str | None, encoding: str | None):
-    """What ``read_asked_texts`` returns, of a file of conversations, without an answer at their end; None of texts."""
-    if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
+def _chat(cell):
+    if cell is None or cell != cell:
         return None
-    table = read_file(path, encoding)
-    names = (*columns, *results["data"]["text_columns"])
-    column = next((name for name in names if name in table.names), None)
-    if column is None or not any(isinstance(value, (list, tuple)) for value in table.columns[column]):
-        return None
-    values = enumerate(table.columns[column])
-    chats = [checked(value, table.place(row), needs_answer=False) for row, value in values]
-    chats = [chat[:-1] if len(chat) > 1 and chat[-1]["role"] == ASSISTANT else chat for chat in chats]
-    return [[chat] for chat in chats], None, table.remarks
+    messages = checked(cell, needs_answer=True)
+    text = "\n".join(each["content"] for each in messages)
+    return {"text": text, MESSAGES: json.dumps(messages), "label": 0}
 
 
-def checked(messages: list, place: str, needs_answer: bool) -> list[dict]:
+def checked(messages: Any, needs_answer: bool = False) -> list[dict]:
     """The messages of a conversation, with nothing but their roles and contents.
 
     Args:
         messages: A list of objects with ``role`` and ``content``.
-        place: Where they are from, for errors.
         needs_answer: Whether one must be the assistant's.
 
     Raises:
-        DataParallelError: If they are something else.
+        ValueError: If they are something else.
     """
-    if not isinstance(messages, (list, tuple)) or not messages:
-        raise _bad(place, Message("messages is {value!r}"), value=messages)
+    if not is_list(messages) or not messages:
+        raise _bad(Message("messages is {value!r}"), value=messages)
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not {"role", "content"} <= set(message):
-            raise _bad(place, Message("message {number} is {value!r}"), number=number, value=message)
+            raise _bad(Message("message {number} is {value!r}"), number=number, value=message)
         if message["role"] not in ROLES:
-            raise _bad(place, Message("message {number} has the role {value!r}"), number=number, value=message["role"])
+            raise _bad(Message("message {number} has the role {value!r}"), number=number, value=message["role"])
         content = message["content"]
         if not isinstance(content, str) or not content.strip():
-            raise _bad(place, Message("message {number} has the content {value!r}"), number=number, value=content)
+            raise _bad(Message("message {number} has the content {value!r}"), number=number, value=content)
     if needs_answer and all(message["role"] != ASSISTANT for message in messages):
-        raise _bad(place, Message("no message is the assistant's"))
+        raise _bad(Message("no message is the assistant's"))
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def _bad(place, what, **fields):
+def _bad(what, **fields):
     """The error of what is no conversation."""
-    return DataParallelError(
-        "{place}: {what}: give a list such as {example}, with the roles {roles}.",
-        place=place,
-        what=tr(what, **fields),
-        example=EXAMPLE,
-        roles=", ".join(ROLES),
-    )
+    message = Message("{what}: give a list such as {example}, with the roles {roles}")
+    return ValueError(tr(message, what=tr(what, **fields), example=EXAMPLE, roles=", ".join(ROLES)))
 
 
 def count_roles(chats: list[str]) -> dict[str, int]:

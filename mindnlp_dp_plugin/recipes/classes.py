@@ -2,76 +2,54 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.table import Table, is_number
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, PlainRows, read_rows
 from mindnlp_dp_plugin.recipes.words import remark
 
 
 def read_classes(options: RecipeOptions) -> LabelledTexts:
-    """Texts with the number of the class of each.
+    """Texts with the number of the class of each, in the order of their names, or of the data set's own list.
 
     Raises:
         DataParallelError: If the data cannot be read, or are no task of classification.
     """
-    found = read_rows(options)
-    names = _class_names(found)
-    numbers = {label: number for number, label in enumerate(names)}
-
-    def number_of(row, split):
-        if row.label not in numbers:
-            raise unseen(row.label, found.place(row, split), split, numbers)
-        return numbers[row.label]
-
+    found = read_rows(options, _as_class)
+    labels, column = found.labels(), found.train[found.columns.label]
+    require_classes(labels, found)
+    own = list(column.cat.categories) if hasattr(column, "cat") else in_order(set(labels))
+    names = [name for name in own if name in set(labels)]
     found.remarks.extend(alike(names))
-    return found.labelled(number_of, names)
+    return found.labelled({name: number for number, name in enumerate(names)}.__getitem__, names)
 
 
 def generated() -> LabelledTexts:
     """Film reviews of a small grammar, good or bad."""
     reviews = {"train": generate_reviews(4000, seed=1), "dev": generate_reviews(500, seed=2)}
     splits = {name: datasets.Dataset.from_dict(columns) for name, columns in reviews.items()}
-    said = Message("generated film reviews: {train} to train on, {dev} in dev")
-    return LabelledTexts(splits, ["bad", "good"], [remark(said, train=4000, dev=500)])
+    said = remark("generated film reviews: {train} to train on, {dev} in dev", train=4000, dev=500)
+    return LabelledTexts(splits, ["bad", "good"], [said])
 
 
-def _class_names(found):
-    """The classes in the order of their names, of their numbers if they are numbers, or of the data set's own list."""
-    column, table = found.columns.label, found.tables["train"]
-    labels = [row.label for row in found.splits["train"]]
-    distinct = set(labels)
-    if many := [value for value in table.columns[column] if _is_list(value)]:
-        raise DataParallelError(
-            "label column {column!r} holds lists (for example {example}): train several labels for each text with "
-            "`mindnlp-dp recipe multi-label`.",
-            column=column,
-            example=many[0],
-        )
-    require_classes(labels, column, table)
-    if names := table.class_names.get(column):
-        return [name for name in names if name in distinct]
-    return in_order(distinct)
-
-
-def require_classes(labels: list[str], column: str, table: Table) -> None:
+def require_classes(labels: list[str], found: PlainRows) -> None:
     """Raise unless labels are classes.
 
     Args:
-        labels: Each, as often as it stands in a row.
-        column: Where they are.
-        table: Of the rows.
+        labels: Each, as often as it stands in a row to train on.
+        found: Where they are from.
 
     Raises:
         DataParallelError: If there is only one, or if most come once.
     """
-    distinct = set(labels)
+    distinct, column = set(labels), found.columns.label
     if len(distinct) < 2:
         raise DataParallelError(
             "label column {column!r} holds one class only, {label!r}: a classifier needs at least two.",
@@ -88,20 +66,14 @@ def require_classes(labels: list[str], column: str, table: Table) -> None:
             "choose another --label-column among {names}.",
             column=column,
             count=len(distinct),
-            num_rows=len(table),
-            names=", ".join(table.names),
+            num_rows=len(found.train),
+            names=", ".join(found.train),
         )
 
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Classes in the order of their names, of their numbers if they are numbers."""
     return sorted(names, key=float if all(map(is_number, names)) else None)
-
-
-def _is_list(value):
-    return isinstance(value, (list, tuple)) or (
-        isinstance(value, str) and value.lstrip().startswith(("['", '["')) and value.rstrip().endswith("]")
-    )
 
 
 def alike(label_names: Sequence[str]) -> list[dict]:
@@ -145,3 +117,13 @@ def renamed(names: list[str], options: RecipeOptions) -> list[str]:
             classes=", ".join(names),
         )
     return names
+
+
+def _as_class(cell: Any):
+    text = as_text(cell)
+    if is_list(cell) or text.startswith(("['", '["')) and text.endswith("]"):
+        message = Message(
+            "the label {cell!r} is a list: train several labels for each text with `mindnlp-dp recipe multi-label`"
+        )
+        raise ValueError(tr(message, cell=cell))
+    return text

@@ -3,20 +3,17 @@
 import ast
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.classes import alike, in_order, require_classes
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.table import as_text
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows, unseen
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 from mindnlp_dp_plugin.recipes.words import remark
 
 SEPARATORS = (";", "|", ",", "；", "、", "，")
-
-
 SEPARATED = Message("the classes of a cell are separated by {by!r}")
 
 
@@ -29,23 +26,16 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     found = read_rows(options, parse)
     if separator := _find_separator(found, options.label_separator):
         found.remarks.append(remark(SEPARATED, by=separator))
-    rows = {
-        split: [row._replace(label=names_in(row.label, separator)) for row in rows]
-        for split, rows in found.splits.items()
-    }
-    # Test sets are often published without labels.
-    rows = {split: of for split, of in rows.items() if split == "train" or any(row.label for row in of)}
-    classes = [name for row in rows["train"] for name in row.label]
-    require_classes(classes, found.columns.label, found.tables["train"])
+    for split, rows in list(found.splits.items()):
+        for row in rows.values():
+            row["label"] = names_in(row["label"], separator)
+        if split != "train" and not any(found.labels(split)):  # test sets are often published without labels
+            del found.splits[split]
+    classes = [name for labels in found.labels() for name in labels]
+    require_classes(classes, found)
     names = in_order(set(classes))
     found.remarks.extend(alike(names))
-
-    def as_numbers(row, split):
-        if unknown := [name for name in row.label if name not in names]:
-            raise unseen(unknown[0], found.place(row, split), split, names)
-        return marked(row.label, names)
-
-    return replace(found, splits=rows).labelled(as_numbers, names)
+    return found.labelled(lambda labels: marked(labels, names), names)
 
 
 def read_known(cell: Any, separator: str | None, names: list[str]) -> list[float] | None:
@@ -58,10 +48,9 @@ def read_known(cell: Any, separator: str | None, names: list[str]) -> list[float
     """
     try:
         found = parse(cell)
-    except ValueError:
+        return None if found is None else marked(names_in(found, separator), names)
+    except (KeyError, ValueError):
         return None
-    classes = None if found is None else names_in(found, separator)
-    return marked(classes, names) if classes is not None and set(classes) <= set(names) else None
 
 
 def separator_of(data: LabelledTexts) -> str:
@@ -76,7 +65,9 @@ def chosen_names(chosen: Iterable[bool], names: list[str]) -> list[str]:
 
 
 def marked(classes: list[str], names: list[str]) -> list[float]:
-    """A 1 or 0 for each of all classes."""
+    """A 1 or 0 for each of all classes; a KeyError names one that is none."""
+    if unknown := [name for name in classes if name not in names]:
+        raise KeyError(unknown[0])
     return [float(name in classes) for name in names]
 
 
@@ -93,11 +84,11 @@ def parse(cell: Any) -> list[str] | str | None:
             try:
                 cell = ast.literal_eval(cell.strip())
             except (ValueError, SyntaxError):
-                raise ValueError(tr('it is no list; write ["a", "b"], or a;b')) from None
-    is_list = isinstance(cell, (list, tuple))
-    if isinstance(cell, dict) or is_list and any(isinstance(part, (dict, list)) for part in cell):
-        raise ValueError(tr('a label is a text or a number, and a row has a list of them, such as ["a", "b"]'))
-    if is_list:
+                raise ValueError(tr('the label {cell!r} is no list; write ["a", "b"], or a;b', cell=cell)) from None
+    if isinstance(cell, dict) or is_list(cell) and any(isinstance(part, dict) or is_list(part) for part in cell):
+        message = Message('the label {cell!r} is neither a text nor a list of texts or numbers, such as ["a", "b"]')
+        raise ValueError(tr(message, cell=cell))
+    if is_list(cell):
         return [text for text in map(as_text, cell) if text]
     return None if cell is None or cell != cell else as_text(cell) or []
 
@@ -111,7 +102,7 @@ def names_in(label: list[str] | str, separator: str | None) -> list[str]:
 
 def _find_separator(found, named):
     """What stands between the classes of a cell; None if cells hold lists."""
-    labels = [row.label for rows in found.splits.values() for row in rows]
+    labels = [label for split in found.splits for label in found.labels(split)]
     cells = [label for label in labels if isinstance(label, str)]
     if named is not None and not any(named in cell for cell in cells):
         raise DataParallelError(
@@ -121,7 +112,7 @@ def _find_separator(found, named):
             column=found.columns.label,
             example=labels[0],
         )
-    separator = named or _first_in(cells)
+    separator = named or next((each for each in SEPARATORS if any(each in cell for cell in cells)), None)
     if separator is None and all(isinstance(label, str) or len(label) < 2 for label in labels):
         raise DataParallelError(
             "label column {column!r} holds at most one class in each row (for example {example!r}): train them with "
@@ -130,7 +121,3 @@ def _find_separator(found, named):
             example=labels[0],
         )
     return separator
-
-
-def _first_in(cells):
-    return next((each for each in SEPARATORS if any(each in cell for cell in cells)), None)

@@ -90,7 +90,7 @@ class Predictor:
         """
         if isinstance(texts, str):
             raise DataParallelError("texts={texts!r} is a single text: give a list of texts.", texts=texts[:40])
-        texts = [self.task.as_row(text, self.kept) for text in texts]
+        texts = [self._as_row(*each) for each in enumerate(texts)]
         columns = self.task.inputs(self._tokenizer, texts, self._max_length, self.kept) if texts else {}
         rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
         order = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
@@ -107,6 +107,12 @@ class Predictor:
             for batch, found in answered:
                 gathered |= zip(batch, found)
         return [gathered[row] for row in range(len(rows))]
+
+    def _as_row(self, number, text):
+        try:
+            return self.task.as_row(text, self.kept)
+        except ValueError as error:
+            raise DataParallelError("texts[{number}]: {error}.", number=number, error=error) from None
 
 
 def answer(path: str) -> None:

@@ -2,11 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
+from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts, require_named
+from mindnlp_dp_plugin.recipes.reading.files import numbered, place
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND, TEXT_COLUMNS_FOUND
+from mindnlp_dp_plugin.recipes.tasks import Task, get_task
+from mindnlp_dp_plugin.recipes.words import remark
 
 
 class Request(NamedTuple):
@@ -74,7 +81,7 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         )
     first, *others = inputs
     if not others and _is_file(path := Path(first)):
-        return Request(str(run), *task.read_asked(path, results, columns, label, encoding), **how)
+        return Request(str(run), *_read_asked(task, path, results, columns, label, encoding), **how)
     if not others and first.lower().endswith((*task.file_suffixes, ".xls")) and not any(map(str.isspace, first)):
         raise DataParallelError(
             "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
@@ -93,3 +100,58 @@ def _is_file(path):
         return path.is_file()
     except OSError:  # a text longer than any name of a file
         return False
+
+
+def _read_asked(task: Task, path: Path, results: dict, columns: tuple, label: str | None, encoding: Any):
+    """The texts of a file, the labels of its rows if it has any, and remarks."""
+    trained, remarks = tuple(results["data"]["text_columns"]), []
+    table = task.read_table(path, encoding, remarks, results.get("label_names", []))
+    lists = [name for name in table if task.takes_lists and any(map(is_list, table[name]))]
+    if len(table.columns) == 1 and table.columns[0].lower() not in (*TEXTS, *trained, *lists):
+        (only,) = table
+        table = numbered(pandas.DataFrame({"text": [only, *table[only]]}, dtype=object), path.name)
+        remarks.append(remark("no header: the first line is taken as a text"))
+    require_named(table, columns, label)
+    label = label or _find_label(table, results, task)
+    if label is not None and not any(map(as_text, table[label])):
+        label = None
+    if not columns and not all(name in table for name in trained):
+        columns = tuple(name for name in lists if name != label)[:1] or find_texts(table, label)
+    columns = columns or trained
+    if len(columns) != len(trained):
+        raise DataParallelError(
+            "the run was trained on {trained}: name as many --text-column among {names}.",
+            trained=", ".join(trained),
+            names=", ".join(table),
+        )
+    texts = [_row(task, where, cells, results) for where, *cells in table[list(columns)].itertuples(name=None)]
+    if label is None:
+        return texts, None, [*remarks, remark(TEXT_COLUMNS_FOUND, texts=list(columns))]
+    remarks.append(remark(COLUMNS_FOUND, texts=list(columns), label=label))
+    labels = [task.read_label(cell, results) for cell in table[label]]
+    labels = [
+        own if not is_list(row[0]) or own and len(own) == len(row[0]) else None for own, row in zip(labels, texts)
+    ]
+    if unknown := labels.count(None):
+        remarks.append(remark("rows without a label that the model knows: {rows}; they are not scored", rows=unknown))
+    return texts, labels, remarks
+
+
+def _row(task, where, cells, results):
+    cells = tuple(cell if task.takes_lists and is_list(cell) else as_text(cell) for cell in cells)
+    try:
+        return list(task.as_row(cells, results))
+    except ValueError as error:
+        raise DataParallelError("{place}: {error}.", place=place(where), error=error) from None
+
+
+def _find_label(table, results, task):
+    """The column of the true labels, if there is one."""
+    if (trained := results["data"]["label_column"]) in table:
+        return trained
+    for name in table:
+        if name.lower() in (*LABELS, *task.label_columns):
+            cells = [cell for cell in table[name] if as_text(cell)]
+            if cells and sum(task.read_label(cell, results) is not None for cell in cells) > 0.5 * len(cells):
+                return name
+    return None

@@ -16,6 +16,11 @@ def text_columns(rows: datasets.Dataset) -> list[str]:
     return [name for name in ("text", "text_pair") if name in rows.column_names]
 
 
+def texts_of(rows: datasets.Dataset) -> list[tuple[str, ...]]:
+    """The text of each row, or the two of a pair."""
+    return list(zip(*(rows[name] for name in text_columns(rows))))
+
+
 def split_off_dev(
     train: datasets.Dataset, strata: list[int], seed: int
 ) -> tuple[datasets.Dataset, datasets.Dataset, list[int]]:
@@ -72,7 +77,7 @@ def fold_rows(rows: datasets.Dataset, strata: list[int], num_folds: int, seed: i
 
 def _distinct(rows, classes):
     """Each row's texts; and of each different text the class it has first."""
-    texts = list(zip(*(rows[name] for name in text_columns(rows))))
+    texts = texts_of(rows)
     first_label = {}
     for text, label in zip(texts, classes):
         first_label.setdefault(text, label)

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import datasets
+import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.reading.cells import as_text
 from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, place, read_file
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -50,8 +52,7 @@ class LabelledTexts:
             train = splits["train"]
             splits["train"], splits["dev"], singles = split_off_dev(train, strata(train), options.seed)
             if not options.folds:
-                said = Message("no dev split: {rows} rows of train became dev")
-                remarks.append(remark(said, rows=len(splits["dev"])))
+                remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
             if singles and names:
                 said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
                 remarks.append(remark(said, labels=_first([names[number] for number in singles])))
@@ -60,137 +61,123 @@ class LabelledTexts:
         return replace(self, splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
 
-class Row(NamedTuple):
-    """A row: its texts, its label, and its number in its table."""
-
-    texts: tuple[str, ...]
-    label: Any
-    number: int
-
-
 @dataclass(frozen=True)
 class PlainRows:
     """Rows of texts and labels as they are in the files, without empty ones.
 
     Attributes:
-        splits: The rows of each split.
-        tables: Each split as it was read.
+        splits: The rows of each split by their places; ``text``, perhaps ``text_pair``, ``label``, or what else the
+            task reads.
+        train: The table to train on, as it was read.
         columns: Where texts and labels were found.
         remarks: What was found and dropped.
     """
 
-    splits: dict[str, list[Row]]
-    tables: dict[str, Table]
+    splits: dict[str, dict[tuple, dict]]
+    train: pandas.DataFrame
     columns: Columns
     remarks: list[dict]
 
-    def labelled(self, as_label: Callable[[Row, str], Any], names: Sequence[str] = ()) -> LabelledTexts:
+    def labels(self, split: str = "train") -> list:
+        """Those of a split, in order."""
+        return [row["label"] for row in self.splits[split].values()]
+
+    def labelled(self, number: Callable[[Any], Any] = lambda label: label, names: Sequence[str] = ()) -> LabelledTexts:
         """The rows as data sets.
 
         Args:
-            as_label: From a row and its split to the label to learn.
+            number: From a label to the one to learn; a KeyError names what train does not know.
             names: Of the classes, if labels are such.
+
+        Raises:
+            DataParallelError: For a label that is not known.
         """
         splits = {}
         for split, rows in self.splits.items():
-            texts = zip(("text", "text_pair"), map(list, zip(*(row.texts for row in rows))))
-            splits[split] = datasets.Dataset.from_dict({**dict(texts), "label": [as_label(row, split) for row in rows]})
+            learnt = []
+            for where, row in rows.items():
+                try:
+                    learnt.append({**row, "label": number(row["label"])})
+                except KeyError as unseen:
+                    raise DataParallelError(
+                        "{place}: label {label!r} of the {split} split is unseen in training, whose labels are "
+                        "{known}: correct the label, or add rows with it to the training data.",
+                        place=place(where),
+                        label=unseen.args[0],
+                        split=split,
+                        known=", ".join(_first(names)),
+                    ) from None
+            splits[split] = datasets.Dataset.from_list(learnt)
         return LabelledTexts(splits, list(names), self.remarks, self.columns)
 
-    def place(self, row: Row, split: str) -> str:
-        """Where a row is from, for messages."""
-        return self.tables[split].place(row.number)
 
-
-def read_rows(options: RecipeOptions, as_label: Callable = as_text) -> PlainRows:
-    """Read a data set, find its columns, and leave out rows whose text or label is missing.
+def read_rows(
+    options: RecipeOptions,
+    as_label: Callable[[Any], Any] = as_text,
+    parse: Callable[..., dict | None] | None = None,
+    find: Callable = find_columns,
+    read: Callable = read_file,
+    suffixes: tuple[str, ...] = SUFFIXES,
+) -> PlainRows:
+    """Read a data set, find its columns, and leave out rows in which something is missing.
 
     Args:
         options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
+        parse: From the cells of a row to what is read of it, None if something is missing; unless rows are texts.
+        find: Finds the columns in a table.
+        read: Reads a file.
+        suffixes: Those of files that are data.
 
     Raises:
-        DataParallelError: If the data cannot be read.
+        DataParallelError: If the data cannot be read, or train has no row that is whole.
     """
-    tables = read_splits(options)
-    columns = find_columns(tables["train"], options.text_column, options.label_column)
-    splits, remarks = filled(tables, lambda table, split: _plain_rows(table, columns, split, as_label))
-    said = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
-    return PlainRows(splits, tables, columns, [*said_of(tables), said, *remarks])
-
-
-def filled(tables: dict[str, Table], rows_of: Callable[[Table, str], list]) -> tuple[dict[str, list], list[dict]]:
-    """The rows of each split that have all that is needed, and remarks of how many have not.
-
-    Args:
-        tables: As they were read.
-        rows_of: From a table and its split to such rows.
-
-    Raises:
-        DataParallelError: If train has none.
-    """
-    splits, remarks = {}, []
+    said, dropped = [], []
+    tables = read_splits(options, said, read, suffixes)
+    columns = find(tables["train"], options.text_column, options.label_column)
+    found = TEXT_COLUMNS_FOUND if columns.label is None else COLUMNS_FOUND
+    splits = {}
     for split, table in tables.items():
-        rows = rows_of(table, split)
-        if dropped := len(table) - len(rows):
-            said = Message("{split}: empty rows dropped: {dropped} of {rows}")
-            remarks.append(remark(said, split=split, dropped=dropped, rows=len(table)))
-        if rows or split == "train":  # test sets are often published without their labels
+        rows = _parsed(table, columns, split, parse or (lambda *cells: _labelled_text(cells, as_label)))
+        if len(rows) < len(table):
+            message = Message("{split}: empty rows dropped: {dropped} of {rows}")
+            dropped.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
+        if rows:  # test sets are often published without their labels
             splits[split] = rows
-    if not splits["train"]:
+    if "train" not in splits:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    return splits, remarks
+    said = [each for at, each in enumerate(said) if each not in said[:at]]
+    said.append(remark(found, texts=list(columns.texts), label=columns.label))
+    return PlainRows(splits, tables["train"], columns, [*said, *dropped])
 
 
-def said_of(tables: dict[str, Table]) -> list[dict]:
-    """The remarks of all tables, each once."""
-    said = [each for table in tables.values() for each in table.remarks]
-    return [each for place, each in enumerate(said) if each not in said[:place]]
-
-
-def require_column(table: Table, column: str, split: str) -> None:
-    """Raise a DataParallelError unless a split has a column."""
-    if column not in table.columns:
-        raise DataParallelError(
-            "column {column!r} is not in the {split} split: its columns are {names}.",
-            column=column,
-            split=split,
-            names=", ".join(table.names),
-        )
-
-
-def _plain_rows(table, columns, split, as_label):
-    for name in (*columns.texts, columns.label):
-        require_column(table, name, split)
-    rows = []
-    texts = zip(*(map(as_text, table.columns[name]) for name in columns.texts))
-    for number, (texts_of_row, value) in enumerate(zip(texts, table.values(columns.label))):
-        try:
-            row = Row(texts_of_row, as_label(value), number)
-            rows += [row] if all(row.texts) and row.label not in (None, "") else []
-        except ValueError as error:
+def _parsed(table, columns, split, parse):
+    names = [name for name in (*columns.texts, columns.label) if name is not None]
+    for name in names:
+        if name not in table:
             raise DataParallelError(
-                "{place}: label column {column!r} holds {value!r}: {error}.",
-                place=table.place(number),
-                column=columns.label,
-                value=value,
-                error=error,
-            ) from None
+                "column {column!r} is not in the {split} split: its columns are {names}.",
+                column=name,
+                split=split,
+                names=", ".join(table),
+            )
+    rows = {}
+    for where, *cells in table[names].itertuples(name=None):
+        try:
+            row = parse(*cells)
+        except ValueError as error:
+            raise DataParallelError("{place}: {error}.", place=place(where), error=error) from None
+        if row is not None:
+            rows[where] = row
     return rows
 
 
-def unseen(label: str, place: str, split: str, known: Iterable[str]) -> DataParallelError:
-    """The error of a label that training does not know."""
-    return DataParallelError(
-        "{place}: label {label!r} of the {split} split is unseen in training, whose labels are {known}: correct the "
-        "label, or add rows with it to the training data.",
-        place=place,
-        label=label,
-        split=split,
-        known=", ".join(_first(known)),
-    )
+def _labelled_text(cells, as_label):
+    *texts, label = cells
+    row = {**dict(zip(("text", "text_pair"), map(as_text, texts))), "label": as_label(label)}
+    return None if any(value in (None, "") for value in row.values()) else row
 
 
-def _first(names):
+def _first(names: Iterable[str]):
     names = list(names)
     return [*names[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]

@@ -28,8 +28,7 @@ class Shouting(Task):
     kept_facts = ("loud",)
 
     def read(self, options):
-        found = read_rows(options, as_label=float)
-        return found.labelled(lambda row, split: row.label).with_dev(self.strata, options)
+        return read_rows(options, as_label=float).labelled().with_dev(self.strata, options)
 
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}

@@ -281,7 +281,7 @@ def test_the_report_and_the_advice(tmp_path):
 def test_what_is_asked(tmp_path):
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    data = {"text_columns": ["messages"], "label_column": "messages"}
+    data = {"text_columns": ["messages"], "label_column": None}
     (tmp_path / "run" / "metrics.json").write_text(json.dumps({"task": "causal-lm", "data": data}))
 
     def ask(*inputs, **how):

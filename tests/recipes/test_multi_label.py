@@ -101,7 +101,7 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
         ),
         (["a;b"] * 9 + ["a"], {"label_separator": "|"}, "--label-separator '|' is in no cell of label column 'labels'"),
         (["a;a", "a"], {}, "label column 'labels' holds one class only, 'a'"),
-        (["[a, b]"], {}, "'data.csv', row 1: label column 'labels' holds '[a, b]': it is no list; write [\"a\""),
+        (["[a, b]"], {}, "'data.csv', row 1: the label '[a, b]' is no list; write [\"a\""),
         ([f"x{row};y{row}" for row in range(40)], {}, "holds 80 different values in 40 rows, which are no classes"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
     write(tmp_path / "dev.jsonl", [*rows[:2], {"text": "new", "labels": [{"name": "art"}]}])
     with pytest.raises(DataParallelError) as refused:
         TASK.read(Options(str(tmp_path)))
-    assert "'dev.jsonl', row 3: label column 'labels' holds [{'name': 'art'}]: a label is a text" in str(refused.value)
+    assert "'dev.jsonl', row 3: the label [{'name': 'art'}] is neither a text nor a list" in str(refused.value)
 
 
 def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):

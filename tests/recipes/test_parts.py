@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, parameters
 from mindnlp_dp_plugin.recipes.prepared import prepare
-from mindnlp_dp_plugin.recipes.reading.table import as_text
+from mindnlp_dp_plugin.recipes.reading.cells import as_text
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.report.charts import Series, line_chart, matrix_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder

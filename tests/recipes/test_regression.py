@@ -46,8 +46,8 @@ def test_numbers_are_read_described_and_split(tmp_path):
 @pytest.mark.parametrize(
     "values, options, words",
     [
-        ([1.5, "many"], {}, "label column 'rating' holds 'many' in the train split, which is no number"),
-        ([1.5, "nan"], {}, "holds 'nan' in the train split, which is no number"),
+        ([1.5, "many"], {}, "'data.csv', row 2: the label 'many' is no number: correct it, or"),
+        ([1.5, "nan"], {}, "the label 'nan' is no number"),
         ([2.0], {}, "holds one number only: there is nothing to learn"),
     ],
 )

@@ -4,6 +4,7 @@ import csv
 import json
 
 import datasets
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.columns import find_columns
-from mindnlp_dp_plugin.recipes.reading.table import Table
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
 from tests.harness import REPOSITORY
@@ -147,7 +147,7 @@ def test_columns_are_found(columns, texts, label):
             return f"{name} number {row} of {'very ' * 9 * (name == 'notes')}many"
         return row % 2 if name == label else row
 
-    table = Table({name: [cell(name, row) for row in range(60)] for name in columns})
+    table = pandas.DataFrame({name: [cell(name, row) for row in range(60)] for name in columns})
     assert find_columns(table) == (tuple(texts), label)
 
 
@@ -161,13 +161,13 @@ def test_named_columns_win(tmp_path):
 
 def test_what_stands_beside_the_text_is_the_label_if_it_is_all_there_is():
     rows = {"question": [f"row {row}" for row in range(20)], "kind": [f"k{row % 6}" for row in range(20)]}
-    assert find_columns(Table(rows)) == (("question",), "kind")
+    assert find_columns(pandas.DataFrame(rows)) == (("question",), "kind")
 
 
 def test_two_columns_that_could_be_the_label():
     rows = {"words": [f"row {row}" for row in range(40)], "a": [0, 1] * 20, "b": ["x", "y"] * 20}
     with pytest.raises(DataParallelError, match="give --label-column, one of a, b"):
-        find_columns(Table(rows))
+        find_columns(pandas.DataFrame(rows))
 
 
 @given(seed=st.integers(0, 99), counts=st.lists(st.integers(2, 60), min_size=2, max_size=5))

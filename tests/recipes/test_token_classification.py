@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.recipes.reading.conll import read_conll, write_conll
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.tokens import words_to_tokens
+from mindnlp_dp_plugin.recipes.tokens import first_tokens, words_to_tokens
 from mindnlp_dp_plugin.recipes.words import say
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import SHARED_DATA, read_labelled_texts, write
@@ -105,7 +105,7 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
         ),
         ("a.jsonl", '\n{"tokens": ["a"], "tags": ["X"]}\n', "'a.jsonl', row 1: 'X' is no tag: give O, or"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [3]}\n', "'a.jsonl', row 1: 3 is no tag"),
-        ("a.jsonl", '{"tokens": "a b", "tags": ["O"]}\n', "column 'tokens' holds 'a b', which is no list of words"),
+        ("a.jsonl", '{"tokens": "a b", "tags": ["O"]}\n', "'a.jsonl', row 1: 'a b' is no list of words"),
         ("a.jsonl", '{"sentence": ["a"], "tags": ["O"]}\n', "no column with a list of words and one with a list of"),
         ("a.csv", "text,label\na,b\n", "'a.csv', line 1 is 'text,label': give"),
     ],
@@ -296,7 +296,7 @@ def test_sentences_to_predict(tmp_path):
     found = TASK.predictions(logits, KEPT, False)
     assert found["tags"] == [["B-PER", "I-PER", "O"], []]
     assert found["entities"] == [[{"type": "PER", "first": 0, "last": 1}], []]
-    answer = TASK.answer_of_row(np.eye(5)[[0, 2, 4, 0]], {"places": [1, 2]}, (["Ada", "L", "cut"],), KEPT)
+    answer = first_tokens(np.eye(5)[[0, 2, 4, 0]], np.array([1, 2]), 3)
     assert answer.argmax(axis=-1).tolist() == [2, 4, 0]
     write_conll(tmp_path / "out.conll", [{"tokens": ["Ada"], "tags": ["B-PER"]}, {"tokens": ["x"], "tags": ["O"]}])
     assert read_conll((tmp_path / "out.conll").read_text(), "out.conll") == [(["Ada"], ["B-PER"]), (["x"], ["O"])]

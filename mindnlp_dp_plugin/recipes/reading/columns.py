@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pandas
+
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.table import Table, as_text, is_number
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -32,14 +34,14 @@ class Columns(NamedTuple):
 
     Attributes:
         texts: One, or two for pairs of texts.
-        label: The class.
+        label: The class; None if there is none.
     """
 
     texts: tuple[str, ...]
-    label: str
+    label: str | None
 
 
-def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
     """The columns to learn from: by name; else the text is in the longest, and the label in the one that is left.
 
     Args:
@@ -58,76 +60,67 @@ def find_columns(table: Table, texts: tuple[str, ...] = (), label: str | None = 
             texts=", ".join(texts),
             label=label,
         )
-    label = label or _first_named([name for name in table.names if name not in texts], LABELS)
+    label = label or first_named([name for name in table if name not in texts], LABELS)
     texts = tuple(texts) or find_texts(table, label)
-    others = [name for name in table.names if name not in texts]
+    others = [name for name in table if name not in texts]
     if label is None and len(others) != 1:
         raise DataParallelError(
             "which column is the label is not clear: give --label-column, one of {names}.",
-            names=", ".join(others or table.names),
+            names=", ".join(others or table),
         )
     for name in texts:
-        if not holds_text(table, name):
+        if not _holds_text(table[name]):
             raise DataParallelError(
                 "column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
                 "{names}.",
                 name=name,
-                example=next((value for value in table.columns[name] if value not in (None, "")), None),
-                names=", ".join(table.names),
+                example=next((value for value in table[name] if value not in (None, "")), None),
+                names=", ".join(table),
             )
     return Columns(texts, label or others[0])
 
 
-def holds_text(table: Table, name: str) -> bool:
-    """Whether a column holds words rather than numbers or anything else."""
-    values = table.columns[name]
-    return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)
-
-
-def require_named(table: Table, texts: Sequence[str], label: str | None) -> None:
-    """Raise unless the columns that the user named are there.
-
-    Args:
-        table: The rows.
-        texts: What ``--text-column`` names.
-        label: What ``--label-column`` names, if anything.
-
-    Raises:
-        DataParallelError: If one is not there.
-    """
+def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | None) -> None:
+    """Raise a DataParallelError unless the columns that ``--text-column`` and ``--label-column`` name are there."""
     for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
-        if name is not None and name not in table.names:
+        if name is not None and name not in table:
             raise DataParallelError(
                 "{option} {name!r} is not there: the columns are {names}.",
                 option=option,
                 name=name,
-                names=", ".join(table.names),
+                names=", ".join(table),
             )
 
 
-def find_texts(table: Table, label: str | None = None) -> tuple[str, ...]:
+def find_texts(table: pandas.DataFrame, label: str | None = None) -> tuple[str, ...]:
     """The column with the text, or the two with a pair: by name, else the one with the most characters.
 
     Raises:
         DataParallelError: If no column holds text.
     """
-    others = [name for name in table.names if name != label]
+    others = [name for name in table if name != label]
     lowered = {name.lower(): name for name in others}
     for pair in PAIRS:
         if all(name in lowered for name in pair):
             return tuple(lowered[name] for name in pair)
-    if named := _first_named(others, TEXTS):
+    if named := first_named(others, TEXTS):
         return (named,)
-    candidates = [name for name in others if holds_text(table, name)]
+    candidates = [name for name in others if _holds_text(table[name])]
     if not candidates:
         raise DataParallelError(
             "no column with text beside the label column {label!r}: the columns are {names}.",
             label=label,
-            names=", ".join(table.names),
+            names=", ".join(table),
         )
-    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table.columns[name])),)
+    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table[name])),)
 
 
-def _first_named(columns, names):
+def first_named(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The first column that has one of these names, in whatever case; earlier names come first."""
     lowered = {column.lower(): column for column in columns}
     return next((lowered[name] for name in names if name in lowered), None)
+
+
+def _holds_text(values):
+    """Whether a column holds words rather than numbers or anything else."""
+    return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)

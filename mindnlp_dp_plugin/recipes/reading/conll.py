@@ -3,37 +3,36 @@
 import re
 from pathlib import Path
 
+import pandas
+
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.decoding import decode
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, read_file
-from mindnlp_dp_plugin.recipes.reading.table import Table
+from mindnlp_dp_plugin.recipes.reading.encodings import decode
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, numbered, read_file
 
 CONLL_SUFFIXES = (".txt", ".conll", ".conll2003", ".bio", ".bmes", ".bioes", ".iob", ".iob2", ".ner", ".tsv")
-TABLE_SUFFIXES = (".json", ".jsonl", ".parquet")
 ALL_SUFFIXES = tuple(dict.fromkeys([*SUFFIXES, *CONLL_SUFFIXES]))
 TAG = re.compile(r"O|[BIESMLU]-\S+")
 DOCUMENT = "-DOCSTART-"
 TOKENS, TAGS = "tokens", "tags"
 
 
-def read_tagged(path: Path, encoding: str | None = None) -> Table:
+def read_tagged(path: Path, encoding: str | None, said: list[dict]) -> pandas.DataFrame:
     """The sentences of one file: a list of words in each row, and one of tags.
 
     Args:
         path: A CoNLL file, or json, jsonl or parquet with lists in its columns.
         encoding: Of its text, if the user named one; otherwise found.
+        said: Gets remarks of what was assumed.
 
     Raises:
         DataParallelError: If it is neither, naming the file and the line.
     """
     with path.open("rb") as file:
         beginning = file.read(4)
-    if path.suffix.lower() in TABLE_SUFFIXES or beginning.startswith((b"PAR1", b"{", b"[{")):
-        return read_file(path, encoding)
-    text, remarks = decode(path, encoding)
-    sentences = read_conll(text.removeprefix("\ufeff"), path.name)
-    columns = {TOKENS: [words for words, _ in sentences], TAGS: [tags for _, tags in sentences]}
-    return Table(columns, remarks, files=[(path.name, len(sentences))])
+    if path.suffix.lower() in (".json", ".jsonl", ".parquet") or beginning.startswith((b"PAR1", b"{", b"[{")):
+        return read_file(path, encoding, said)
+    sentences = read_conll(decode(path, encoding, said), path.name)
+    return numbered(pandas.DataFrame(sentences, columns=[TOKENS, TAGS]), path.name)
 
 
 def read_conll(text: str, name: str) -> list[tuple[list[str], list[str]]]:
@@ -49,7 +48,7 @@ def read_conll(text: str, name: str) -> list[tuple[list[str], list[str]]]:
         DataParallelError: For the first line that is something else.
     """
     sentences = [([], [])]
-    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+    for number, line in enumerate(re.split("\r\n|\r|\n", text), 1):
         fields = line.strip("\n ").split("\t") if "\t" in line else line.split()
         if not any(field.strip() for field in fields):
             sentences.append(([], []))
@@ -75,12 +74,7 @@ def read_conll(text: str, name: str) -> list[tuple[list[str], list[str]]]:
 
 
 def write_conll(path: Path, rows: list[dict]) -> None:
-    """Write a word and its tag in each line, and a blank line after each sentence.
-
-    Args:
-        path: The file.
-        rows: Each with ``tokens`` and ``tags``.
-    """
+    """Write ``tokens`` and ``tags`` of rows: a word and its tag in each line, a blank line after each sentence."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.writelines(f"{word}\t{tag}\n" for word, tag in zip(row[TOKENS], row[TAGS] or []))

@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import re
 import warnings
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pandas
@@ -13,31 +15,34 @@ import pyarrow.parquet
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes.reading import lines
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, could_be_label, is_number
 from mindnlp_dp_plugin.recipes.reading.columns import KNOWN_NAMES
-from mindnlp_dp_plugin.recipes.reading.decoding import decode
-from mindnlp_dp_plugin.recipes.reading.table import Table, from_records, from_rows
+from mindnlp_dp_plugin.recipes.reading.encodings import decode
 from mindnlp_dp_plugin.recipes.words import remark
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
 SEPARATORS = {",": Message("commas"), "\t": Message("tabs"), ";": Message("semicolons"), "|": Message("bars")}
 USUAL = {".csv": ",", ".tsv": "\t"}
 ROWS_TRIED = 100
+CONLL_LINE = re.compile(r"\S+(\s+\S+){0,2}\s+(O|[BIESMLU]-[\w-]+)")
+FASTTEXT = "__label__"
+CELLS = {"header": None, "dtype": object, "keep_default_na": False}
 
 
-def read_file(path: Path, encoding: str | None = None, known_labels: list[str] | None = None) -> Table:
-    """The rows of one file.
+def read_file(path: Path, encoding: str | None, said: list[dict], known_labels: list[str] | None = None):
+    """The rows of one file, a pandas table whose index has file and number of each.
 
     Args:
         path: The file.
         encoding: Of its text, if the user named one; otherwise found.
+        said: Gets remarks of what was assumed.
         known_labels: If given, the rows may be without labels, and a file without columns may hold a text in each line.
 
     Raises:
         DataParallelError: If it is empty or cannot be read; the message says how to save it.
     """
     try:
-        table = _read(path, encoding, known_labels)
+        table = _read(path, encoding, said, known_labels)
     except DataParallelError:
         raise
     except Exception as error:  # of pandas, pyarrow, openpyxl, zip and XML
@@ -47,40 +52,56 @@ def read_file(path: Path, encoding: str | None = None, known_labels: list[str] |
             path=str(path),
             reason=reason,
         ) from None
-    if len(table) == 0:
+    if table.empty:
         raise DataParallelError(
             "{path!r} has no rows: give a file with a text and a label in each row.", path=str(path)
         )
-    table.files = [(path.name, len(table))]
+    return numbered(table, path.name)
+
+
+def numbered(table: pandas.DataFrame, file: str) -> pandas.DataFrame:
+    """The table with an index that tells where each row is from."""
+    return table.set_axis(pandas.MultiIndex.from_product([[file], range(1, len(table) + 1)]))
+
+
+def place(row: tuple[str, int]) -> str:
+    """Where a row is from, for messages: its file, and its number among the rows."""
+    return tr("{file!r}, row {number}", file=row[0], number=row[1])
+
+
+def from_dataset(rows: datasets.Dataset) -> pandas.DataFrame:
+    """A Hugging Face data set as a table, with the names of classes in place of their numbers."""
+    table = pandas.DataFrame(rows.to_dict(), dtype=object)
+    for name, kind in rows.features.items():
+        if isinstance(kind, datasets.ClassLabel):
+            numbers = [-1 if number is None else number for number in table[name]]
+            table[name] = pandas.Categorical.from_codes(numbers, kind.names)
+        elif isinstance(names := getattr(kind, "feature", None), datasets.ClassLabel):
+            table[name] = [cell and [names.names[number] for number in cell] for cell in table[name]]
     return table
 
 
-def from_dataset(rows: datasets.Dataset) -> Table:
-    """A Hugging Face data set as a table."""
-    kinds = {name: getattr(kind, "feature", kind) for name, kind in rows.features.items()}
-    named = {name: list(kind.names) for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
-    return Table(rows.to_dict(), [], named)
+def looks_like_conll(text: str) -> bool:
+    """Whether a text has a word and its tag in each line."""
+    filled = [line.strip() for line in text[:100_000].split("\n")[:-1] or [text] if line.strip()][:2000]
+    tagged = [line for line in filled if CONLL_LINE.fullmatch(line)]
+    return len(tagged) > 0.8 * len(filled) and any(line.split()[-1] != "O" for line in tagged)
 
 
-def _read(path, encoding, known_labels):
+def _read(path, encoding, said, known_labels):
     with path.open("rb") as file:
         beginning = file.read(4)
     suffix = path.suffix.lower()
     if beginning == b"PAR1" or suffix == ".parquet":
         return from_dataset(datasets.Dataset(pyarrow.parquet.read_table(path)))
     if beginning == b"PK\x03\x04" or suffix == ".xlsx":
-        return _read_xlsx(path)
-    text, remarks = decode(path, encoding)
-    text = text.removeprefix("\ufeff")
-    table = _read_text(text, suffix, known_labels) if text.strip() else Table({})
-    table.remarks[:0] = remarks
-    return table
-
-
-def _read_text(text, suffix, known_labels):
+        return _read_xlsx(path, said)
+    text = decode(path, encoding, said)
+    if not text.strip():
+        return pandas.DataFrame()
     if suffix in (".json", ".jsonl") or text.lstrip().startswith(('{"', "[{")):
         return _read_json(text, are_rows=suffix == ".jsonl")
-    if lines.looks_like_conll(text):
+    if looks_like_conll(text):
         raise ValueError(
             tr(
                 "it looks like CoNLL, a token and its tag in each line: train it with `mindnlp-dp recipe "
@@ -89,16 +110,11 @@ def _read_text(text, suffix, known_labels):
         )
     separator = _find_separator(text) or ("\t" if suffix == ".tsv" else None)
     if separator and (suffix in USUAL or separator == "\t" or _names_columns(text, separator)):
-        frame = _read_separated(text, separator)
-        table = from_rows(frame.values.tolist())
         if USUAL.get(suffix) != separator:
-            said = remark(Message("columns are separated by {separator}"), separator=remark(SEPARATORS[separator]))
-            table.remarks.insert(0, said)
-        return table
-    if known_labels is None or lines.are_labelled(text, known_labels):
-        return lines.read_labelled(text)
-    texts = _read_separated(text, ",")[0].tolist() if suffix == ".csv" else lines.split(text)  # which may be quoted
-    return Table({"text": texts})
+            separated = remark("columns are separated by {separator}", separator=remark(SEPARATORS[separator]))
+            said.append(separated)
+        return _with_names(_read_separated(text, separator), said)
+    return _read_lines(text, suffix, known_labels)
 
 
 def _find_separator(text):
@@ -128,33 +144,47 @@ def _quoting(separator):
 
 def _read_separated(text, separator):
     # Without a header of pandas' own: with one it takes the first of too many fields for an index, and says nothing.
-    as_text = {"header": None, "dtype": object, "keep_default_na": False}
-    return pandas.read_csv(io.StringIO(text), sep=separator, quoting=_quoting(separator), **as_text)
+    return pandas.read_csv(io.StringIO(text), sep=separator, quoting=_quoting(separator), **CELLS)
 
 
-def _read_json(text, are_rows):
+def _with_names(table, said):
+    """The table with its first row as the names of its columns, unless that looks like the others."""
+    if any(_is_value(*map(as_text, table[column])) for column in table):
+        names = [f"column_{number}" for number in range(1, table.shape[1] + 1)]
+        assumed = "no header: the first line is taken as data, and the columns are called {columns}"
+        said.append(remark(Message(assumed), columns=names))
+        return table.set_axis(names, axis=1)
+    names = [as_text(name) or f"column_{number}" for number, name in enumerate(table.iloc[0], 1)]
+    names = [name if name not in names[:at] else f"{name}_{at + 1}" for at, name in enumerate(names)]
+    return table[1:].set_axis(names, axis=1)
+
+
+def _is_value(first, *others):
+    """Whether the first cell of a column is one of its classes, or a number among numbers, and not its name."""
+    is_class = first in others and could_be_label(others)
+    return is_class or is_number(first) and all(map(is_number, filter(None, others)))
+
+
+def _read_json(text: str, are_rows: bool):
     try:
         found = json.loads(text)
     except json.JSONDecodeError:
         if text.lstrip().startswith("["):
             raise
         found = [_parse(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if isinstance(found, dict) and are_rows:
-        found = [found]
-    elif isinstance(found, dict):
-        tables = [value for value in found.values() if _is_list_of(dict, value)]
+    if isinstance(found, dict) and not are_rows:
+        tables = [value for value in found.values() if _are_objects(value)]
         if not tables:
-            return Table({name: column.tolist() for name, column in pandas.DataFrame(found, dtype=object).items()})
+            return pandas.DataFrame(found, dtype=object)
         found = tables[0] if len(tables) == 1 else None
-    if _is_list_of(list, found):
-        return from_rows(found)
-    if not _is_list_of(dict, found):
+    found = [found] if isinstance(found, dict) else found
+    if not _are_objects(found):
         raise ValueError(tr("it is no list of objects, and has no object in each line"))
-    return from_records(found)
+    return pandas.DataFrame(found, dtype=object)
 
 
-def _is_list_of(kind, value):
-    return isinstance(value, list) and bool(value) and all(isinstance(each, kind) and each for each in value)
+def _are_objects(value: Any):
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and each for each in value)
 
 
 def _parse(number, line):
@@ -164,20 +194,34 @@ def _parse(number, line):
         raise ValueError(tr("line {line}: {error}", line=number, error=error.msg)) from None
 
 
-def _read_xlsx(path):
+def _read_xlsx(path, said):
     """The first sheet that has rows; another one is a title page."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like
-        sheets = pandas.read_excel(
-            io.BytesIO(path.read_bytes()), None, header=None, dtype=object, keep_default_na=False, na_values=[""],
-            engine="openpyxl",
-        )  # fmt: skip
-    for title, frame in sheets.items():
-        frame = frame.dropna(how="all").dropna(how="all", axis=1)
-        table = from_rows(frame.values.tolist()) if len(frame) else Table({})
-        if len(table):
+        sheets = pandas.read_excel(io.BytesIO(path.read_bytes()), None, na_values=[""], engine="openpyxl", **CELLS)
+    for title, sheet in sheets.items():
+        filled, assumed = sheet.dropna(how="all").dropna(how="all", axis=1), []
+        if filled.size and len(table := _with_names(filled, assumed)):
             others = [each for each in sheets if each != title]
-            said = remark(Message("sheet {sheet} is read, and not {others}"), sheet=repr(title), others=others)
-            table.remarks[:0] = [said] if others else []
+            read = remark("sheet {sheet} is read, and not {others}", sheet=repr(title), others=others)
+            said += [read, *assumed] if others else assumed
             return table
-    return Table({})
+    return pandas.DataFrame()
+
+
+def _read_lines(text, suffix, known_labels):
+    """``<label> <text>`` in each line, also with fastText's mark before the label; or, to be predicted, a text."""
+    # Not splitlines(): it takes U+2028, U+0085 and form feeds for ends of lines, which are inside of texts.
+    lines = [line.strip() for line in re.split("\r\n|\r|\n", text) if line.strip()]
+    pairs = [[*re.split(r"[ \t\u3000]+", line, maxsplit=1), ""][:2] for line in lines]
+    labels, texts = [label.removeprefix(FASTTEXT) for label, _ in pairs], [rest for _, rest in pairs]
+    if known_labels is not None and sum(label in known_labels for label in labels) <= 0.5 * len(labels):
+        cells = _read_separated(text, ",")[0].tolist() if suffix == ".csv" else lines  # which may be quoted
+        return pandas.DataFrame({"text": cells}, dtype=object)
+    if any(each.startswith(FASTTEXT) for each in texts):
+        raise ValueError(
+            tr("a line has several __label__; multi-label data are jsonl with a list of labels in each row")
+        )
+    if not any(texts) or len(set(labels)) > max(2, 0.5 * len(labels)):
+        raise ValueError(tr("it has neither columns that are known nor a `<label> <text>` in each line"))
+    return pandas.DataFrame({"label": labels, "text": texts}, dtype=object)

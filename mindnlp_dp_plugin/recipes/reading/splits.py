@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import datasets
+import pandas
 from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, read_file
-from mindnlp_dp_plugin.recipes.reading.table import Table
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, numbered, read_file
 
 SPLIT_WORDS = {
     "train": {"train", "training"},
@@ -22,33 +22,29 @@ SPLIT_WORDS = {
 
 
 def read_splits(
-    options: RecipeOptions,
-    read: Callable[[Path, str | None], Table] = read_file,
-    suffixes: tuple[str, ...] = SUFFIXES,
-) -> dict[str, Table]:
-    """All splits of a data set.
+    options: RecipeOptions, said: list[dict], read: Callable = read_file, suffixes: tuple[str, ...] = SUFFIXES
+) -> dict[str, pandas.DataFrame]:
+    """All splits of a data set: ``train``, and ``dev`` and ``test`` where there are such.
 
     Args:
         options: Name it: a file; a folder with one file, or with files whose names say train, dev and test; or a data
             set's name in the hub. They may name files for dev and test, and the encoding of all files.
+        said: Gets remarks of what was assumed.
         read: Reads a file.
         suffixes: Those of files that are data.
-
-    Returns:
-        ``train``, and ``dev`` and ``test`` where there are such.
 
     Raises:
         DataParallelError: If it is not there, or cannot be read; the message names the file.
     """
     name, path = options.dataset, Path(options.dataset).expanduser()
-    of_their_own = {"dev": options.dev_file, "test": options.test_file}
-    named = {split: [Path(file).expanduser()] for split, file in of_their_own.items() if file is not None}
+    named = {split: getattr(options, f"{split}_file") for split in ("dev", "test")}
+    named = {split: [Path(file).expanduser()] for split, file in named.items() if file is not None}
     for split, (file,) in named.items():
         if not file.is_file():
             raise DataParallelError(
                 "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
                 split=split,
-                name=of_their_own[split],
+                name=str(file),
                 cwd=str(Path.cwd()),
             )
     tables = {}
@@ -63,7 +59,7 @@ def read_splits(
     else:
         tables = _read_from_hub(name)
     for split, files in named.items():
-        tables[split] = _concatenate(files, [read(file, options.encoding) for file in files])
+        tables[split] = _concatenated(files, [read(file, options.encoding, said) for file in files])
     return {split: tables[split] for split in SPLIT_WORDS if split in tables}
 
 
@@ -75,31 +71,25 @@ def _files_by_split(folder, suffixes):
     if len(files) == 1 and not any(found.values()):
         found["train"] = files
     if not found["train"]:
-        listed = ", ".join(path.name for path in files) or tr("no data file")
         raise DataParallelError(
             "folder {folder!r} has no file for training ({listed}): name files train, dev and test, or give one file.",
             folder=str(folder),
-            listed=listed,
+            listed=", ".join(path.name for path in files) or tr("no data file"),
         )
     return {split: paths for split, paths in found.items() if paths}
 
 
-def _concatenate(files, parts):
-    whole = parts[0]
-    for path, part in zip(files[1:], parts[1:]):
-        if part.names != whole.names:
+def _concatenated(files, parts):
+    for path, part in zip(files, parts):
+        if list(part) != list(parts[0]):
             raise DataParallelError(
                 "{path!r} has the columns {names}, but {first!r} has {first_names}: files of one split need the same.",
                 path=str(path),
-                names=", ".join(part.names),
+                names=", ".join(part),
                 first=str(files[0]),
-                first_names=", ".join(whole.names),
+                first_names=", ".join(parts[0]),
             )
-        for name, values in part.columns.items():
-            whole.columns[name] += values
-        whole.remarks += part.remarks
-        whole.files += part.files
-    return whole
+    return pandas.concat(parts) if len(parts) > 1 else parts[0]
 
 
 def _read_from_hub(name):
@@ -116,9 +106,9 @@ def _read_from_hub(name):
             name=name,
             reason=reason[0],
         ) from None
-    splits = {split: from_dataset(found[word]) for split, words in SPLIT_WORDS.items() for word in words & set(found)}
-    if "train" not in splits:
+    named = {split: word for split, words in SPLIT_WORDS.items() for word in words & set(found)}
+    if "train" not in named:
         raise DataParallelError(
             "--dataset {name!r} has no split for training: it has {found}.", name=name, found=", ".join(found)
         )
-    return splits
+    return {split: numbered(from_dataset(found[word]), word) for split, word in named.items()}

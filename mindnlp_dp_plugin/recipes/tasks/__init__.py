@@ -3,16 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.recipes.asked import read_asked_texts
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, read_file
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
@@ -51,6 +50,8 @@ class Task(ABC):
         own_texts: The columns of a split that ``details`` gets as texts, if not the texts.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
+        takes_lists: Whether a cell of what is asked may hold a list.
+        label_columns: More names of columns with labels.
         file_suffixes: Of files with its data.
         out_suffixes: Of files it writes predictions to.
     """
@@ -77,6 +78,8 @@ class Task(ABC):
     own_texts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
+    takes_lists: bool = False
+    label_columns: tuple[str, ...] = ()
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
 
@@ -251,25 +254,24 @@ class Task(ABC):
     def read_label(self, cell: Any, kept: dict) -> Any:
         """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
 
-    read_asked = read_asked_texts
+    def read_table(self, path: Path, encoding: str | None, said: list[dict], known_labels: list[str]) -> Any:
+        """The table in a file to predict, with or without labels; arguments of ``read_file``."""
+        return read_file(path, encoding, said, known_labels)
 
     def as_row(self, text: Any, results: dict) -> tuple:
-        """What a program asks for, as a row.
+        """What is asked for, a text or the two of a pair, as a row.
 
         Raises:
-            DataParallelError: If the model was not trained on such.
+            ValueError: If the model was not trained on such.
         """
         row, columns = (text,) if isinstance(text, str) else tuple(text), results["data"]["text_columns"]
         if len(row) != len(columns):
-            raise DataParallelError(
-                "the model was trained on {columns}, and {row!r} does not hold as many texts.",
-                columns=", ".join(columns),
-                row=row,
-            )
+            message = Message("the model was trained on {columns}, and {row!r} does not hold as many texts")
+            raise ValueError(tr(message, columns=", ".join(columns), row=row))
         return row
 
     def inputs(self, tokenizer: Any, rows: list[tuple], max_length: int, kept: dict) -> dict[str, list]:
-        """The model's inputs for rows; what is called ``places`` is for ``answer_of_row`` only."""
+        """The model's inputs for rows; what is called ``places`` is for ``answer`` only."""
         return dict(tokenizer(*map(list, zip(*rows)), truncation=True, max_length=max_length))
 
     def answer(self, model: Any, tokenizer: Any, inputs: list[dict], rows: list[tuple], kept: dict) -> list:
@@ -283,11 +285,7 @@ class Task(ABC):
             kept: What is kept.
         """
         logits = logits_of(model, tokenizer, inputs, kept["settings"]["max_length"])
-        return [self.answer_of_row(*each, kept) for each in zip(logits, inputs, rows)]
-
-    def answer_of_row(self, logits: np.ndarray, inputs: dict, row: tuple, kept: dict) -> np.ndarray:
-        """What of a row's logits ``gather`` takes; the model may have been given it in a longer batch."""
-        return logits
+        return list(logits)
 
     def gather(self, rows: list, kept: dict) -> Any:
         """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""

@@ -25,7 +25,7 @@ class CausalLM(Task):
     not_shares = falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")
     auto_model = "AutoModelForCausalLM"
-    scores_before_training = generates = True
+    scores_before_training = generates = takes_lists = True
     own_texts = (MESSAGES,)
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
@@ -99,15 +99,12 @@ class CausalLM(Task):
         return {"tokens": int(logits[:, 1].sum()), "hardest": chats.hardest(logits, texts)}
 
     def as_row(self, text, results):
-        """A question, or a list of messages."""
+        """A question, or a list of messages; an answer at its end is left out."""
         (messages,) = text if isinstance(text, tuple) and len(text) == 1 else (text,)
         if isinstance(messages, str):
             return ([{"role": USER, "content": messages.strip()}] if messages.strip() else [],)
-        return (chats.checked(list(messages), tr("the conversation to go on with"), needs_answer=False),)
-
-    def read_asked(self, *given):
-        """Conversations of jsonl, without an answer at their end; or texts, each a question."""
-        return chats.read_asked_chats(*given) or super().read_asked(*given)
+        messages = chats.checked(list(messages))
+        return (messages[:-1] if len(messages) > 1 and messages[-1]["role"] == chats.ASSISTANT else messages,)
 
     def read_label(self, cell, kept):
         """None: answers are written and not compared."""

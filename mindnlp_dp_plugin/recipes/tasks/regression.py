@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.reading.table import as_text, is_number
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
 from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import remark
@@ -38,29 +38,15 @@ class Regression(Task):
 
     def read(self, options):
         """Texts and numbers in splits; with ``--folds``, dev is part of train."""
-        found = read_rows(options)
-        column = found.columns.label
-
-        def number_of(row, split):
-            if (number := _number(row.label)) is None:
-                raise DataParallelError(
-                    "{place}: label column {column!r} holds {label!r} in the {split} split, which is no number: "
-                    "correct it, or train classes with `mindnlp-dp recipe classification`.",
-                    place=found.place(row, split),
-                    column=column,
-                    label=row.label,
-                    split=split,
-                )
-            return number
-
-        data = found.labelled(number_of)
+        found = read_rows(options, _as_number)
+        data, column = found.labelled(), found.columns.label
         distinct = sorted(set(data.splits["train"]["label"]))
         if len(distinct) == 1:
             raise DataParallelError(
                 "label column {column!r} holds one number only: there is nothing to learn.", column=column
             )
         if len(distinct) == 2:
-            found.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
+            data.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
         return data.with_dev(self.strata, options)
 
     def facts(self, data, options):
@@ -117,15 +103,24 @@ class Regression(Task):
 
     def read_label(self, cell, kept):
         """The number."""
-        return _number(as_text(cell))
+        try:
+            return _as_number(cell)
+        except ValueError:
+            return None
 
     def predictions(self, logits, kept, all_probabilities):
         """``label``, the number."""
         return {"label": self.choose(logits, [], kept)[0].tolist()}
 
 
-def _number(text):
-    return float(text) if is_number(text) and math.isfinite(float(text)) else None
+def _as_number(cell):
+    text = as_text(cell)
+    if text and not (is_number(text) and math.isfinite(float(text))):
+        message = Message(
+            "the label {cell!r} is no number: correct it, or train classes with `mindnlp-dp recipe classification`"
+        )
+        raise ValueError(tr(message, cell=cell))
+    return float(text) if text else None
 
 
 TASK = Regression()

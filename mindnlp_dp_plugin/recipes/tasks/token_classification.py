@@ -5,8 +5,10 @@ import numpy as np
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.languages import joiner_of
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS
-from mindnlp_dp_plugin.recipes.tagged import read_asked_sentences, read_sentences
+from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS, read_tagged
+from mindnlp_dp_plugin.recipes.reading.encodings import decode
+from mindnlp_dp_plugin.recipes.reading.files import looks_like_conll
+from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 
 
@@ -22,6 +24,8 @@ class TokenClassification(Task):
     own_texts = ("words",)
     label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
+    takes_lists = True
+    label_columns = TAG_NAMES
     file_suffixes = ALL_SUFFIXES
     out_suffixes = (".conll", ".txt", ".jsonl")
 
@@ -71,9 +75,10 @@ class TokenClassification(Task):
         columns, places, _ = tokens.words_to_tokens(tokenizer, [words for (words,) in rows], kept["joiner"], max_length)
         return {**columns, "places": places}
 
-    def answer_of_row(self, logits, inputs, row, kept):
+    def answer(self, model, tokenizer, inputs, rows, kept):
         """Logits of each word; a word that was cut off is no entity."""
-        return tokens.first_tokens(logits, np.array(inputs["places"], int), len(row[0]))
+        found = zip(super().answer(model, tokenizer, inputs, rows, kept), inputs, rows)
+        return [tokens.first_tokens(logits, np.array(of["places"], int), len(words)) for logits, of, (words,) in found]
 
     def loss(self, facts, options):
         """The model's own; where words are cut off, whose tags ``labels`` hold, a mean over those that are left."""
@@ -118,9 +123,12 @@ class TokenClassification(Task):
             words = words.split() if results["joiner"] else [each for each in words if not each.isspace()]
         return (list(words),)
 
-    def read_asked(self, *given):
-        """Sentences of a CoNLL file, of a table with lists of words, or of texts; with tags, if it has them."""
-        return read_asked_sentences(self, *given) or super().read_asked(*given)
+    def read_table(self, path, encoding, said, known_labels):
+        """Sentences of a CoNLL file, or a table with lists of words or with texts; with tags, if it has them."""
+        may_be_conll = path.suffix.lower() not in (".json", ".jsonl", ".parquet", ".xlsx")
+        if may_be_conll and looks_like_conll(decode(path, encoding, [])):
+            return read_tagged(path, encoding, said)
+        return super().read_table(path, encoding, said, known_labels)
 
     def read_label(self, cell, kept):
         """The number of each word's tag."""

@@ -1,4 +1,4 @@
-"""Detect a file's encoding, and report it if it had to be assumed."""
+"""The text of a file in whatever encoding it is; one that had to be assumed is told."""
 
 import codecs
 import re
@@ -24,12 +24,13 @@ SAMPLE_BYTES = 1 << 20
 BINARY = re.compile("[\0-\x08\x0e-\x1a]")
 
 
-def decode(path: Path, encoding: str | None = None) -> tuple[str, list[dict]]:
-    """The text of a file, and a remark if its encoding had to be assumed.
+def decode(path: Path, encoding: str | None, said: list[dict]) -> str:
+    """The text of a file, without a byte order mark.
 
     Args:
         path: The file.
         encoding: Its encoding, if the user named one.
+        said: Gets a remark if the encoding had to be assumed.
 
     Raises:
         DataParallelError: If the file is not in the named encoding, is UTF-8 but for a few lines, or is no text.
@@ -37,7 +38,7 @@ def decode(path: Path, encoding: str | None = None) -> tuple[str, list[dict]]:
     raw = path.read_bytes()
     encoding = encoding or next((name for mark, name in BYTE_ORDER_MARKS.items() if raw.startswith(mark)), None)
     if encoding is not None:
-        return _decode_as(raw, encoding, path), []
+        return _decode_as(raw, encoding, path).removeprefix("\ufeff")
     try:
         text, assumed = raw.decode(), None
     except UnicodeDecodeError as error:
@@ -47,13 +48,14 @@ def decode(path: Path, encoding: str | None = None) -> tuple[str, list[dict]]:
         assumed = "utf-16-le"
     if assumed:
         text = _decode_as(raw, assumed, path)
+        message = Message("{file} is not UTF-8 and was read as {encoding}: give --encoding if its texts look wrong")
+        said.append(remark(message, file=path.name, encoding=assumed))
     if BINARY.search(text):
         raise DataParallelError(
             "{path!r} is no text in an encoding that is known: save it as csv in UTF-8, or name its --encoding.",
             path=str(path),
         )
-    said = Message("{file} is not UTF-8 and was read as {encoding}: give --encoding if its texts look wrong")
-    return text, [remark(said, file=path.name, encoding=assumed)] if assumed else []
+    return text
 
 
 def _decode_as(raw, encoding, path):
@@ -65,12 +67,8 @@ def _decode_as(raw, encoding, path):
         ) from None
     except UnicodeError as error:
         line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
-        raise DataParallelError(
-            "{path!r} is not {encoding} (line {line}): give another --encoding.",
-            path=str(path),
-            encoding=encoding,
-            line=line,
-        ) from None
+        message = Message("{path!r} is not {encoding} (line {line}): give another --encoding.")
+        raise DataParallelError(message, path=str(path), encoding=encoding, line=line) from None
 
 
 def _refuse_if_nearly_utf8(raw, error, path):
@@ -78,13 +76,12 @@ def _refuse_if_nearly_utf8(raw, error, path):
     repaired = raw.decode(errors="replace")
     broken, good = repaired.count("\ufffd"), sum(map(len, filter(lambda word: not word.isascii(), repaired.split())))
     if good > 10 * broken and not BINARY.search(repaired):
-        line = raw[: error.start].count(b"\n") + 1
         raise DataParallelError(
             "{path!r} is UTF-8 but for {count} characters, the first in line {line}: save every line as UTF-8, or name "
             "the --encoding of all, such as latin-1.",
             path=str(path),
             count=broken,
-            line=line,
+            line=raw[: error.start].count(b"\n") + 1,
         )
 
 
