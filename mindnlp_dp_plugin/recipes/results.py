@@ -16,12 +16,12 @@ from mindnlp_dp_plugin.distributed.gather import concatenate
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.models import merge_lora, weights_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
+from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import joined, named, say
 
 PACKAGES = ("mindnlp-dp-plugin", "mindspore", "mindnlp", "datasets", "tokenizers", "numpy", "mpi4py")

@@ -24,6 +24,13 @@ SIZE = {
     # 0.02 is for layers of 768: in those of 64 attention stays even, and never learns which words belong together.
     "initializer_range": 0.1,
 }
+GPT2_NAMES = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "initializer_range": "initializer_range",
+}
+CLASSIFIER = "ForSequenceClassification"
 
 
 def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
@@ -37,22 +44,25 @@ def save_small_roberta(folder: str | Path, texts: Iterable[str], num_labels: int
         num_labels: Number of classes.
         max_length: Maximum length of a text in tokens.
     """
-    from mindnlp.transformers import RobertaConfig, RobertaForSequenceClassification, RobertaTokenizerFast
+    from mindnlp.transformers import RobertaTokenizerFast
+
+    tokenizer = RobertaTokenizerFast(*_learn_bpe(folder, texts, SPECIAL_TOKENS)[1], model_max_length=max_length)
+    positions = max_length + 2  # RoBERTa counts positions from pad_token_id + 1
+    _save("Roberta", CLASSIFIER, tokenizer, folder, max_position_embeddings=positions, num_labels=num_labels, **SIZE)
+
+
+def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
+    """Save a small BERT that is not trained, and a WordPiece vocabulary of frequent words and single characters.
+
+    Call it on one rank, with the arguments of ``save_small_roberta``.
+    """
+    from mindnlp.transformers import BertTokenizerFast
 
     folder = Path(folder)
-    vocabulary = _save_bpe(folder, _learn_bpe(texts, SPECIAL_TOKENS))
-    tokenizer = RobertaTokenizerFast(*vocabulary, model_max_length=max_length)
-    tokenizer.save_pretrained(str(folder))
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=max_length + 2,  # RoBERTa counts positions from pad_token_id + 1
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        num_labels=num_labels,
-        **SIZE,
-    )
-    _save(RobertaForSequenceClassification(config), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(_word_pieces(texts)) + "\n", encoding="utf-8")
+    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
+    _save("Bert", CLASSIFIER, tokenizer, folder, max_position_embeddings=max_length, num_labels=num_labels, **SIZE)
 
 
 def save_small_gpt2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:
@@ -60,55 +70,50 @@ def save_small_gpt2(folder: str | Path, texts: Iterable[str], num_labels: None =
 
     Call it on one rank, with the arguments of ``save_small_roberta``; ``num_labels`` has no meaning.
     """
-    from mindnlp.transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+    from mindnlp.transformers import GPT2TokenizerFast
 
-    folder = Path(folder)
-    vocabulary = _save_bpe(folder, _learn_bpe(texts, [END_OF_TEXT]))
-    tokenizer = GPT2TokenizerFast(*vocabulary, model_max_length=max_length)
-    tokenizer.save_pretrained(str(folder))
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_positions=max_length + MOST_NEW_TOKENS,
-        n_embd=SIZE["hidden_size"],
-        n_layer=SIZE["num_hidden_layers"],
-        n_head=SIZE["num_attention_heads"],
-        initializer_range=SIZE["initializer_range"],
-        bos_token_id=tokenizer.eos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    GPT2LMHeadModel(config).save_pretrained(str(folder))
+    tokenizer = GPT2TokenizerFast(*_learn_bpe(folder, texts, [END_OF_TEXT])[1], model_max_length=max_length)
+    size = {theirs: SIZE[name] for name, theirs in GPT2_NAMES.items()}
+    _save("GPT2", "LMHeadModel", tokenizer, folder, n_positions=max_length + MOST_NEW_TOKENS, **size)
 
 
 def save_small_qwen2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:
     """Save a small Qwen2 that is not trained, and a tokenizer with the chat template of its family."""
-    from mindnlp.transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2TokenizerFast
+    from mindnlp.transformers import Qwen2TokenizerFast
 
-    folder = Path(folder)
-    bpe = _learn_bpe(texts, [END_OF_TEXT, *CHAT_MARKS])
-    _save_bpe(folder, bpe)
     tokenizer = Qwen2TokenizerFast(
-        tokenizer_object=bpe,
+        tokenizer_object=_learn_bpe(folder, texts, [END_OF_TEXT, *CHAT_MARKS])[0],
         eos_token=CHAT_MARKS[1],
         pad_token=END_OF_TEXT,
         additional_special_tokens=CHAT_MARKS,
         model_max_length=max_length,
         chat_template=CHAT_TEMPLATE,
     )
+    size = {**SIZE, "num_key_value_heads": SIZE["num_attention_heads"] // 2, "tie_word_embeddings": True}
+    _save("Qwen2", "ForCausalLM", tokenizer, folder, max_position_embeddings=max_length + MOST_NEW_TOKENS, **size)
+
+
+def _save(family, head, tokenizer, folder, **settings):
+    """Save a tokenizer and a new model; embeddings of a classifier are smaller than other weights."""
+    from mindnlp import transformers
+
     tokenizer.save_pretrained(str(folder))
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=max_length + MOST_NEW_TOKENS,
-        num_key_value_heads=SIZE["num_attention_heads"] // 2,
-        tie_word_embeddings=True,
-        bos_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        **SIZE,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(str(folder))
+    named = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+    config = getattr(transformers, f"{family}Config")(vocab_size=len(tokenizer), **named, **settings)
+    model = getattr(transformers, family + head)(config)
+    for weight in _embeddings(model) if head == CLASSIFIER else ():
+        weight.assign_value(weight * (EMBEDDINGS_STD / config.initializer_range))
+    model.save_pretrained(str(folder))
 
 
-def _learn_bpe(texts, special_tokens):
-    """A byte-level tokenizer, learnt from texts."""
+def _embeddings(model):
+    """Those of words, positions and kinds of tokens."""
+    found = getattr(model, model.base_model_prefix).embeddings
+    return found.word_embeddings.weight, found.position_embeddings.weight, found.token_type_embeddings.weight
+
+
+def _learn_bpe(folder, texts, special_tokens):
+    """A byte-level tokenizer, learnt from texts, and the files with its tokens and merges."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bpe, byte_level = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -124,49 +129,8 @@ def _learn_bpe(texts, special_tokens):
     )
     bpe.train_from_iterator(texts, trainer)
     bpe.decoder = decoders.ByteLevel()
-    return bpe
-
-
-def _save_bpe(folder, bpe):
-    """Write its tokens and merges; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    bpe.model.save(str(folder))
-    return str(folder / "vocab.json"), str(folder / "merges.txt")
-
-
-def save_small_bert(folder: str | Path, texts: Iterable[str], num_labels: int, max_length: int = 128) -> None:
-    """Save a small BERT that is not trained, and a WordPiece vocabulary of frequent words and single characters.
-
-    Call it on one rank, with the arguments of ``save_small_roberta``.
-    """
-    from mindnlp.transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
-
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(_word_pieces(texts)) + "\n", encoding="utf-8")
-    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
-    tokenizer.save_pretrained(str(folder))
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=max_length,
-        pad_token_id=tokenizer.pad_token_id,
-        num_labels=num_labels,
-        **SIZE,
-    )
-    _save(BertForSequenceClassification(config), folder)
-
-
-def _save(model, folder):
-    """Save a new model with smaller embeddings."""
-    for weight in _embeddings(model):
-        weight.assign_value(weight * (EMBEDDINGS_STD / model.config.initializer_range))
-    model.save_pretrained(str(folder))
-
-
-def _embeddings(model):
-    """Those of words, positions and kinds of tokens."""
-    found = getattr(model, model.base_model_prefix).embeddings
-    return found.word_embeddings.weight, found.position_embeddings.weight, found.token_type_embeddings.weight
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return bpe, bpe.model.save(str(folder))
 
 
 def _word_pieces(texts):

@@ -1,12 +1,16 @@
-"""What a score is worth beside that of a baseline: how far it is above chance, how high, and how it was come by."""
+"""What a score is worth beside those of baselines, and what to try: in sentences, as remarks."""
 
 from typing import NamedTuple
 
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.recipes.options import fields_of
 from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import named, remark, say
 
 LOW = 0.5  # of a share: below it even a better model is of little use
+MUCH_CUT = 0.2
+FEW_ROWS = 500
 
 
 class Verdict(NamedTuple):
@@ -23,38 +27,73 @@ class Verdict(NamedTuple):
     notes: list[str]
 
 
-def is_within_chance(task, scores: dict, baseline: dict) -> bool:
-    """Whether the main scores differ by no more than two standard errors: other rows could turn them around."""
-    difference = scores[task.main_score] - baseline[task.main_score]
-    return abs(difference) <= 2 * scores.get("standard_error", 0.0)
-
-
-def judge(task, results: dict, code: str | None = None) -> Verdict:
+def judge(results: dict, code: str | None = None) -> Verdict:
     """Compare the last split's main score with that of the best baseline.
 
     Args:
-        task: What was learnt.
         results: What is in ``metrics.json``.
         code: ``en`` or ``zh``; None for the user's language.
     """
-    *_, (split, scores) = results["splits"].items()
+    task, (split, scores) = get_task(results["task"]), list(results["splits"].items())[-1]
     main, baselines = task.main_score, results["baselines"]
     best = (min if main in task.falling else max)(baselines, key=lambda name: baselines[name][main])
     notes = [say(each, code) for each in _notes(task, results, split, baselines[best], code)]
     difference = scores[main] - baselines[best][main]
-    rival = named(best, code)
+    rival, size = named(best, code), decimal(abs(difference))
     if abs(difference) < 5e-4:
-        return Verdict(say(remark(Message("as good as {baseline}"), baseline=rival), code), "fair", notes)
-    size = decimal(abs(difference))
+        return Verdict(say(remark("as good as {baseline}", baseline=rival), code), "fair", notes)
     if main not in task.not_shares:
-        size = remark(Message("{points} points"), points=abs(round(100 * difference, 1)))
+        size = remark("{points} points", points=abs(round(100 * difference, 1)))
     above, below = Message("{score}: {difference} above {baseline}"), Message("{score}: {difference} below {baseline}")
     found = remark(above if difference > 0 else below, score=named(main, code), difference=size, baseline=rival)
-    if is_within_chance(task, scores, baselines[best]):
-        found = remark(Message("{sentence} (within chance for {rows} rows)"), sentence=found, rows=scores["rows"])
+    if _is_within_chance(task, scores, baselines[best]):
+        found = remark("{sentence} (within chance for {rows} rows)", sentence=found, rows=scores["rows"])
         return Verdict(say(found, code), "fair", notes)
     is_worse, is_low = task.is_worse(main, difference, 0), _is_low(task, scores)
     return Verdict(say(found, code), "bad" if is_worse else "fair" if is_low else "good", notes)
+
+
+def give_advice(results: dict, code: str | None = None, in_percent: bool = False) -> list[str]:
+    """What is wrong with the model, by the last split that was scored, and what to try; nothing if all is well.
+
+    Args:
+        results: What ``metrics.json`` is made of.
+        code: ``en`` or ``zh``; None for the user's language.
+        in_percent: Whether shares are.
+    """
+    task, (split, scores), found = get_task(results["task"]), list(results["splits"].items())[-1], []
+    if (only := task.always(scores, results)) is not None:
+        single = Message("The model predicts {label} for every row of {split}.")
+        found.append([remark(single, label=only or remark("no class"), split=split)])
+    for name, baseline in results["baselines"].items():
+        if task.is_worse(task.main_score, scores[task.main_score], baseline[task.main_score]):
+            found.append(list(_below(task, scores, baseline, name, split, in_percent, code)))
+    if found:
+        found[-1].append(remark("Try {ideas}.", ideas=list(_ideas(results, task, only is not None))))
+        if not results["model"]["pretrained"]:
+            name, other = task.hub_models[results["language"]]
+            weights = Message(
+                "One line gets pretrained weights: --model {name} --mirror hf-mirror, or --model {other} --mirror "
+                "modelscope."
+            )
+            found[-1].append(remark(weights, name=name, other=other))
+    # A Chinese full stop needs no blank behind it.
+    return [" ".join(say(each, code) for each in sentences).replace("。 ", "。") for sentences in found]
+
+
+def rises_from(history: list[dict]) -> float | None:
+    """The epoch from which on the loss on dev only rises, if it does for most of the training: overfitting."""
+    losses = [(entry["epoch"], entry["eval_loss"]) for entry in history if "eval_loss" in entry]
+    if len(losses) < 3:
+        return None
+    lowest = min(range(len(losses)), key=lambda place: losses[place][1])
+    return losses[lowest][0] if 2 * (lowest + 1) <= len(losses) and losses[-1][1] > 1.05 * losses[lowest][1] else None
+
+
+def _is_within_chance(task, scores, baseline):
+    """Whether the main scores differ by no more than two standard errors: other rows could turn them around."""
+    difference = scores[task.main_score] - baseline[task.main_score]
+    return abs(difference) <= 2 * scores.get("standard_error", 0.0)
 
 
 def _is_low(task, scores):
@@ -69,19 +108,47 @@ def _notes(task, results, split, baseline, code):
     if split != "dev":
         return
     if results["best"]:
-        yield remark(
-            Message("dev chose the epoch and is scored: expect a little less on new texts, or give a test set.")
-        )
+        yield remark("dev chose the epoch and is scored: expect a little less on new texts, or give a test set.")
     each = [entry[f"eval_{main}"] for entry in results["history"] if f"eval_{main}" in entry]
     if each and not task.is_worse(main, scores[main], baseline[main]) and task.is_worse(main, each[-1], baseline[main]):
         peak = Message("Best of {count} epochs that go up and down; the last ends below the baseline, at {last}.")
         yield remark(peak, count=len(each), last=task.shown_score(main, each[-1]))
 
 
-def rises_from(history: list[dict]) -> float | None:
-    """The epoch from which on the loss on dev only rises, if it does for most of the training: overfitting."""
-    losses = [(entry["epoch"], entry["eval_loss"]) for entry in history if "eval_loss" in entry]
-    if len(losses) < 3:
-        return None
-    lowest = min(range(len(losses)), key=lambda place: losses[place][1])
-    return losses[lowest][0] if 2 * (lowest + 1) <= len(losses) and losses[-1][1] > 1.05 * losses[lowest][1] else None
+def _below(task, scores, baseline, rival, split, in_percent, code):
+    shown = task.shown_score if in_percent else lambda name, value: f"{value:.3f}"
+    compared = [
+        remark(
+            "{name} {mine} against {theirs}",
+            name=named(name, code),
+            mine=shown(name, scores[name]),
+            theirs=shown(name, baseline[name]),
+        )
+        for name in task.shown
+        if task.is_worse(name, scores[name], baseline[name])
+    ]
+    worse, below = Message("Worse than {name} on {split}: {scores}."), Message("Below {name} on {split}: {scores}.")
+    said = worse if task.main_score in task.falling else below
+    yield remark(said, name=named(rival, code), split=split, scores=compared)
+    if _is_within_chance(task, scores, baseline):
+        yield remark("This is within chance for {rows} rows.", rows=scores["rows"])
+
+
+def _ideas(results, task, is_single):
+    num_rows, best = results["data"]["num_rows"]["train"], results["best"]
+    if is_single and any(each.name == "class_weights" for each in fields_of(task.options(), task.name)):
+        yield remark("--class-weights balanced")
+    if not results["model"]["pretrained"]:
+        pretrained = task.known_models[results["language"]]
+        yield remark("a pretrained model (--model {model}, or a folder)", model=pretrained)
+    if best and best["epoch"] >= results["settings"]["epochs"]:
+        yield remark("more --epochs (the last was the best)")
+    if results["data"]["cut_texts"]["train"] > MUCH_CUT * num_rows:
+        yield remark("a larger --max-length (many texts are cut)")
+    if num_rows < FEW_ROWS:
+        yield remark("more rows")
+    if (epoch := rises_from(results["history"])) is not None:
+        fewer = Message("fewer --epochs, or --patience 2 (overfitting: dev loss rises from epoch {epoch:g} on)")
+        yield remark(fewer, epoch=epoch)
+    else:
+        yield remark("another --learning-rate")

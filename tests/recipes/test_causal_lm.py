@@ -10,7 +10,6 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.bigrams import Bigrams
 from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
 from mindnlp_dp_plugin.recipes.checks import check
@@ -23,6 +22,7 @@ from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
+from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainingArguments
 from tests.programs.tiny import seed_everything
 from tests.recipes.test_parts import results_of

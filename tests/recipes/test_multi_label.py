@@ -11,12 +11,12 @@ from sklearn.metrics import f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import SETS, measure
 from mindnlp_dp_plugin.recipes.tasks import get_task
+from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import write

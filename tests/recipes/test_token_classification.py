@@ -12,7 +12,6 @@ from seqeval.metrics import f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report, save_small_bert, save_small_roberta
-from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.entities import entities, in_words, score_entities, score_types
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
@@ -22,6 +21,7 @@ from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import first_tokens, words_to_tokens
+from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import say
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import SHARED_DATA, read_labelled_texts, write

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.advice import give_advice
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.verdict import judge, rises_from
+from mindnlp_dp_plugin.recipes.verdict import give_advice, judge, rises_from
 from tests.recipes.test_parts import results_of
 
 TASK = get_task("classification")
@@ -20,7 +19,7 @@ def judged(mine, theirs, rows, split="test", history=()):
     scores = {"accuracy": mine, "macro_f1": mine, "f1": mine, "rows": rows, "standard_error": error}
     results["splits"] = {split: {**results["splits"]["dev"], **scores}}
     results["baselines"] = {"tfidf": {"accuracy": theirs, "macro_f1": theirs, "split": split}}
-    return judge(TASK, results, "en"), results
+    return judge(results, "en"), results
 
 
 def test_what_is_within_chance_is_neither_praised_nor_blamed(tmp_path):

@@ -151,8 +151,8 @@ def _with_names(table, said):
     """The table with its first row as the names of its columns, unless that looks like the others."""
     if any(_is_value(*map(as_text, table[column])) for column in table):
         names = [f"column_{number}" for number in range(1, table.shape[1] + 1)]
-        assumed = "no header: the first line is taken as data, and the columns are called {columns}"
-        said.append(remark(Message(assumed), columns=names))
+        assumed = Message("no header: the first line is taken as data, and the columns are called {columns}")
+        said.append(remark(assumed, columns=names))
         return table.set_axis(names, axis=1)
     names = [as_text(name) or f"column_{number}" for number, name in enumerate(table.iloc[0], 1)]
     names = [name if name not in names[:at] else f"{name}_{at + 1}" for at, name in enumerate(names)]
