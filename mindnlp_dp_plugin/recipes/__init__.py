@@ -3,8 +3,7 @@
 ``mindnlp-dp recipe`` runs it. The examples take from here only what lets them run without a hub.
 """
 
-from mindnlp_dp_plugin.recipes.offline import save_offline_inputs
-from mindnlp_dp_plugin.recipes.reviews import generate_reviews
+from mindnlp_dp_plugin.recipes.reviews import generate_reviews, save_offline_inputs
 from mindnlp_dp_plugin.recipes.small_models import save_small_bert, save_small_roberta
 
 __all__ = ["generate_reviews", "load_predictor", "save_offline_inputs", "save_small_bert", "save_small_roberta"]

@@ -30,10 +30,9 @@ def check(options, num_ranks: int, task: str) -> None:
     Raises:
         DataParallelError: For the first problem found.
     """
-    from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, require_same
     from mindnlp_dp_plugin.recipes.models import check_model
     from mindnlp_dp_plugin.recipes.options import MODEL_NAMES
-    from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+    from mindnlp_dp_plugin.recipes.run_folder import RunFolder, fingerprint
     from mindnlp_dp_plugin.recipes.tasks import get_task
     from mindnlp_dp_plugin.recipes.tracking import check_trackers
 
@@ -67,7 +66,7 @@ def check(options, num_ranks: int, task: str) -> None:
     if options.model is None:
         check_model(model, options.max_length)
     if options.resume:
-        require_same(folder.workplace(resume=True), fingerprint(learnt, data, options, model))
+        folder.workplace(resume=True).require_same(fingerprint(learnt, data, options, model))
     num_rows = len(data.splits["train"]) - max(map(len, learnt.folds(data, options) or [[]]))
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(

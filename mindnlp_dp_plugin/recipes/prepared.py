@@ -10,12 +10,12 @@ from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.data import DynamicPadding, pack_dataset
 from mindnlp_dp_plugin.distributed.ranks import barrier, is_main_process
-from mindnlp_dp_plugin.recipes.fingerprint import TOKENS, digest, fingerprint
 from mindnlp_dp_plugin.recipes.languages import language_of
 from mindnlp_dp_plugin.recipes.models import ModelSource, find_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.run_folder import TOKENS, digest, fingerprint
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
-from mindnlp_dp_plugin.recipes.splitting import text_columns
+from mindnlp_dp_plugin.recipes.splitting import text_columns, texts_of
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
 
@@ -180,6 +180,6 @@ def _tokenise(splits, facts, options, folder):
 
 def _shared_with_train(splits):
     """For each other split, how many of its rows have a text that train has, too."""
-    texts = {split: list(zip(*(rows[name] for name in text_columns(rows)))) for split, rows in splits.items()}
+    texts = {split: texts_of(rows) for split, rows in splits.items()}
     trained = set(texts["train"])
     return {split: sum(text in trained for text in rows) for split, rows in texts.items() if split != "train"}

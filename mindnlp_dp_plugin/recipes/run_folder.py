@@ -1,4 +1,4 @@
-"""The output folder of a run."""
+"""The output folder of a run: one class reads and writes it."""
 
 import json
 import shutil
@@ -7,11 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import xxhash
 import yaml
 
 from mindnlp_dp_plugin.distributed.ranks import get_world_size
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full
+
+TOKENS = "tokenizer"
 
 
 class RunFolder:
@@ -22,9 +26,9 @@ class RunFolder:
 
     Attributes:
         model: The trained model and its tokenizer, in ``save_pretrained`` form.
-        metrics: Scores, history, command and versions, as JSON.
-        report: One page of all that, with plots.
-        settings: What ``--config`` takes to run it again.
+        metrics: ``metrics.json``: scores, history, command and versions.
+        report: ``report.html``: one page of all that, with plots.
+        settings: ``run.yaml``: what ``--config`` takes to run it again.
         tensorboard: Event files.
         wandb: Those of Weights & Biases.
         swanlab: Those of SwanLab.
@@ -34,16 +38,10 @@ class RunFolder:
 
     def __init__(self, folder: str | Path):
         self.home = Path(folder)
-        self.model = self.home / "model"
-        self.metrics = self.home / "metrics.json"
-        self.report = self.home / "report.html"
-        self.settings = self.home / "run.yaml"
-        self.tensorboard = self.home / "tensorboard"
-        self.wandb = self.home / "wandb"
-        self.swanlab = self.home / "swanlab"
-        self.checkpoints = self.home / "checkpoints"
-        self.prepared = self.home / "prepared"
-        self._fingerprint = self.checkpoints / "fingerprint.json"
+        for name in ("model", "checkpoints", "prepared", "tensorboard", "wandb", "swanlab"):
+            setattr(self, name, self.home / name)
+        self.metrics, self.report = self.home / "metrics.json", self.home / "report.html"
+        self.settings, self._fingerprint = self.home / "run.yaml", self.checkpoints / "fingerprint.json"
 
     @property
     def has_checkpoints(self) -> bool:
@@ -96,9 +94,6 @@ class RunFolder:
     def check(self, options: RecipeOptions) -> None:
         """Check that a run may be written here.
 
-        Args:
-            options: The run's options.
-
         Raises:
             DataParallelError: If there is a run on other data; if it is to go on and there is no checkpoint; if it is
                 not to, and one waits for that; if nothing can be written here.
@@ -149,18 +144,39 @@ class RunFolder:
         if not self.metrics.exists():
             self.write_settings(options, task)
 
-    def begun_with(self) -> dict:
-        """The fingerprint of the checkpoints; of runs before there were such, what their settings say."""
-        if self._fingerprint.exists():
-            return json.loads(self._fingerprint.read_text(encoding="utf-8"))
-        return self._settings_here()
-
-    def finish(self, home: "RunFolder") -> None:
-        """Remove what only an unfinished run needs; and put the run in the place of the one it replaces, if it does.
+    def require_same(self, own: dict) -> None:
+        """Refuse to go on from checkpoints of another training. Nothing is touched.
 
         Args:
-            home: Where it belongs.
+            own: What this run has of a fingerprint.
+
+        Raises:
+            DataParallelError: Naming the first thing that differs, and the way out.
         """
+        begun = self._settings_here()  # of runs before there were fingerprints
+        if self._fingerprint.exists():
+            begun = json.loads(self._fingerprint.read_text(encoding="utf-8"))
+        other = next((name for name in own if name in begun and begun[name] != own[name]), None)
+        if other is not None and isinstance(own[other], dict):
+            raise DataParallelError(
+                "--resume: the {what} of the {split} split are not those that the run in {folder!r} began with: bring "
+                "them back, or train from the start in another --output-dir.",
+                what=Message("tokens") if other == TOKENS else Message("rows"),
+                split=next(split for split in own[other] if begun[other].get(split) != own[other][split]),
+                folder=str(self.home),
+            )
+        if other is not None:
+            raise DataParallelError(
+                "--resume: the run in {folder!r} began with {name}={begun!r}, and this one has {own!r}: give the same, "
+                "or train from the start in another --output-dir.",
+                folder=str(self.home),
+                name=other.replace("_", "-"),
+                begun=begun[other],
+                own=own[other],
+            )
+
+    def finish(self, home: "RunFolder") -> None:
+        """Remove what only an unfinished run needs; and put the run in the place ``home`` of the one it replaces."""
         shutil.rmtree(self.prepared, ignore_errors=True)
         if self.home == home.home:
             return
@@ -180,6 +196,25 @@ class RunFolder:
             found = yaml.safe_load(self.settings.read_text(encoding="utf-8"))
             return found if isinstance(found, dict) else {}
         return {}
+
+
+def fingerprint(task: Any, data: Any, options: RecipeOptions, model: str) -> dict:
+    """What a run that goes on must have in common with its beginning: settings, and a digest of each split's rows.
+
+    Args:
+        task: What is learnt.
+        data: What ``task.read`` returned.
+        options: The run's.
+        model: The model that is trained, as ``--model`` names it.
+    """
+    same = {name: getattr(options, name) for name in ("seed", "max_length", "lora", "packing")}
+    rows = {split: digest([rows.to_dict(), data.label_names]) for split, rows in data.splits.items()}
+    return {"task": task.name, "model": in_full(model), **same, "rows": rows}
+
+
+def digest(content: Any) -> str:
+    """A number for what JSON can hold."""
+    return xxhash.xxh64(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
 
 
 def _write(path, text):

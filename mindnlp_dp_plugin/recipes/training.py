@@ -4,26 +4,22 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.data import packed_rows_of
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.fingerprint import require_same
+from mindnlp_dp_plugin.recipes.callbacks import TRAINING, BestIsHere, Terminal, Throughput
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.terminal import TRAINING, Terminal
-from mindnlp_dp_plugin.recipes.throughput import Throughput
 from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
     Trainer,
-    TrainerCallback,
     TrainingArguments,
     set_seed,
 )
@@ -63,16 +59,6 @@ class RecipeTrainer(Trainer):
         return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}
 
 
-class BestIsHere(TrainerCallback):
-    """Finds the best checkpoint of a run whose folder has been moved since it was saved."""
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Look for it among the checkpoints that are here."""
-        best = state.best_model_checkpoint
-        if best and not Path(best).exists() and (here := Path(args.output_dir, Path(best).name)).exists():
-            state.best_model_checkpoint = str(here)
-
-
 def train(options: RecipeOptions, task: str = "classification") -> dict:
     """Train, score, and write the output folder. All ranks must call it.
 
@@ -96,7 +82,7 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     try:
         data = prepare(options, folder.prepared, task)
         if options.resume:
-            require_same(folder, data.facts["fingerprint"])
+            folder.require_same(data.facts["fingerprint"])
     except DataParallelError:
         if dp.is_main_process():
             shutil.rmtree(folder.prepared, ignore_errors=True)

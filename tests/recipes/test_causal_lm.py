@@ -10,15 +10,14 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
-from mindnlp_dp_plugin.recipes.bigrams import Bigrams
+from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.fingerprint import fingerprint, require_same
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.run_folder import RunFolder, fingerprint
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
@@ -206,7 +205,7 @@ def test_a_run_goes_on_packed_as_it_began(tmp_path):
     folder = RunFolder(tmp_path / "out").workplace(resume=False)
     folder.begin(begun, TASK.name, fingerprint(TASK, data, begun, "small-gpt2"))
     with pytest.raises(DataParallelError, match="began with packing=False, and this one has True"):
-        require_same(folder, fingerprint(TASK, data, now, "small-gpt2"))
+        folder.require_same(fingerprint(TASK, data, now, "small-gpt2"))
 
 
 def test_bigrams_are_a_distribution():

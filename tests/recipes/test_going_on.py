@@ -9,11 +9,11 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import load_predictor
+from mindnlp_dp_plugin.recipes.callbacks import Terminal
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.terminal import Terminal
 from mindnlp_dp_plugin.recipes.training import RecipeTrainer, train
 from tests.recipes.test_tables import write
 

@@ -5,7 +5,7 @@ import numpy as np
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import chats
-from mindnlp_dp_plugin.recipes.bigrams import Bigrams
+from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
 from mindnlp_dp_plugin.recipes.scores import listed
 from mindnlp_dp_plugin.recipes.tasks import Task

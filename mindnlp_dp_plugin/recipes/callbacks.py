@@ -1,6 +1,8 @@
-"""Progress on the terminal: a bar, and a line of scores for each epoch."""
+"""What goes along with a training: progress on the terminal, the ranks' speed, and where the best checkpoint is."""
 
 import sys
+from pathlib import Path
+from statistics import fmean, harmonic_mean
 
 from tqdm import tqdm
 
@@ -8,12 +10,13 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import joined, named
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
+from mindnlp_dp_plugin.trainers.observe.tracker import Tracker
 
 TRAINING = Message("training")
 
 
 class Terminal(TrainerCallback):
-    """Replaces the Trainer's progress bar and its printed dictionaries.
+    """A bar, and a line of scores for each epoch, in place of the Trainer's own.
 
     Args:
         best_by: The score by which the best epoch is kept; None if the last one is.
@@ -25,9 +28,7 @@ class Terminal(TrainerCallback):
         self._best_by = best_by
         self._shown = dict.fromkeys([*task.shown, *task.best_by, "loss"])
         self._sign = -1 if best_by in ("loss", *task.falling) else 1
-        self._heading = heading
-        self._bar = None
-        self._best = float("-inf")
+        self._heading, self._bar, self._best = heading, None, float("-inf")
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Show the bar; of a run that goes on, the best score so far is known."""
@@ -69,3 +70,48 @@ class Terminal(TrainerCallback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+class BestIsHere(TrainerCallback):
+    """Finds the best checkpoint of a run whose folder has been moved since it was saved."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Look for it among the checkpoints that are here."""
+        best = state.best_model_checkpoint
+        if best and not Path(best).exists() and (here := Path(args.output_dir, Path(best).name)).exists():
+            state.best_model_checkpoint = str(here)
+
+
+class Throughput(Tracker):
+    """Keeps what trackers write of the ranks' speed, for the report; evaluations and saves do not count."""
+
+    def __init__(self):
+        super().__init__(self)
+
+    def begin(self, args, state, settings):
+        """Training begins."""
+        self._batch = {"rows_per_rank": args.per_device_train_batch_size * args.gradient_accumulation_steps}
+        self._batch["global_batch"] = self._batch["rows_per_rank"] * args.world_size
+        self._speeds, self._waits, self._of_work = [], [], {}
+
+    def write(self, values, args, state):
+        """Keep what a log says of speed."""
+        if "train/samples_per_second" in values:
+            self._speeds.append(values["train/samples_per_second"])
+            self._waits.append(values["train/communication_wait_seconds"])
+            work = self.meter.work
+            self._of_work = work.numbers(self.meter.seconds)
+            if self._of_work and work.of_ranks.is_masked:
+                self._of_work["padding"] = work.of_ranks.padding
+
+    def close(self):
+        """What is kept stays."""
+
+    def summary(self, num_steps: int) -> dict:
+        """Rows of a step, what is done in a second, seconds of a step, and how much of it ranks waited: on rank 0."""
+        if not self._speeds:
+            return {}
+        speed = harmonic_mean(self._speeds)
+        seconds = self._batch["global_batch"] / speed
+        known = {"steps": num_steps, "rows_per_second": speed, "seconds_per_step": seconds}
+        return {**self._batch, **known, "waiting": min(1.0, fmean(self._waits) / seconds), **self._of_work}
