@@ -69,22 +69,22 @@ def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[st
     }
 
 
-def score_types(predicted: list[list[str]], true: list[list[str]], types: list[str]) -> list[dict]:
+def score_types(predicted: list[list[str]], true: list[list[str]], names: list[str]) -> list[dict]:
     """Precision, recall and F1 of each type of entity, and how many there are, as ``rows``.
 
     Args:
         predicted: For each sentence the tag of each word.
         true: The same.
-        types: All.
+        names: All tags.
     """
     true, predicted = (list(map(_as_bioes, sentences)) for sentences in (true, predicted))
     occurring = any(tag != OUTSIDE for tags in (*true, *predicted) for tag in tags)
     found = seqeval.classification_report(true, predicted, output_dict=True, zero_division=0) if occurring else {}
     none = {"precision": 0.0, "recall": 0.0, "f1-score": 0.0, "support": 0}
-    names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+    kept = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
     return [
-        {"label": kind, **{name: float(of[theirs]) for name, theirs in names.items()}, "rows": int(of["support"])}
-        for kind, of in ((kind, found.get(kind, none)) for kind in types)
+        {"label": kind, **{name: float(of[theirs]) for name, theirs in kept.items()}, "rows": int(of["support"])}
+        for kind, of in ((kind, found.get(kind, none)) for kind in types_of(names))
     ]
 
 

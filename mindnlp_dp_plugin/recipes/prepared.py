@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import datasets
 from mindnlp.transformers import AutoTokenizer
@@ -73,6 +74,11 @@ class PreparedData:
         rows = datasets.load_from_disk(str(self._folder / "texts" / split))
         rows = rows if numbers is None else rows.select(numbers)
         return list(zip(*(rows[name] for name in rows.column_names)))
+
+    def score(self, logits: Any, labels: Any, split: str) -> dict:
+        """The task's scores of a split, and their ``standard_error``."""
+        error = self.task.standard_error(logits, labels, self.facts)
+        return {**self.task.score(logits, labels, self.texts(split), self.facts), "standard_error": error}
 
 
 class Rows:

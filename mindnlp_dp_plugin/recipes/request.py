@@ -8,7 +8,7 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
-from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TEXTS, find_texts, require_named
+from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TAG_NAMES, TEXTS, find_texts, require_named
 from mindnlp_dp_plugin.recipes.reading.files import numbered, place
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND, TEXT_COLUMNS_FOUND
@@ -150,7 +150,7 @@ def _find_label(table, results, task):
     if (trained := results["data"]["label_column"]) in table:
         return trained
     for name in table:
-        if name.lower() in (*LABELS, *task.label_columns):
+        if name.lower() in (*LABELS, *TAG_NAMES):
             cells = [cell for cell in table[name] if as_text(cell)]
             if cells and sum(task.read_label(cell, results) is not None for cell in cells) > 0.5 * len(cells):
                 return name

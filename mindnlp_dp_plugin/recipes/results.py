@@ -9,10 +9,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import mindnlp_dp_plugin as dp
-from mindnlp_dp_plugin.distributed.gather import concatenate
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import report
@@ -39,14 +36,14 @@ class Outcome(NamedTuple):
 
     Attributes:
         trainer: The one whose model is kept.
-        scored: By split, what ``Trainer.predict`` returned.
-        folds: For each fold the numbers of its rows, what was predicted for them, and the scores.
+        splits: What ``metrics.json`` keeps about each split.
+        folds: The scores of each fold.
         kept_fold: The number of the fold whose model is kept.
     """
 
     trainer: Any
-    scored: dict
-    folds: list[tuple] = []
+    splits: dict[str, dict]
+    folds: list[dict] = []
     kept_fold: int | None = None
 
 
@@ -93,7 +90,7 @@ def leave_results(
     folder.write_model(model, data.tokenizer)
     results = {
         "task": facts["task"],
-        "splits": _scores_of_splits(outcome, data),
+        "splits": outcome.splits,
         "baselines": facts["baselines"],
         "model": {
             "name": data.model.name,
@@ -163,24 +160,6 @@ def _versions():
             continue
 
 
-def _scores_of_splits(outcome, data):
-    splits = {}
-    if outcome.folds:
-        order = np.argsort(np.concatenate([held for held, *_ in outcome.folds]))
-        logits = concatenate([part.predictions for _, part, _ in outcome.folds])[order]
-        labels = concatenate([part.label_ids for _, part, _ in outcome.folds])[order]
-        splits["dev"] = _scores(data, logits, labels, data.texts("train"))
-    for split, part in outcome.scored.items():
-        scores = _scores(data, part.predictions, part.label_ids, data.texts(split))
-        splits[split] = {**scores, "loss": part.metrics[f"{split}_loss"]}
-    return splits
-
-
-def _scores(data, logits, labels, texts):
-    error = data.task.standard_error(logits, labels, data.facts)
-    return {**data.task.score(logits, labels, texts, data.facts), "standard_error": error}
-
-
 def _best_epoch(outcome, options):
     """The epoch whose model is kept."""
     state = outcome.trainer.state
@@ -193,7 +172,7 @@ def _best_epoch(outcome, options):
 
 def _spread(outcome, names):
     """The scores over the folds."""
-    found = {name: [scores[name] for *_, scores in outcome.folds] for name in names if outcome.folds}
+    found = {name: [scores[name] for scores in outcome.folds] for name in names if outcome.folds}
     spread = {
         name: {"mean": statistics.mean(each), "std": statistics.stdev(each), "each": each}
         for name, each in found.items()

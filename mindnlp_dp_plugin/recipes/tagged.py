@@ -10,12 +10,11 @@ from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entity_type, types_of
 from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.columns import Columns, require_named
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TAGS, TOKENS, read_tagged
+from mindnlp_dp_plugin.recipes.reading.columns import TAG_NAMES, Columns, require_named
+from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TOKENS, read_tagged
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")
-TAG_NAMES = (TAGS, "ner_tags", "ner", "labels", "label", "tag")
 
 
 def read_sentences(options: RecipeOptions) -> LabelledTexts:

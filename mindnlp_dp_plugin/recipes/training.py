@@ -5,8 +5,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.data import packed_rows_of
+from mindnlp_dp_plugin.distributed.gather import concatenate
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.recipes.callbacks import TRAINING, BestIsHere, Terminal, Throughput
@@ -43,6 +46,7 @@ class RecipeTrainer(Trainer):
     def __init__(self, data: PreparedData, options: RecipeOptions, callbacks: Sequence = (), **how):
         self.throughput = Throughput()
         super().__init__(tokenizer=data.tokenizer, callbacks=[self.throughput, *callbacks], **how)
+        self._data = data
         self._loss, self._outputs = data.task.loss(data.facts, options), data.task.outputs
         self.remove_callback(ProgressCallback)
 
@@ -57,6 +61,17 @@ class RecipeTrainer(Trainer):
         if not return_outputs:
             return loss
         return loss, {"loss": loss, "logits": self._outputs(outputs.logits, labels)}
+
+    def predict_split(self, split: str, rows: list[int] | None = None):
+        """What ``predict`` returns for a split, or for some rows of it. All ranks must call it."""
+        batch_size = self.args.per_device_train_batch_size
+        return self.predict(self._data.pipeline(split, batch_size, rows=rows), metric_key_prefix=split)
+
+    def scores_on(self, split: str) -> dict:
+        """What ``metrics.json`` keeps about a split. All ranks must call it."""
+        found = self.predict_split(split)
+        scores = self._data.score(found.predictions, found.label_ids, split)
+        return {**scores, "loss": found.metrics[f"{split}_loss"]}
 
 
 def train(options: RecipeOptions, task: str = "classification") -> dict:
@@ -105,19 +120,13 @@ def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) ->
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
     if data.task.scores_before_training:
-        data.facts["baselines"] = {"before_training": _score_now(trainer, data), **data.facts["baselines"]}
+        split = data.splits[-1]
+        scores = trainer.scores_on(split)
+        before = {**{name: scores[name] for name in data.task.shown}, "split": split}
+        data.facts["baselines"] = {"before_training": before, **data.facts["baselines"]}
+        dp.print_rank_0(to_beat(data.task, "before_training", before))
     trainer.train(resume_from_checkpoint=options.resume)
-    scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
-    return Outcome(trainer, scored)
-
-
-def _score_now(trainer, data):
-    split = data.splits[-1]
-    part = predict(trainer, data, split)
-    scores = data.task.score(part.predictions, part.label_ids, data.texts(split), data.facts)
-    found = {**{name: scores[name] for name in data.task.shown}, "split": split}
-    dp.print_rank_0(to_beat(data.task, "before_training", found))
-    return found
+    return Outcome(trainer, {split: trainer.scores_on(split) for split in data.splits[1:]})
 
 
 def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
@@ -126,26 +135,25 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
     The kept model is that of the fold with the best score; which epoch is best is not asked, as that would be chosen on
     the rows that are scored.
     """
-    folds = data.facts["folds"]
-    everything = range(sum(map(len, folds)))
-    parts, best = [], None
+    task, folds = data.task, data.facts["folds"]
+    everything = sorted(row for held in folds for row in held)
+    parts, scores, best = [], [], None
     for number, held in enumerate(folds):
-        held_set = set(held)
-        rest = [row for row in everything if row not in held_set]
-        trainer = make_trainer(
-            options, data, folder, tr("fold {number} of {count}", number=number + 1, count=len(folds)), rest
-        )
+        shown = {"number": number + 1, "count": len(folds)}
+        rest = sorted(set(everything) - set(held))
+        trainer = make_trainer(options, data, folder, tr("fold {number} of {count}", **shown), rest)
         trainer.train()
-        part = predict(trainer, data, "train", held)
-        scores = data.task.score(part.predictions, part.label_ids, data.texts("train", held), data.facts)
-        parts.append((held, part, scores))
-        shown = {"number": number + 1, "count": len(folds), "scores": data.task.in_words(scores)}
-        dp.print_rank_0(tr("fold {number} of {count}: {scores}", **shown))
-        if best is None or data.task.is_worse(data.task.main_score, best[0], scores[data.task.main_score]):
-            best = scores[data.task.main_score], number, trainer
-    _, number, trainer = best
-    scored = {split: predict(trainer, data, split) for split in data.splits[1:]}
-    return Outcome(trainer, scored, parts, number)
+        parts.append(trainer.predict_split("train", held))
+        scores.append(task.score(parts[-1].predictions, parts[-1].label_ids, data.texts("train", held), data.facts))
+        dp.print_rank_0(tr("fold {number} of {count}: {scores}", scores=task.in_words(scores[-1]), **shown))
+        value = scores[-1][task.main_score]
+        if best is None or task.is_worse(task.main_score, best[0], value):
+            best = value, number, trainer
+    order = np.argsort([row for held in folds for row in held])
+    logits, labels = (concatenate(each)[order] for each in zip(*((part.predictions, part.label_ids) for part in parts)))
+    _, kept, trainer = best
+    splits = {"dev": data.score(logits, labels, "train")}
+    return Outcome(trainer, splits | {split: trainer.scores_on(split) for split in data.splits[1:]}, scores, kept)
 
 
 def make_trainer(
@@ -218,9 +226,3 @@ def training_arguments(
         fp16=options.fp16,
         seed=options.seed,
     )
-
-
-def predict(trainer: Trainer, data: PreparedData, split: str, rows: list[int] | None = None):
-    """Run ``Trainer.predict`` on a split. All ranks must call it."""
-    batch_size = trainer.args.per_device_train_batch_size
-    return trainer.predict(data.pipeline(split, batch_size, rows=rows), metric_key_prefix=split)

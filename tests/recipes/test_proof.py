@@ -49,8 +49,9 @@ def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
     assert of_job["tokens_per_second"] == pytest.approx(parallel["tokens_per_second"], rel=0.2)
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     shown = re.findall(r"<dt>(tokens per second|model TFLOPS|model FLOPS utilization \(MFU\))</dt><dd>(.+?)</dd>", page)
+    tokens = parallel["tokens_per_second"]
     assert dict(shown) == {
-        "tokens per second": f"{parallel['tokens_per_second']:.4g}",
+        "tokens per second": f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}",
         "model TFLOPS": f"{parallel['model_tflops']:.4g}",
         "model FLOPS utilization (MFU)": f"{parallel['mfu']:.1%}",
     }

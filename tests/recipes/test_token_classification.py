@@ -156,7 +156,7 @@ def test_scores_are_those_of_seqeval():
     assert right["f1"] == right["precision"] == right["recall"] == right["accuracy"] == 1
     half = score_entities([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])
     assert half["f1"] == 0 and half["accuracy"] == 2 / 3, "an entity with one word too many is wrong"
-    loc, org = score_types([["B-LOC", "O"]], [["B-LOC", "B-LOC"]], ["LOC", "ORG"])
+    loc, org = score_types([["B-LOC", "O"]], [["B-LOC", "B-LOC"]], ["O", "B-LOC", "B-ORG"])
     assert (loc["precision"], loc["recall"], loc["rows"], org["rows"]) == (1, 0.5, 2, 0)
     assert in_words(["in", "New", "York"], ["O", "B-LOC", "I-LOC"], " ") == "LOC New York"
 

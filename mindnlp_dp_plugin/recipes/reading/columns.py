@@ -26,6 +26,7 @@ LABELS = (
     *("score", "similarity"),
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
+TAG_NAMES = ("tags", "ner_tags", "ner", "labels", "label", "tag")
 KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 
 

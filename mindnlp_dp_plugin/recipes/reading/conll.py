@@ -7,7 +7,7 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.reading.encodings import decode
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, numbered, read_file
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, looks_like_conll, numbered, read_file
 
 CONLL_SUFFIXES = (".txt", ".conll", ".conll2003", ".bio", ".bmes", ".bioes", ".iob", ".iob2", ".ner", ".tsv")
 ALL_SUFFIXES = tuple(dict.fromkeys([*SUFFIXES, *CONLL_SUFFIXES]))
@@ -16,13 +16,16 @@ DOCUMENT = "-DOCSTART-"
 TOKENS, TAGS = "tokens", "tags"
 
 
-def read_tagged(path: Path, encoding: str | None, said: list[dict]) -> pandas.DataFrame:
+def read_tagged(
+    path: Path, encoding: str | None, said: list[dict], known_labels: list[str] | None = None
+) -> pandas.DataFrame:
     """The sentences of one file: a list of words in each row, and one of tags.
 
     Args:
         path: A CoNLL file, or json, jsonl or parquet with lists in its columns.
         encoding: Of its text, if the user named one; otherwise found.
         said: Gets remarks of what was assumed.
+        known_labels: If given, it may be any other table, too, as ``read_file`` reads it.
 
     Raises:
         DataParallelError: If it is neither, naming the file and the line.
@@ -30,7 +33,9 @@ def read_tagged(path: Path, encoding: str | None, said: list[dict]) -> pandas.Da
     with path.open("rb") as file:
         beginning = file.read(4)
     if path.suffix.lower() in (".json", ".jsonl", ".parquet") or beginning.startswith((b"PAR1", b"{", b"[{")):
-        return read_file(path, encoding, said)
+        return read_file(path, encoding, said, known_labels)
+    if known_labels is not None and (beginning.startswith(b"PK") or not looks_like_conll(decode(path, encoding, []))):
+        return read_file(path, encoding, said, known_labels)
     sentences = read_conll(decode(path, encoding, said), path.name)
     return numbered(pandas.DataFrame(sentences, columns=[TOKENS, TAGS]), path.name)
 

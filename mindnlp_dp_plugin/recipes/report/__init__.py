@@ -54,6 +54,7 @@ def write(folder: RunFolder, results: dict) -> None:
         "weights_of": partial(weights_of, code=code),
         "shown": task.shown_score,
         "percent": "{:.1%}".format,
+        "number": lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:.4g}",
         "label": shown_label,
         "named_all": lambda names: joined([named(name, code) for name in names], code),
         "losses": line_chart({train: points("loss"), "dev": points("eval_loss")}, epoch, False, *mark),

@@ -26,6 +26,7 @@ STYLE = {
 WIDTH, HEIGHT = 4.4, 2.4  # inches
 STARTS = (0.8, 0.5)  # of the axis of shares, if all are above
 MOST_DRAWN = 1e15
+MOST_MARKED = 12
 
 
 def line_chart(
@@ -47,7 +48,7 @@ def line_chart(
     with matplotlib.rc_context(STYLE):
         axes = Figure(figsize=(WIDTH, HEIGHT)).subplots()
         for (name, points), colour in zip(lines.items(), (ACCENT, WARM, SOFT)):
-            axes.plot(*zip(*points), color=colour, marker="o" if len(points) <= 30 else "", ms=4, label=name)
+            axes.plot(*zip(*points), color=colour, marker="o" if len(points) <= MOST_MARKED else "", ms=4, label=name)
         lowest, last = (
             choose(point[at] for points in lines.values() for point in points) for choose, at in ((min, 1), (max, 0))
         )

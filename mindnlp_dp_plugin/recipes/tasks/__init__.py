@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ class Task(ABC):
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
-        label_columns: More names of columns with labels.
+        read_table: Reads a file to predict, with or without labels, as ``read_file`` does.
         file_suffixes: Of files with its data.
         out_suffixes: Of files it writes predictions to.
     """
@@ -79,7 +78,7 @@ class Task(ABC):
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
-    label_columns: tuple[str, ...] = ()
+    read_table: Callable = staticmethod(read_file)
     file_suffixes: tuple[str, ...] = SUFFIXES
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
 
@@ -254,10 +253,6 @@ class Task(ABC):
     def read_label(self, cell: Any, kept: dict) -> Any:
         """The label that a cell of a file holds, as data have it; None if it holds none that the model knows."""
 
-    def read_table(self, path: Path, encoding: str | None, said: list[dict], known_labels: list[str]) -> Any:
-        """The table in a file to predict, with or without labels; arguments of ``read_file``."""
-        return read_file(path, encoding, said, known_labels)
-
     def as_row(self, text: Any, results: dict) -> tuple:
         """What is asked for, a text or the two of a pair, as a row.
 
@@ -284,8 +279,7 @@ class Task(ABC):
             rows: The same rows as ``as_row`` made them.
             kept: What is kept.
         """
-        logits = logits_of(model, tokenizer, inputs, kept["settings"]["max_length"])
-        return list(logits)
+        return list(logits_of(model, tokenizer, inputs, kept["settings"]["max_length"]))
 
     def gather(self, rows: list, kept: dict) -> Any:
         """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""

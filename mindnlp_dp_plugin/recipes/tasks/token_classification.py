@@ -5,10 +5,9 @@ import numpy as np
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.languages import joiner_of
+from mindnlp_dp_plugin.recipes.reading.cells import is_list
 from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS, read_tagged
-from mindnlp_dp_plugin.recipes.reading.encodings import decode
-from mindnlp_dp_plugin.recipes.reading.files import looks_like_conll
-from mindnlp_dp_plugin.recipes.tagged import TAG_NAMES, read_sentences
+from mindnlp_dp_plugin.recipes.tagged import read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 
 
@@ -25,7 +24,7 @@ class TokenClassification(Task):
     label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
     takes_lists = True
-    label_columns = TAG_NAMES
+    read_table = staticmethod(read_tagged)
     file_suffixes = ALL_SUFFIXES
     out_suffixes = (".conll", ".txt", ".jsonl")
 
@@ -39,7 +38,7 @@ class TokenClassification(Task):
 
     def facts(self, data, options):
         """Tags, what stands between words, and the entities of each type in each split."""
-        names, tags = data.label_names, {split: rows["label"] for split, rows in data.splits.items()}
+        tags, names = {split: rows["label"] for split, rows in data.splits.items()}, data.label_names
         return {
             "label_names": names,
             "joiner": joiner_of(data.splits["train"]["text"]),
@@ -89,28 +88,24 @@ class TokenClassification(Task):
         logits, labels = tokens.by_word(logits, labels)
         return [words.argmax(axis=-1).tolist() for words in logits], labels
 
-    def _tags(self, logits, labels, kept):
-        return [entities.named(rows, kept["label_names"]) for rows in self.choose(logits, labels, kept)]
-
     def compare(self, predicted, labels, kept):
         """What ``score_entities`` computes."""
-        return entities.score_entities(*(entities.named(rows, kept["label_names"]) for rows in (predicted, labels)))
+        return entities.score_entities(*_named(predicted, labels, kept))
 
     def standard_error(self, logits, labels, kept):
         """That of F1, by sentences."""
-        return entities.f1_error(*self._tags(logits, labels, kept), RESAMPLES)
+        return entities.f1_error(*_named(*self.choose(logits, labels, kept), kept), RESAMPLES)
 
     def details(self, logits, labels, texts, kept):
         """Scores by type, and the sentences with the worst mistakes: the most entities, then the surest."""
-        predicted, true = self._tags(logits, labels, kept)
+        predicted, true = _named(*self.choose(logits, labels, kept), kept)
         sure = [np.mean(row or [0]) for row in scores.confidences(tokens.by_word(logits, labels)[0])]
         mistakes = []
         for row in entities.worst_sentences(predicted, true, sure)[: scores.MOST_MISTAKES]:
             words = self.named_texts(texts[row], kept)
             told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
             mistakes.append(scores.mistake([self.text_of(words, kept)], *told))
-        types = entities.types_of(kept["label_names"])
-        return {"per_class": entities.score_types(predicted, true, types), "mistakes": mistakes}
+        return {"per_class": entities.score_types(predicted, true, kept["label_names"]), "mistakes": mistakes}
 
     def always(self, found, kept):
         """Nothing, if no entity is found in any row."""
@@ -123,18 +118,10 @@ class TokenClassification(Task):
             words = words.split() if results["joiner"] else [each for each in words if not each.isspace()]
         return (list(words),)
 
-    def read_table(self, path, encoding, said, known_labels):
-        """Sentences of a CoNLL file, or a table with lists of words or with texts; with tags, if it has them."""
-        may_be_conll = path.suffix.lower() not in (".json", ".jsonl", ".parquet", ".xlsx")
-        if may_be_conll and looks_like_conll(decode(path, encoding, [])):
-            return read_tagged(path, encoding, said)
-        return super().read_table(path, encoding, said, known_labels)
-
     def read_label(self, cell, kept):
         """The number of each word's tag."""
         names = kept["label_names"]
-        is_known = isinstance(cell, (list, tuple)) and set(cell) <= set(names)
-        return [names.index(tag) for tag in cell] if is_known else None
+        return [names.index(tag) for tag in cell] if is_list(cell) and set(cell) <= set(names) else None
 
     def predictions(self, logits, kept, all_probabilities):
         """``tags`` and their ``probabilities`` for the words, and ``entities`` with type, words and place."""
@@ -153,6 +140,10 @@ class TokenClassification(Task):
     def text_of(self, row, kept):
         """The sentence."""
         return kept["joiner"].join(row[TOKENS])
+
+
+def _named(predicted, labels, kept):
+    return [entities.named(rows, kept["label_names"]) for rows in (predicted, labels)]
 
 
 TASK = TokenClassification()
