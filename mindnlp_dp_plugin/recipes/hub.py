@@ -1,8 +1,6 @@
 """Check that the hub has a model, before any rank starts and without importing MindNLP."""
 
-import ast
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from urllib.error import HTTPError
@@ -12,9 +10,16 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 
 TIMEOUT_S = 8
-# Names that people know, beside MindNLP's own: its "huggingface" is $HF_ENDPOINT, and that by default hf-mirror.
-OTHER_NAMES = {"hf-mirror": "huggingface"}
-IN_MINDNLP = {"configs.py": ("HF_ENDPOINT", "HF_URL_BASE", "MS_URL_BASE"), "utils/download.py": ("MIRROR_MAP",)}
+# What MindNLP's names stand for, of each the place of a model's config; a test compares them with its own table.
+MIRRORS = {
+    "huggingface": "{endpoint}/{model}/resolve/main/config.json?download=true",
+    "modelscope": "https://modelscope.cn/api/v1/models/{model}/repo?Revision=master&FilePath=config.json",
+    "wisemodel": "https://awsdownload.wisemodel.cn/file-proxy/{model}/-/raw/main/config.json",
+    "gitee": "https://ai.gitee.com/huggingface/{model}/resolve/main/config.json",
+    "aifast": "https://aifasthub.com/models/{model}/config.json",
+    "modelers": "https://modelers.cn/coderepo/web/v1/file/{model}/main/media/config.json",
+}
+OTHER_NAMES = {"hf-mirror": "huggingface"}  # the default of HF_ENDPOINT
 
 
 def use_mirror(mirror: str | None) -> str | None:
@@ -34,13 +39,12 @@ def use_mirror(mirror: str | None) -> str | None:
     if mirror.startswith(("http://", "https://")):
         os.environ["HF_ENDPOINT"] = mirror.rstrip("/")  # MindNLP makes its addresses from it
         return None
-    known = _mirrors()
     name = OTHER_NAMES.get(mirror, mirror)
-    if name not in known:
+    if name not in MIRRORS:
         raise DataParallelError(
             "--mirror {mirror!r} is not known: give a URL, or one of {known}.",
             mirror=mirror,
-            known=", ".join([*OTHER_NAMES, *known]),
+            known=", ".join([*OTHER_NAMES, *MIRRORS]),
         )
     return name
 
@@ -58,9 +62,8 @@ def require_reachable(model: str, mirror: str | None) -> None:
     cache = Path(os.environ.get("MINDNLP_CACHE", Path.cwd() / ".mindnlp"))
     if (cache / "model" / model / "config.json").exists():
         return
-    address = _mirrors()[mirror or "huggingface"]
-    revision = ["master" if mirror == "modelscope" else "main"] * (address.count("{}") == 3)
-    address = address.format(model, *revision, "config.json")
+    endpoint = os.environ.get("HF_ENDPOINT", "https://hf-mirror.com")
+    address = MIRRORS[mirror or "huggingface"].format(model=model, endpoint=endpoint)
     reason = reason_not_to_get(address)
     if reason is not None:
         raise DataParallelError(
@@ -89,14 +92,3 @@ def reason_not_to_get(address: str):
     asking.start()
     asking.join(TIMEOUT_S + 1)
     return found[0]
-
-
-def _mirrors():
-    """MindNLP's table of mirrors, from its source: importing it takes seconds, and MindSpore."""
-    home = Path(find_spec("mindnlp").origin).parent
-    values = {"os": os}
-    for file, names in IN_MINDNLP.items():
-        for node in ast.parse((home / file).read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and node.targets[0].id in names:
-                values[node.targets[0].id] = eval(compile(ast.Expression(node.value), file, "eval"), values)
-    return values["MIRROR_MAP"]

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from threading import Thread
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.hub import require_reachable, use_mirror
+from mindnlp_dp_plugin.recipes.hub import MIRRORS, require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, language_of
 from mindnlp_dp_plugin.recipes.models import MINILM_PACKAGE, ModelSource, choose_model, has_minilm
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
@@ -176,6 +177,17 @@ def test_a_model_that_cannot_be_had_is_one_line_soon(monkeypatch, tmp_path):
     (tmp_path / ".mindnlp" / "model" / "roberta-base").mkdir(parents=True)
     (tmp_path / ".mindnlp" / "model" / "roberta-base" / "config.json").write_text("{}")
     require_reachable("roberta-base", None)
+
+
+def test_the_mirrors_are_those_of_mindnlp():
+    from mindnlp import configs
+
+    download = import_module("mindnlp.utils.download")
+
+    known = {name: of.format(model="own/bert", endpoint=configs.HF_ENDPOINT) for name, of in MIRRORS.items()}
+    assert list(known) == list(download.MIRROR_MAP)
+    for name, address in known.items():
+        assert address == download.build_download_url("own/bert", "config.json", "main", mirror=name)
 
 
 def test_a_mirror_that_takes_the_call_and_never_answers(monkeypatch, tmp_path):
