@@ -34,73 +34,54 @@ def count_types(sentences: list[list[int]], names: list[str]) -> dict[str, int]:
     return {kind: found[kind] for kind in types_of(names)}
 
 
-def worst_sentences(predicted: list[list[str]], true: list[list[str]], sure: list[float]) -> list[int]:
-    """The sentences with the most entities that are missed or too many, the surest of equals first.
-
-    Args:
-        predicted: For each sentence the tag of each word.
-        true: The same.
-        sure: How sure the model is of each.
-    """
-    wrong = [len(set(entities(one)) ^ set(entities(other))) for one, other in zip(predicted, true)]
-    return sorted((row for row, count in enumerate(wrong) if count), key=lambda row: (-wrong[row], -sure[row]))
-
-
 def named(sentences: Iterable, names: list[str]) -> list[list[str]]:
     """The tags of sentences by their numbers."""
     return [[names[tag] for tag in tags] for tags in sentences]
 
 
-def score_entities(predicted: list[list[str]], true: list[list[str]]) -> dict[str, float]:
-    """``precision``, ``recall`` and ``f1`` of whole entities, ``accuracy`` of words, and how many are ``predicted``.
-
-    An entity is right if its type, its first and its last word are.
+class Compared:
+    """Predicted tags beside the true ones. An entity is right if its type, its first and its last word are.
 
     Args:
         predicted: For each sentence the tag of each word.
         true: The same.
     """
-    true, predicted = (list(map(_as_bioes, sentences)) for sentences in (true, predicted))
-    found = seqeval.precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
-    return {
-        **{name: float(score) for name, score in zip(("precision", "recall", "f1"), found)},
-        "accuracy": float(seqeval.accuracy_score(true, predicted)),
-        "predicted": sum(len(entities(tags)) for tags in predicted),
-    }
 
+    def __init__(self, predicted: list[list[str]], true: list[list[str]]):
+        self._both = [list(map(_as_bioes, sentences)) for sentences in (true, predicted)]
+        self._pairs = [[set(map(tuple, entities(tags))) for tags in pair] for pair in zip(true, predicted)]
 
-def score_types(predicted: list[list[str]], true: list[list[str]], names: list[str]) -> list[dict]:
-    """Precision, recall and F1 of each type of entity, and how many there are, as ``rows``.
+    def scores(self) -> dict[str, float]:
+        """``precision``, ``recall`` and ``f1`` of entities, ``accuracy`` of words, and how many are ``predicted``."""
+        found = seqeval.precision_recall_fscore_support(*self._both, average="micro", zero_division=0)
+        return {
+            **{name: float(score) for name, score in zip(("precision", "recall", "f1"), found)},
+            "accuracy": float(seqeval.accuracy_score(*self._both)),
+            "predicted": sum(len(predicted) for _, predicted in self._pairs),
+        }
 
-    Args:
-        predicted: For each sentence the tag of each word.
-        true: The same.
-        names: All tags.
-    """
-    true, predicted = (list(map(_as_bioes, sentences)) for sentences in (true, predicted))
-    occurring = any(tag != OUTSIDE for tags in (*true, *predicted) for tag in tags)
-    found = seqeval.classification_report(true, predicted, output_dict=True, zero_division=0) if occurring else {}
-    none = {"precision": 0.0, "recall": 0.0, "f1-score": 0.0, "support": 0}
-    kept = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
-    return [
-        {"label": kind, **{name: float(of[theirs]) for name, theirs in kept.items()}, "rows": int(of["support"])}
-        for kind, of in ((kind, found.get(kind, none)) for kind in types_of(names))
-    ]
+    def types(self, names: list[str]) -> list[dict]:
+        """Precision, recall and F1 of each type in the tags ``names``, and how many entities there are, as ``rows``."""
+        occurring = any(map(any, self._pairs))
+        found = seqeval.classification_report(*self._both, output_dict=True, zero_division=0) if occurring else {}
+        none = {"precision": 0.0, "recall": 0.0, "f1-score": 0.0, "support": 0}
+        kept = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+        return [
+            {"label": kind, **{name: float(of[theirs]) for name, theirs in kept.items()}, "rows": int(of["support"])}
+            for kind, of in ((kind, found.get(kind, none)) for kind in types_of(names))
+        ]
 
+    def error(self, resamples: int) -> float:
+        """The deviation of F1 over sentences that are drawn again so often."""
+        counts = np.array([(2 * len(true & predicted), len(true) + len(predicted)) for true, predicted in self._pairs])
+        draws = np.random.default_rng(0).integers(len(counts), size=(resamples, len(counts)))
+        right, both = counts[draws].sum(axis=1).T
+        return float(np.std(right / np.maximum(both, 1)))
 
-def f1_error(predicted: list[list[str]], true: list[list[str]], resamples: int) -> float:
-    """The deviation of F1 over sentences that are drawn again.
-
-    Args:
-        predicted: For each sentence the tag of each word.
-        true: The same.
-        resamples: How often.
-    """
-    pairs = zip(*([set(entities(tags)) for tags in sentences] for sentences in (predicted, true)))
-    counts = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in pairs])
-    draws = np.random.default_rng(0).integers(len(counts), size=(resamples, len(counts)))
-    right, both = counts[draws].sum(axis=1).T
-    return float(np.std(right / np.maximum(both, 1)))
+    def worst(self, sure: list[float]) -> list[int]:
+        """The sentences with the most entities that are missed or too many, of equals the surest."""
+        wrong = [len(true ^ predicted) for true, predicted in self._pairs]
+        return sorted((row for row, count in enumerate(wrong) if count), key=lambda row: (-wrong[row], -sure[row]))
 
 
 def in_words(words: list[str], tags: list[str], joiner: str) -> str:

@@ -12,7 +12,7 @@ from seqeval.metrics import f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report, save_small_bert, save_small_roberta
-from mindnlp_dp_plugin.recipes.entities import entities, in_words, score_entities, score_types
+from mindnlp_dp_plugin.recipes.entities import Compared, entities, in_words
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
@@ -149,14 +149,14 @@ def test_scores_are_those_of_seqeval():
     chance = random.Random(0)
     names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     true, predicted = ([[chance.choice(names) for _ in range(20)] for _ in range(50)] for _ in range(2))
-    found = score_entities(predicted, true)
+    found = Compared(predicted, true).scores()
     assert found["f1"] == pytest.approx(f1_score(true, predicted)) and 0 < found["f1"] < 0.5
     assert found["accuracy"] == pytest.approx(0.2, abs=0.05)
-    right = score_entities(true, true)
+    right = Compared(true, true).scores()
     assert right["f1"] == right["precision"] == right["recall"] == right["accuracy"] == 1
-    half = score_entities([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])
+    half = Compared([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]]).scores()
     assert half["f1"] == 0 and half["accuracy"] == 2 / 3, "an entity with one word too many is wrong"
-    loc, org = score_types([["B-LOC", "O"]], [["B-LOC", "B-LOC"]], ["O", "B-LOC", "B-ORG"])
+    loc, org = Compared([["B-LOC", "O"]], [["B-LOC", "B-LOC"]]).types(["O", "B-LOC", "B-ORG"])
     assert (loc["precision"], loc["recall"], loc["rows"], org["rows"]) == (1, 0.5, 2, 0)
     assert in_words(["in", "New", "York"], ["O", "B-LOC", "I-LOC"], " ") == "LOC New York"
 

@@ -89,23 +89,24 @@ class TokenClassification(Task):
         return [words.argmax(axis=-1).tolist() for words in logits], labels
 
     def compare(self, predicted, labels, kept):
-        """What ``score_entities`` computes."""
-        return entities.score_entities(*_named(predicted, labels, kept))
+        """Those of whole entities, and the accuracy of words."""
+        return entities.Compared(*_named(predicted, labels, kept)).scores()
 
     def standard_error(self, logits, labels, kept):
         """That of F1, by sentences."""
-        return entities.f1_error(*_named(*self.choose(logits, labels, kept), kept), RESAMPLES)
+        return entities.Compared(*_named(*self.choose(logits, labels, kept), kept)).error(RESAMPLES)
 
     def details(self, logits, labels, texts, kept):
         """Scores by type, and the sentences with the worst mistakes: the most entities, then the surest."""
         predicted, true = _named(*self.choose(logits, labels, kept), kept)
+        compared = entities.Compared(predicted, true)
         sure = [np.mean(row or [0]) for row in scores.confidences(tokens.by_word(logits, labels)[0])]
         mistakes = []
-        for row in entities.worst_sentences(predicted, true, sure)[: scores.MOST_MISTAKES]:
+        for row in compared.worst(sure)[: scores.MOST_MISTAKES]:
             words = self.named_texts(texts[row], kept)
             told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
             mistakes.append(scores.mistake([self.text_of(words, kept)], *told))
-        return {"per_class": entities.score_types(predicted, true, kept["label_names"]), "mistakes": mistakes}
+        return {"per_class": compared.types(kept["label_names"]), "mistakes": mistakes}
 
     def always(self, found, kept):
         """Nothing, if no entity is found in any row."""
