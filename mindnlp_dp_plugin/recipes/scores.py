@@ -74,11 +74,6 @@ def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str])
     ]
 
 
-def confusion_matrix(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> list[list[int]]:
-    """How many rows of each true class were predicted to be of which: rows true, columns predicted."""
-    return metrics.confusion_matrix(labels, predicted, labels=range(num_classes)).tolist()
-
-
 def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
     """The wrong predictions with the highest confidence, highest first, each text once.
 

@@ -26,7 +26,7 @@ from mindnlp_dp_plugin.recipes.reading.cells import as_text
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.report.charts import line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import confusion_matrix, per_class, worst_mistakes
+from mindnlp_dp_plugin.recipes.scores import per_class, worst_mistakes
 from mindnlp_dp_plugin.recipes.small_models import begin_with_counts
 from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -71,7 +71,9 @@ def test_help_is_two_screens(monkeypatch, capsys):
 def test_scores_by_class():
     logits = np.eye(3)[[0, 0, 1, 1, 1, 0]]  # the third class is never predicted
     predicted, labels = logits.argmax(axis=-1), np.array([0, 0, 0, 1, 2, 2])
-    assert confusion_matrix(predicted, labels, 3) == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
+    texts, kept = [(str(row),) for row in range(6)], {"label_names": ["a", "b", "c"]}
+    details = get_task("classification").details(logits, labels, texts, kept)
+    assert details["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
     a, b, c = per_class(predicted, labels, ["a", "b", "c"])
     assert (a["label"], a["precision"], a["recall"], a["rows"]) == ("a", 2 / 3, 2 / 3, 3)
     assert (b["precision"], b["recall"], b["f1"]) == (1 / 3, 1.0, 0.5)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import confusion_matrix, f1_score
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
@@ -102,7 +102,7 @@ class Classification(Task):
         wrong = Counter(zip(labels[predicted != labels].tolist(), predicted[predicted != labels].tolist()))
         return {
             "per_class": scores.per_class(predicted, labels, names),
-            "confusion_matrix": scores.confusion_matrix(predicted, labels, len(names)),
+            "confusion_matrix": confusion_matrix(labels, predicted, labels=range(len(names))).tolist(),
             "confusions": [
                 [count, *(names[each] for each in pair)] for pair, count in wrong.most_common(MOST_CONFUSIONS)
             ],
