@@ -13,21 +13,25 @@ from tests.programs import profiled
 SKIPPED, PROFILED, ALL = 2, 3, 10
 
 
-def train(output, ranks=2, profile=f"{SKIPPED},{PROFILED}", max_steps=ALL, **variables):
-    """What a run left, and where its profile is."""
-    output.mkdir(exist_ok=True)
-    variables |= {"MINDNLP_DP_PROFILE": profile} if profile else {}
-    backend = "mpi" if ranks > 1 else "auto"
-    finished = run_ranks_successfully(
-        "profiled.py", output, max_steps, ranks=ranks, backend=backend, log_dir=output / "logs", env=variables
-    )
-    left = json.loads((output / "left.json").read_text())
-    return left, output / "trainer" / "profile", finished.stdout
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What each run left, where its profile is, and what the job showed."""
+    output = tmp_path_factory.mktemp("profiled")
+    wanted = f"{SKIPPED},{PROFILED}"
+    names = {"two": f"{wanted}:{ALL}:en", "plain": f":{ALL}:en", "short": f"{wanted}:{SKIPPED + 2}:zh"}
+    words = [f"{name}:{settings}" for name, settings in names.items()]
+    finished = run_ranks_successfully("profiled.py", output, *words, ranks=2, backend="mpi", log_dir=output / "logs")
+
+    def result_of(name):
+        left = json.loads((output / name / "left.json").read_text())
+        return left, output / name / "trainer" / "profile", finished.stdout
+
+    return {name: result_of(name) for name in names}
 
 
 @pytest.fixture(scope="module")
-def profile(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("profiled") / "two")
+def profile(runs):
+    return runs["two"]
 
 
 def phases_in(folder):
@@ -109,14 +113,13 @@ def test_mindspores_profiler_leaves_its_files_of_each_rank(profile):
         assert json.loads(view.read_text())
 
 
-def test_training_is_the_same_to_the_last_bit(profile, tmp_path):
-    left, _, _ = profile
-    plain, folder, _ = train(tmp_path, profile=None)
+def test_training_is_the_same_to_the_last_bit(runs):
+    (left, *_), (plain, folder, _) = runs["two"], runs["plain"]
     assert left["weights"] == plain["weights"] and not folder.exists()
 
 
-def test_what_training_ends_before_is_a_profile_of_fewer_steps_in_chinese(tmp_path):
-    _, folder, _ = train(tmp_path, max_steps=SKIPPED + 2, MINDNLP_DP_LANG="zh")
+def test_what_training_ends_before_is_a_profile_of_fewer_steps_in_chinese(runs):
+    _, folder, _ = runs["short"]
     num_steps, ranks = phases_in(folder)
     assert num_steps == 2 and len(ranks) == 2
     page = (folder / "profile.html").read_text(encoding="utf-8")
@@ -124,20 +127,22 @@ def test_what_training_ends_before_is_a_profile_of_fewer_steps_in_chinese(tmp_pa
 
 
 def test_one_process_has_a_profile_too(tmp_path):
-    _, folder, _ = train(tmp_path, ranks=1, profile="0,2", max_steps=5)
+    job = dict(ranks=1, backend="auto", log_dir=tmp_path / "logs")
+    run_ranks_successfully("profiled.py", tmp_path, "alone:0,2:5:en", **job)
+    folder = tmp_path / "alone" / "trainer" / "profile"
     num_steps, (only,) = phases_in(folder)
     assert num_steps == 2 and only["data"] > 0.5 * profiled.DATA_S and only["backward"] > 0
     assert list(folder.glob("rank0/*"))
 
 
 def test_what_draws_the_page_is_missed_before_training_begins(tmp_path):
-    hidden = tmp_path / "hidden"
+    hidden = tmp_path / "packages"
     hidden.mkdir()
     (hidden / "matplotlib.py").write_text("raise ImportError('hidden')")
     finished = run_ranks(
-        "profiled.py", tmp_path, ALL, ranks=2, backend="mpi", log_dir=tmp_path / "logs",
-        env={"MINDNLP_DP_PROFILE": "2,3", "PYTHONPATH": f"{hidden}:{REPOSITORY}"},
+        "profiled.py", tmp_path, f"hidden:2,3:{ALL}:en", ranks=2, backend="mpi", log_dir=tmp_path / "logs",
+        env={"PYTHONPATH": f"{hidden}:{REPOSITORY}"},
     )  # fmt: skip
-    assert finished.returncode and not (tmp_path / "left.json").exists()
+    assert finished.returncode and not (tmp_path / "hidden" / "left.json").exists()
     line = "profile needs matplotlib (hidden): pip install 'mindnlp-dp-plugin[tracking]'."
     assert line in finished.stderr and "Traceback" not in finished.stderr

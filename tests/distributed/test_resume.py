@@ -143,11 +143,17 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
 
 
 @once
-def test_each_file_is_read_by_one_rank_for_both_to_see_that_it_is_whole(stopped_and_resumed, tmp_path):
-    checkpoint = stopped_and_resumed / "two_epochs/checkpoint-4"
-    arguments = ("resume_reads.py", tmp_path, checkpoint)
-    run_ranks_successfully(*arguments, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
-    first, second = (json.loads((tmp_path / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
+def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(stopped_and_resumed, tmp_path):
+    checkpoint, earlier = stopped_and_resumed / "two_epochs/checkpoint-4", tmp_path / "earlier/checkpoint-8"
+    shutil.copytree(stopped_and_resumed / "two_epochs/checkpoint-8", earlier)
+    content = json.loads((earlier / store.RECORD).read_text())
+    known = content.keys() & json.loads(OF_AN_EARLIER_VERSION.read_text()).keys()
+    (earlier / store.RECORD).write_text(json.dumps({name: content[name] for name in known}))
+    assert len(known) < len(content), "this version writes more"
+
+    job = dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+    run_ranks_successfully("resume_reads.py", tmp_path, checkpoint, earlier, **job)
+    (first, of_earlier), (second, _) = (json.loads((tmp_path / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
     files = json.loads((checkpoint / store.RECORD).read_text())["files"]
     assert first["hashed"] == sum(files.values()) and second["hashed"] == 0
     loaded = second["opened"]
@@ -155,19 +161,8 @@ def test_each_file_is_read_by_one_rank_for_both_to_see_that_it_is_whole(stopped_
         **dict.fromkeys(files, 1),
         store.STATE: 2,  # it is JSON, which is parsed, too
     }
-
-
-@once
-def test_a_checkpoint_of_an_earlier_version_is_resumed_from(stopped_and_resumed, tmp_path):
-    folder = tmp_path / "earlier/checkpoint-8"
-    shutil.copytree(stopped_and_resumed / "two_epochs/checkpoint-8", folder)
-    content = json.loads((folder / store.RECORD).read_text())
-    known = content.keys() & json.loads(OF_AN_EARLIER_VERSION.read_text()).keys()
-    (folder / store.RECORD).write_text(json.dumps({name: content[name] for name in known}))
-    assert len(known) < len(content), "this version writes more"
-    run_ranks_successfully("resume_reads.py", tmp_path, folder, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
     whole = json.loads((stopped_and_resumed / "two_epochs.json").read_text())[0]["whole"]
-    assert json.loads((tmp_path / "read.rank0.json").read_text())["parameters"] == whole["parameters"]
+    assert of_earlier["parameters"] == whole["parameters"]
 
 
 @once

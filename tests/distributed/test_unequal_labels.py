@@ -6,6 +6,7 @@ import pytest
 from tests.programs.unequal_labels import CASES, LOOPS, NUM_STEPS, OF_SEEDS
 
 ALL = [*CASES, *LOOPS]
+ON_RANKS = [*ALL, *OF_SEEDS]
 
 # Half precision rounds otherwise where a rank's rows are fewer: 7 steps of 0.1, and numbers of 11 bits.
 IN_HALF = {"fp16": 7 * 0.1 * 2.0**-14}
@@ -30,7 +31,7 @@ JOBS = [
 
 @pytest.mark.parametrize("ranks, backend, name", JOBS)
 def test_ranks_equal_one_process_after_each_step(output_of, ranks, backend, name):
-    names = BY_ENGINE if (ranks, backend) == (2, "mccl") and name in BY_ENGINE else ALL
+    names = BY_ENGINE if (ranks, backend) == (2, "mccl") and name in BY_ENGINE else ON_RANKS
     expected = np.load(output_of("unequal_labels.py", ranks, *ALL) / f"{name}.rank0.npz")
     output = output_of("unequal_labels.py", ranks, *names, ranks=ranks, backend=backend)
     results = [np.load(output / f"{name}.rank{rank}.npz") for rank in range(ranks)]
@@ -45,7 +46,7 @@ def test_ranks_equal_one_process_after_each_step(output_of, ranks, backend, name
 
 
 def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(output_of):
-    output = output_of("unequal_labels.py", 2, *OF_SEEDS, ranks=2, backend="mpi")
+    output = output_of("unequal_labels.py", 2, *ON_RANKS, ranks=2, backend="mpi")
     alike, by_rank = (np.load(output / f"{name}.rank1.npz")["parameters"] for name in ("seeds_alike", "seeds_by_rank"))
     np.testing.assert_array_equal(by_rank, alike)
     said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and all else that must be the same"
@@ -54,7 +55,7 @@ def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(output_of):
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_counts_travel_with_the_question_before_each_step_of_a_loop(output_of, name):
-    result = np.load(output_of("unequal_labels.py", 2, *ALL, ranks=2, backend="mpi") / f"{name}.rank0.npz")
+    result = np.load(output_of("unequal_labels.py", 2, *ON_RANKS, ranks=2, backend="mpi") / f"{name}.rank0.npz")
     case = {**CASES, **OF_SEEDS}[name.partition(".")[0]]
     accumulation = case.arguments.get("gradient_accumulation_steps", 1)
     begun_within_a_step = [

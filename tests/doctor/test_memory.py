@@ -72,9 +72,9 @@ SIZES = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, interm
 )
 def test_the_table_of_a_configuration(tmp_path, config, title):
     (tmp_path / "config.json").write_text(json.dumps({**config, **SIZES}))
-    finished = doctor("--memory", tmp_path, "--nproc", 4, "--batch", 8, "--length", 128)
+    finished = doctor("--memory", tmp_path, "--nproc", 4, "--batch", 4, "--length", 32)
     found, rows = table(finished)
-    assert found.replace(" ", "") == f"{tmp_path} 8x128: {title}, ranks: 4".replace(" ", ""), "but for where it breaks"
+    assert found.replace(" ", "") == f"{tmp_path} 4x32: {title}, ranks: 4".replace(" ", ""), "but for where it breaks"
     assert rows["GB on each rank"] == ["zero_stage=0", "zero_stage=1", "zero_stage=2", "zero_stage=3"]
     whole, *_, part = map(float, rows["parameters"])
     assert whole > 0.02 and part == pytest.approx(whole / 4, abs=0.006) and float(rows["activations"][0]) > 0

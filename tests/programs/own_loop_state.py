@@ -4,8 +4,8 @@
 
 Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves OUTPUT/state.rank<r>.json. With
 ``stopped``, the last rank gets a signal in mid-epoch, and the same command goes on from what was saved; leaves
-OUTPUT/stopped.rank<r>.json. With ``elsewhere`` a loop without dropout is trained in mid-epoch and saved, or goes on if
-OUTPUT has its state; leaves OUTPUT/elsewhere.<world size>.rank<r>.json.
+OUTPUT/stopped.rank<r>.json. With ``elsewhere`` a loop without dropout, which was saved in mid-epoch, goes on; leaves
+OUTPUT/elsewhere.<world size>.rank<r>.json.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -48,7 +48,7 @@ def digest(model):
     return hashlib.sha256(parameters).hexdigest()
 
 
-def train(objects, until, folder=None, stopped_in=None):
+def train(objects, until, folder=None, stopped_in=None, saved_in="state"):
     model, optimizer, rows, scheduler = objects
     gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
     state = dp.load_state(folder) if folder else None
@@ -68,7 +68,7 @@ def train(objects, until, folder=None, stopped_in=None):
             step += 1
             seen.append(digest(model))
             if step == SAVED_AT and folder is None:
-                dp.save_state(OUTPUT / "states" / "state")
+                dp.save_state(OUTPUT / "states" / saved_in)
             if step == until:
                 break
             if stopped_in and dp.should_stop():
@@ -83,15 +83,14 @@ def stopped():
     return train(prepared(), NUM_STEPS, folder if folder.exists() else None, folder)[-1]
 
 
-def elsewhere():
+def elsewhere(goes_on=True):
     """Its weights after NUM_STEPS; on fewer or more ranks each has more or fewer rows."""
     mindspore.set_seed(42)
     model = tiny_model(seed=3, **WITHOUT_DROPOUT)
     optimizer = SGD(model.parameters(), lr=1e-1)
     rows = tiny_rows(8 * NUM_RANKS * 4, shuffle=True).batch(8 * NUM_RANKS // WORLD_SIZE)
     objects = dp.prepare(model, optimizer, rows, LambdaLR(optimizer, lambda step: 1 / (1 + step)))
-    folder = OUTPUT / "states" / "state"
-    train(objects, NUM_STEPS, folder if folder.exists() else None)
+    train(objects, NUM_STEPS, OUTPUT / "states" / "elsewhere" if goes_on else None, saved_in="elsewhere")
     return values_of(model)
 
 
@@ -237,6 +236,7 @@ elif __name__ == "__main__":
     found = {
         "goes_on": goes_on("no"),
         "goes_on_in_fp16": goes_on("fp16"),
+        "elsewhere": elsewhere(goes_on=False),
         "evaluation": evaluation(),
         "pair": pair(),
         "head_alone_is_stepped": head_alone_is_stepped(),

@@ -1,12 +1,13 @@
 """Train with known pauses, so that a profile must find them, and leave the weights.
 
-    python profiled.py OUTPUT MAX_STEPS
+    python profiled.py OUTPUT NAME:PROFILE:MAX_STEPS:LANGUAGE...
 
-Each batch takes ``DATA_S`` to read, and each forward of rank 1 ``FORWARD_S`` more. Leaves the digest of the weights in
-``OUTPUT/weights.json``, and each step's seconds on rank 0.
+Each batch takes ``DATA_S`` to read, and each forward of rank 1 ``FORWARD_S`` more; without a PROFILE there is no pause.
+Leaves the digest of the weights in ``OUTPUT/NAME/left.json``, and each step's seconds on rank 0.
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -24,13 +25,14 @@ DATA_S, FORWARD_S = 0.1, 0.5
 
 class SlowForward(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False):
-        if dp.get_rank() == 1:
+        if dp.get_rank() == 1 and dp.DataParallelConfig.from_env().profile:
             time.sleep(FORWARD_S)
         return super().compute_loss(model, inputs, return_outputs)
 
 
 class Seconds(TrainerCallback):
-    ends = []
+    def __init__(self):
+        self.ends = []
 
     def on_step_end(self, args, state, control, **kwargs):
         self.ends.append(time.perf_counter())
@@ -41,25 +43,35 @@ def read_slowly(read):
 
     def slowly(self, options):
         for batch in read(self, options):
-            time.sleep(DATA_S)
+            if dp.DataParallelConfig.from_env().profile:
+                time.sleep(DATA_S)
             yield batch
 
     return slowly
 
 
-if __name__ == "__main__":
-    for kind in training_rows.ShardedDataset.__subclasses__():
-        kind._read = read_slowly(kind._read)
-    output, max_steps = Path(sys.argv[1]), int(sys.argv[2])
+def train(folder, profile, max_steps, language):
+    os.environ.update(MINDNLP_DP_PROFILE=profile, MINDNLP_DP_LANG=language)
+    if not profile:
+        del os.environ["MINDNLP_DP_PROFILE"]
+    dp.install(dp.DataParallelConfig.from_env())
     seconds = Seconds()
     trainer = tiny_trainer(
-        output / "trainer",
+        folder / "trainer",
         trainer_type=SlowForward,
         dataset=tiny_dataset(256),
-        max_steps=max_steps,
+        max_steps=int(max_steps),
         callbacks=[seconds],
     )
     trainer.train()
     if dp.is_main_process():
         left = {"weights": [digest(parameter) for parameter in trainer.model.parameters()], "ends": seconds.ends}
-        (output / "left.json").write_text(json.dumps(left))
+        (folder / "left.json").write_text(json.dumps(left))
+
+
+if __name__ == "__main__":
+    for kind in training_rows.ShardedDataset.__subclasses__():
+        kind._read = read_slowly(kind._read)
+    for run in sys.argv[2:]:
+        name, *settings = run.split(":")
+        train(Path(sys.argv[1], name), *settings)

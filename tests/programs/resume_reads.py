@@ -1,9 +1,9 @@
 """Resume from a checkpoint of two_epochs of resume_scenarios.py, and count what is read for that.
 
-    python resume_reads.py OUTPUT CHECKPOINT
+    python resume_reads.py OUTPUT CHECKPOINT...
 
-Leaves ``OUTPUT/read.rank<r>.json``: how many bytes this rank hashed, and how often it opened each file of CHECKPOINT,
-and what it ended with.
+Leaves ``OUTPUT/read.rank<r>.json``, for each CHECKPOINT: how many bytes this rank hashed, and how often it opened each
+of its files, and what it ended with.
 """
 
 import json
@@ -17,7 +17,7 @@ import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.checkpoint import store
 from tests.programs.resume_scenarios import SCENARIOS, train
 
-OUTPUT, CHECKPOINT = Path(sys.argv[1]), Path(sys.argv[2])
+OUTPUT, *CHECKPOINTS = map(Path, sys.argv[1:])
 OPENED = Counter()
 
 
@@ -41,12 +41,15 @@ class Counting:
 
 
 def note(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(f"{CHECKPOINT}/"):
-        OPENED[Path(arguments[0]).name] += 1
+    if event == "open" and isinstance(arguments[0], (str, Path)) and Path(arguments[0]).parent in CHECKPOINTS:
+        OPENED[str(arguments[0])] += 1
 
 
-store.xxhash = Counting()
 sys.addaudithook(note)
-end = train(OUTPUT / "resumed", resume=str(CHECKPOINT), **{**SCENARIOS["two_epochs"], "save_strategy": "no"})
-read = {"hashed": store.xxhash.num_bytes, "opened": OPENED, "parameters": end["parameters"]}
-(OUTPUT / f"read.rank{dp.get_rank()}.json").write_text(json.dumps(read))
+found = []
+for number, checkpoint in enumerate(CHECKPOINTS):
+    store.xxhash, settings = Counting(), {**SCENARIOS["two_epochs"], "save_strategy": "no"}
+    end = train(OUTPUT / f"resumed{number}", resume=str(checkpoint), **settings)
+    opened = {Path(name).name: times for name, times in OPENED.items() if Path(name).parent == checkpoint}
+    found.append({"hashed": store.xxhash.num_bytes, "opened": opened, "parameters": end["parameters"]})
+(OUTPUT / f"read.rank{dp.get_rank()}.json").write_text(json.dumps(found))

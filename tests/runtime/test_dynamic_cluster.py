@@ -37,12 +37,13 @@ if sys.argv[1] == "is killed":
 def ranks(tmp_path):
     started = []
 
-    def start(*arguments, script=SCRIPT, **further):
+    def start(*arguments, script=SCRIPT, num=2, **further):
         (tmp_path / "script.py").write_text(script)
         inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         port = str(free_port())
-        for rank in range(2):
-            environ = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+        for rank in range(num):
+            environ = {"RANK": rank, "WORLD_SIZE": num, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": num}
+            environ = {name: str(value) for name, value in environ.items()}
             environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "PYTHONPATH": str(REPOSITORY)} | further
             command = [sys.executable, tmp_path / "script.py", *arguments]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -144,7 +145,7 @@ import mindnlp_dp_plugin as dp
 import os, signal, sys, time
 
 dp.barrier()
-if dp.get_rank() == 1 and sys.argv[1] == "killed":
+if dp.get_rank() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if dp.get_rank() == 0:
     time.sleep(8)  # much longer than a rank takes to hear of another
@@ -153,10 +154,9 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("way", ["killed", "leaves"])
-def test_a_rank_that_waits_for_nobody_goes_on(ranks, way):
-    first, second = ranks(way, script=ALONE)
-    assert second.wait(TIMEOUT_S) == (-signal.SIGKILL if way == "killed" else 0)
+def test_a_rank_that_waits_for_nobody_goes_on_whether_others_are_killed_or_leave(ranks):
+    first, killed, leaves = ranks(script=ALONE, num=3)
+    assert (killed.wait(TIMEOUT_S), leaves.wait(TIMEOUT_S)) == (-signal.SIGKILL, 0)
     stdout, stderr = first.communicate(timeout=TIMEOUT_S)
     assert (said(stdout), first.returncode) == (["needed nobody"], 0), stderr
 
