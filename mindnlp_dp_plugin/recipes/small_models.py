@@ -90,6 +90,7 @@ def save_small_qwen2(folder: str | Path, texts: Iterable[str], num_labels: None 
         chat_template=CHAT_TEMPLATE,
     )
     size = {**SIZE, "num_key_value_heads": SIZE["num_attention_heads"] // 2, "tie_word_embeddings": True}
+    size |= {"pad_token_id": None, "bos_token_id": tokenizer.pad_token_id}  # as in the models of its family
     _save("Qwen2", "ForCausalLM", tokenizer, folder, max_position_embeddings=max_length + MOST_NEW_TOKENS, **size)
 
 
@@ -99,7 +100,7 @@ def _save(family, head, tokenizer, folder, **settings):
 
     tokenizer.save_pretrained(str(folder))
     named = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
-    config = getattr(transformers, f"{family}Config")(vocab_size=len(tokenizer), **named, **settings)
+    config = getattr(transformers, f"{family}Config")(vocab_size=len(tokenizer), **{**named, **settings})
     model = getattr(transformers, family + head)(config)
     for weight in _embeddings(model) if head == CLASSIFIER else ():
         weight.assign_value(weight * (EMBEDDINGS_STD / config.initializer_range))

@@ -135,7 +135,9 @@ def read_rows(
     said, dropped = [], []
     tables = read_splits(options, said, read, suffixes)
     columns = find(tables["train"], options.text_column, options.label_column)
-    found = TEXT_COLUMNS_FOUND if columns.label is None else COLUMNS_FOUND
+    found = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
+    if columns.label is None:
+        found = remark(TEXT_COLUMNS_FOUND, texts=list(columns.texts))
     splits = {}
     for split, table in tables.items():
         rows = _parsed(table, columns, split, parse or (lambda *cells: _labelled_text(cells, as_label)))
@@ -147,8 +149,7 @@ def read_rows(
     if "train" not in splits:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
     said = [each for at, each in enumerate(said) if each not in said[:at]]
-    said.append(remark(found, texts=list(columns.texts), label=columns.label))
-    return PlainRows(splits, tables["train"], columns, [*said, *dropped])
+    return PlainRows(splits, tables["train"], columns, [*said, found, *dropped])
 
 
 def _parsed(table, columns, split, parse):
