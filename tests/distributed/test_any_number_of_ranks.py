@@ -9,7 +9,7 @@ from tests.harness import PROGRAMS, run, run_ranks_successfully
 
 QUICK = ("adamw", "zero2", "labels", "fp16", "unused", "packed", "dispatched")
 GOING_ON = ("adamw", "logged")
-STOPPED_AFTER = 3  # optimizer steps
+STOPPED_AFTER, ALL_STEPS = 3, 8  # 4 in an epoch
 EVERY = (
     *QUICK,
     "logged",
@@ -86,15 +86,15 @@ def test_what_four_ranks_began_fewer_end_as_if_never_stopped(of_four, of_fewer, 
     assert stopped["digests"] + gone_on["digests"] == whole["digests"]
     for what in ("log", "training_loss", "scores", "tokens", "flos"):
         assert gone_on[what] == whole[what], what
-    last = {name: digest for name, digest in whole["files"].items() if name.startswith("checkpoint-12/")}
+    last = {name: digest for name, digest in whole["files"].items() if name.startswith(f"checkpoint-{ALL_STEPS}/")}
     assert last and last.items() <= gone_on["files"].items()
 
 
 def test_every_step_changes_the_model(of_four):
     for name in QUICK:
         digests = of_four[name]["digests"]
-        assert len(set(digests)) == len(digests) == 12, name
-        assert len(of_four[name]["files"]) > 20, name
+        assert len(set(digests)) == len(digests) == ALL_STEPS, name
+        assert len(of_four[name]["files"]) >= 4 * ALL_STEPS / 2, "four in each checkpoint"
 
 
 @pytest.mark.slow

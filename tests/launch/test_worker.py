@@ -78,14 +78,14 @@ def test_what_the_user_set_is_kept(runner):
     assert outcome.stdout == f"{sorted(os.sched_getaffinity(0))} 5\n"
 
 
-@pytest.mark.parametrize("backend", ["mpi", "mccl"])
 @pytest.mark.parametrize(
-    "end, status, words",
+    "backend, end, status, words",
     [
-        ("pass", 0, ""),
-        ("sys.exit(3)", 3, ""),
-        ("sys.exit('the child is done')", 1, "the child is done"),
-        ("raise ValueError('of the child')", 1, "ValueError: of the child"),
+        ("mpi", "pass", 0, ""),
+        ("mccl", "sys.exit(3)", 3, ""),
+        ("mpi", "sys.exit('the child is done')", 1, "the child is done"),
+        ("mpi", "raise ValueError('of the child')", 1, "ValueError: of the child"),
+        ("mccl", "raise ValueError('of the child')", 1, "ValueError: of the child"),
     ],
 )
 def test_a_forked_child_ends_by_itself_and_the_rank_goes_on(runner, backend, end, status, words):

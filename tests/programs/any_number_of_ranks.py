@@ -37,7 +37,7 @@ from tests.programs.scenarios import Momentum, WithExtraParameters, batched_and_
 from tests.programs.tiny import SIZES, seed_everything, tiny_model, tiny_rows
 
 BATCH_SIZE = 3
-NUM_ROWS = 61  # of which the last batches of an epoch have fewer
+NUM_ROWS = 37  # of which the last batches of an epoch have fewer
 STOP_AFTER = 3
 TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime")
 OF_RANKS = ("training_args.bin", "record.json", "data_parallel.json")
