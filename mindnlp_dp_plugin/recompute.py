@@ -4,6 +4,7 @@ A step takes about a third longer and needs far less memory: Chen et al., "Train
 Cost", 2016; torch calls it activation checkpointing.
 """
 
+import functools
 import importlib
 import logging
 import types
@@ -57,13 +58,15 @@ def enable_recompute(model) -> None:
             )
     _leave_caches_out(model)
     for layer in layers:
-        layer.forward = types.MethodType(_forward, layer)
+        if not is_recomputed(layer):
+            layer.forward = types.MethodType(_forward, layer)
 
 
 def disable_recompute(model) -> None:
     """Let the layers of a model keep their activations again."""
-    for layer in filter(is_recomputed, layers_of(model)):
-        del layer.forward
+    for layer in layers_of(model):
+        if is_recomputed(layer) and not isinstance(layer.forward, Lending):
+            del layer.forward
 
 
 def layers_of(module) -> Iterator:
@@ -78,8 +81,9 @@ def layers_of(module) -> Iterator:
 
 
 def is_recomputed(layer) -> bool:
-    """Whether ``enable_recompute`` has replaced a layer's ``forward``."""
-    return getattr(vars(layer).get("forward"), "__func__", None) is _forward
+    """Whether a layer computes its activations again: by ``enable_recompute``, or as its weights are lent to it."""
+    forward = vars(layer).get("forward")
+    return isinstance(forward, Lending) or getattr(forward, "__func__", None) is _forward
 
 
 def caching_configs(model) -> list:
@@ -102,6 +106,10 @@ def _forward(layer, *args, **kwargs):
     if not (layer.training and _pynative_executor.requires_grad()):
         return type(layer).forward(layer, *args, **kwargs)
     return _Pass(layer, args, kwargs).result()
+
+
+class Lending(functools.partial):
+    """A layer's ``forward`` by ``computed_with``."""
 
 
 Lend = Callable[[list], list]

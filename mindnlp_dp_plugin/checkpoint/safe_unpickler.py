@@ -8,12 +8,15 @@ NumPy would take from a pickle without a look, the layout of a dtype and the byt
 import pickle
 import re
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.nested import map_leaves
 
 NUMERIC = re.compile(r"[<>|=]?[biufc]\d{1,2}")
 PLAIN = {("_codecs", "encode"), ("collections", "OrderedDict"), ("mindspore.common.tensor", "Tensor")}
@@ -92,6 +95,78 @@ def load(path: str) -> Any:
         name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
         with archive.open(name) as pickled:
             return SafeUnpickler(pickled).load()
+
+
+def load_later(path: str, later: Callable[[str, int, np.dtype, tuple], Any]) -> Any:
+    """As ``load``, but of large tensors that were written by ``archive.write`` none is held in memory.
+
+    Args:
+        path: As for ``load``.
+        later: Makes what stands for one, given the file, the place of its first byte, dtype and shape.
+    """
+    with zipfile.ZipFile(path) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+        info = archive.getinfo(name)
+        with Path(path).open("rb") as file:
+            file.seek(info.header_offset + NAME_LENGTHS)
+            begin = file.tell() + 4 + sum(np.frombuffer(file.read(4), "<u2").tolist())
+        with archive.open(name) as pickled:
+            found = _LaterUnpickler(_Noting(pickled, begin), path, later).load()
+    return map_leaves(lambda leaf: leaf.value if isinstance(leaf, _Later) else leaf, found)
+
+
+NAME_LENGTHS = 26  # where the header of a file in an archive tells how long its name, and what follows that, are
+
+
+class _Noting:
+    """A file that notes where the last large bytes were; the unpickler reads those alone into memory of its own."""
+
+    def __init__(self, file, begin):
+        self._file, self._begin = file, begin
+        self.read, self.readline = file.read, file.readline
+        self.place, self.size = begin, 0
+
+    def readinto(self, memory):
+        self.place, self.size = self._begin + self._file.tell(), len(memory)
+        return self._file.readinto(memory)
+
+
+class _Later:
+    """Is made in the place of an array or a tensor; its ``value`` is that."""
+
+    @classmethod
+    def of(cls, kind, unpickler):
+        """The class of those of a kind."""
+        return type(kind.__name__, (cls,), {"_kind": kind, "_unpickler": unpickler})
+
+    def __setstate__(self, state):
+        if self._kind is PlainArray:
+            self.value = make_array(None, None, None)
+            self.value.__setstate__(state)
+            *_, is_fortran, values = state
+            file = self._unpickler.file
+            if not is_fortran and 0 < len(values) == file.size:
+                self.stored = self._unpickler.later(file.place, self.value.dtype, self.value.shape)
+            return
+        (array,) = state["value"]
+        if stored := getattr(array, "stored", None):
+            array.value, self.value = None, stored
+        else:
+            self.value = self._kind.__new__(self._kind)
+            self.value.__setstate__({"value": (array.value,)})
+
+
+class _LaterUnpickler(SafeUnpickler):
+    def __init__(self, file, path, later):
+        super().__init__(file)
+        self.file = file
+        self.later = lambda place, dtype, shape: later(path, place, dtype, shape)
+
+    def find_class(self, module_name, name):
+        found = super().find_class(module_name, name)
+        if found is make_array:
+            return lambda *_: _Later.of(PlainArray, self)()
+        return _Later.of(found, self) if name == "Tensor" else found
 
 
 def _refusal(what):

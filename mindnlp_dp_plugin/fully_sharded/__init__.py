@@ -5,6 +5,20 @@ torch calls it "fully sharded data parallel" (Zhao et al., 2023), and a module t
 unit.
 """
 
-from mindnlp_dp_plugin.fully_sharded.parameters import SharedParameters, gathered_parameters
+from mindnlp_dp_plugin.fully_sharded.leading import Leading
+from mindnlp_dp_plugin.fully_sharded.parameters import (
+    SharedParameters,
+    gathered_parameters,
+    is_shared_out,
+    join_parameters,
+    shared_parameters,
+)
 
-__all__ = ["SharedParameters", "gathered_parameters"]
+__all__ = [
+    "Leading",
+    "SharedParameters",
+    "gathered_parameters",
+    "is_shared_out",
+    "join_parameters",
+    "shared_parameters",
+]

@@ -1,6 +1,6 @@
 """A bucket of parameters of which each rank keeps its part alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mindspore
@@ -10,6 +10,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, Untouched
+from mindnlp_dp_plugin.optim import cut_buckets
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
 
 READERS = ("asnumpy", "numpy", "item", "tolist", "copy", "clone", "__deepcopy__")
@@ -60,9 +61,33 @@ class SharedBucket(SlicedBucket):
     def give_back(self) -> None:
         """Make the parameters whole. All ranks must call it."""
         for parameter, tensor in zip(self.parameters, self.whole()):
-            for reader in READERS:
-                vars(parameter).pop(reader, None)
-            parameter.assign_value(tensor)
+            hand_out(parameter, tensor)
+
+    def blocks(self, parameter) -> Iterator[np.ndarray]:
+        """A parameter's values, one run of a few MB after the other. All ranks must use it up."""
+        for owner, begin, end in self._runs(parameter):
+            block = np.empty(end - begin, self._np_dtype)
+            for own in self._own(owner, parameter):
+                block[...] = own.tensor.asnumpy()[begin - own.begin : end - own.begin]
+            yield self._broadcast(block, owner)
+
+    def take(self, parameter, values: np.ndarray | None, src: int) -> None:
+        """Let the ranks that keep a part of a parameter have it anew. All ranks must call it.
+
+        Args:
+            parameter: The parameter.
+            values: The whole, flat, on the rank that has it; None on others.
+            src: That rank.
+        """
+        changed = {}
+        for owner, begin, end in self._runs(parameter):
+            block = np.empty(end - begin, self._np_dtype) if values is None else values[begin:end].copy()
+            block = self._broadcast(block, src)
+            for own in self._own(owner, parameter):
+                part = changed.setdefault(own, np.empty(own.end - own.begin, self._np_dtype))
+                part[begin - own.begin : end - own.begin] = block
+        for own, part in changed.items():
+            own.tensor.assign_value(mindspore.Tensor.from_numpy(part))
 
     def take_values(self) -> None:
         """Let this rank's slices have what the whole parameters have."""
@@ -82,6 +107,28 @@ class SharedBucket(SlicedBucket):
             for reader in READERS:
                 vars(parameter)[reader] = _refusal(name)
 
+    @property
+    def _np_dtype(self):
+        return np.dtype(mindspore.dtype_to_nptype(self._dtype))
+
+    def _runs(self, parameter):
+        """The rank that keeps it, begin and end of each run of the parameter, in order."""
+        length = max(1, cut_buckets.BLOCK_BYTES // self._np_dtype.itemsize)
+        for rank, extents in enumerate(self.parts):
+            for extent in extents:
+                if self.parameters[extent.index] is parameter:
+                    for begin in range(extent.begin, extent.end, length):
+                        yield rank, begin, min(begin + length, extent.end)
+
+    def _own(self, owner, parameter):
+        """This rank's slice of a parameter, if it is the owner."""
+        return [own for own in self.slices if owner == self._collective.rank and own.parameter is parameter]
+
+    def _broadcast(self, block, src):
+        tensor = mindspore.Tensor.from_numpy(block)
+        self._collective.broadcast(tensor, src)
+        return tensor.asnumpy()
+
     def _require_let_go(self):
         if not is_on_cpu():
             return
@@ -92,6 +139,13 @@ class SharedBucket(SlicedBucket):
                     "parameters within mindnlp_dp_plugin.gathered_parameters(model), on all ranks.",
                     name=name,
                 )
+
+
+def hand_out(parameter, tensor) -> None:
+    """Let a parameter hold its values again, for all who read them."""
+    for reader in READERS:
+        vars(parameter).pop(reader, None)
+    parameter.assign_value(tensor)
 
 
 def _refusal(name):

@@ -1,24 +1,29 @@
 """The parameters of a model while they are shared out: lent to each module that computes, whole on request."""
 
+import copy
 import functools
+import gc
+import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.collectives import Collective, compared_at_the_end
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.ddp.replicas import digest, make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket
-from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, stand_ins_of
+from mindnlp_dp_plugin.fully_sharded.leading import Leading
+from mindnlp_dp_plugin.fully_sharded.stand_ins import stand_ins_of
 from mindnlp_dp_plugin.fully_sharded.units import units_of, units_of_parameters
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.recompute import caching_configs, computed_with, is_recomputed
+from mindnlp_dp_plugin.recompute import Lending, caching_configs, computed_with, is_recomputed
 
-_shared = WeakKeyDictionary()  # by model
+REPLACED = ("forward", "state_dict", "save_pretrained", "__deepcopy__")
+SHARING = "_shared_out_by"  # an attribute of a parameter
+_all = weakref.WeakSet()
 
 
 @contextmanager
@@ -29,22 +34,55 @@ def gathered_parameters(model: Any) -> Iterator[None]:
     calls it ``zero.GatheredParameters``, torch ``summon_full_params``.
 
     Args:
-        model: The model that is being trained.
+        model: The model that is or was trained, or one that has its parameters.
 
     Examples:
         >>> with dp.gathered_parameters(model):
         ...     dp.print_rank_0(model.classifier.weight.norm())
     """
-    shared = _shared.get(model)
-    if shared is None:
+    with ExitStack() as stack:
+        for shared in _sharing(model):
+            stack.enter_context(shared.whole(takes_values=True))
         yield
-        return
-    with shared.whole(takes_values=True):
-        yield
+
+
+def shared_parameters(model) -> "SharedParameters | None":
+    """What shares out a model's parameters. All ranks must call it: parts of another model are made whole."""
+    found = None
+    for shared in _sharing(model):
+        if shared.is_of(model):
+            found = shared
+        else:
+            shared.join()
+    return found
+
+
+def join_parameters(model) -> None:
+    """Make the parameters of a model whole, for good. All ranks must call it."""
+    for shared in _sharing(model):
+        shared.join()
+
+
+def is_shared_out(parameter) -> bool:
+    """Whether a rank keeps only its part of a parameter."""
+    return SHARING in vars(parameter)
+
+
+def _sharing(model):
+    found = (vars(parameter).get(SHARING) for parameter in model.parameters())
+    return list(dict.fromkeys(shared for shared in found if shared))
+
+
+def _require_unread_at_the_end():
+    for shared in _all:
+        shared.require_unread()
+
+
+compared_at_the_end.append(_require_unread_at_the_end)
 
 
 class SharedParameters:
-    """Shares out what a model's units hold, and lends it to each unit while that computes.
+    """Shares out what a model's units hold, and lends it to each unit while that computes: until ``join``.
 
     Parameters that are used by the same units, and are stepped or are not, make a bucket. All ranks must run the units
     in the same order, and equally often. It has many attributes because a parameter is found by its unit, its bucket,
@@ -55,35 +93,36 @@ class SharedParameters:
         stepped: The parameters that an optimizer steps.
         collective: The ranks that share them out.
         bucket_cap_mb: Size in MB of a bucket of parameters that stay whole; None for the engine's default.
-        patches: Gives the units their own ``forward`` back.
     """
 
-    def __init__(self, model, stepped: Iterable, collective: Collective, bucket_cap_mb: float | None, patches: Patches):
-        self._model, self._collective = model, collective
+    def __init__(self, model, stepped: Iterable, collective: Collective, bucket_cap_mb: float | None):
+        gc.collect()  # a model that was shared out before may hold itself
+        self._model, self._collective, self._patches = weakref.ref(model), collective, Patches()
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         units = units_of(model)
         for unit in units:
             _require_own_forward(unit)
         self._units_of = units_of_parameters(model, units)
-        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
-        self._parameters = [p for p in model.parameters() if id(p) in self._units_of]
-        self._named = {self._names[id(parameter)]: parameter for parameter in self._parameters}
-        self._stand_ins = stand_ins_of(self._named)
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._of_model = list(model.parameters())
+        self.named = {names[id(each)]: each for each in self._of_model if id(each) in self._units_of}
+        self._stand_ins = stand_ins_of(self.named)
         self._buckets, self._bucket_of, self._stepped = [], {}, None
         self._num_whole = 0  # contexts within which parameters are whole
         self._lent, self._of_forward = [], []  # buckets, in the order in which they were gathered
+        self._is_led = self._is_in_step = self._trains = False
         self._caching = caching_configs(model)
-        self._let_caches(False)
-        patches.on_undo(lambda: self._let_caches(True))
         for unit in units:
-            patches.replace(unit, "forward", functools.partial(self._forward, unit, unit.forward))
+            self._patches.replace(unit, "forward", Lending(self._forward, unit, unit.forward))
         for name in ("state_dict", "save_pretrained"):
             if hasattr(model, name):
-                patches.stand_in(model, functools.partial(self._whole_alone, name), name)
+                self._patches.stand_in(model, self._whole_alone(name), name)
+        for module in (*units, model):
+            self._patches.replace(module, "__deepcopy__", functools.partial(_copy_of, module))
         self._share_out({id(parameter) for parameter in stepped}, makes_equal=True)
-        patches.on_undo(self._give_up)
-        _shared[model] = self
-        patches.on_undo(lambda: _shared.pop(model, None))
+        for parameter in self.named.values():
+            vars(parameter)[SHARING] = self
+        _all.add(self)
 
     @property
     def num_bytes(self) -> int:
@@ -94,6 +133,28 @@ class SharedParameters:
         """Whether a parameter is shared out."""
         return id(parameter) in self._bucket_of
 
+    def is_of(self, model) -> bool:
+        """Whether the model is the one that was shared out, with the same parameters."""
+        return self._model() is model and list(map(id, model.parameters())) == list(map(id, self._of_model))
+
+    def train(self, patches: Patches) -> None:
+        """Training begins: no cache grows in both passes of a unit.
+
+        Args:
+            patches: End it.
+        """
+        if self._num_whole:
+            raise DataParallelError(
+                "zero_stage=3: train() within mindnlp_dp_plugin.gathered_parameters(model). Leave the block first."
+            )
+        self._trains = self._is_in_step = True
+        self._let_caches(False)
+        patches.on_undo(self._end_training)
+
+    def require_unread(self) -> None:
+        """Raise if a parameter was read or changed elsewhere while it was shared out."""
+        self._stand_ins.require_unread(None)
+
     def buckets(self, order: list) -> list[SlicedBucket]:
         """The buckets of these parameters, which an optimizer steps. All ranks must call it.
 
@@ -102,8 +163,6 @@ class SharedParameters:
         """
         stepped = {id(parameter) for parameter in order}
         if stepped != self._stepped:
-            for bucket in self._buckets:
-                bucket.give_back()
             self._share_out(stepped)
         last = {id(parameter): place for place, parameter in enumerate(order)}
         shared = [bucket for bucket in self._buckets if id(bucket.parameters[0]) in stepped]
@@ -113,15 +172,14 @@ class SharedParameters:
         return shared + [SlicedBucket([others[index] for index in ids], self._collective) for ids in plan]
 
     @contextmanager
-    def whole(self, keeps: bool = True, takes_values: bool = False) -> Iterator[None]:
+    def whole(self, takes_values: bool = False) -> Iterator[None]:
         """A context within which parameters are whole. All ranks must enter it.
 
         Args:
-            keeps: Whether they are on this rank; otherwise it only sends others its part.
             takes_values: Whether what is changed within stays.
         """
         if self._num_whole == 0:
-            self._gather(keeps)
+            self._gather()
         self._num_whole += 1
         try:
             yield
@@ -129,20 +187,51 @@ class SharedParameters:
             self._num_whole -= 1
             if self._num_whole == 0:
                 self._let_caches(False)
-                if keeps:
-                    self._let_go(takes_values)
+                for bucket in self._buckets:
+                    if takes_values:
+                        bucket.take_values()
+                    bucket.let_go(self._stand_ins)
+
+    @contextmanager
+    def led(self, leads: bool) -> Iterator[Leading | None]:
+        """A context in which one rank reads or changes parameters one at a time. All ranks must enter it.
+
+        Args:
+            leads: Whether this rank does. Others wait, and yield None.
+        """
+        leading = Leading(self._bucket_of, self.named, self._collective)
+        if self._num_whole:
+            yield None
+            return
+        self.require_unread()
+        if not leads:
+            leading.follow()
+            yield None
+            return
+        self._is_led = True
+        self._let_caches(True)
+        try:
+            yield leading
+        finally:
+            self._is_led = False
+            self._let_caches(False)
+            for bucket in leading.end():
+                bucket.let_go(self._stand_ins)
+            self.require_unread()
 
     def join(self) -> None:
         """Make all parameters whole, and let them be. All ranks must call it."""
-        if not self._num_whole:
-            self._gather(keeps=True)
-        self._num_whole = 1  # for good
+        self._gather()
         self._buckets, self._bucket_of = [], {}
+        for parameter in self.named.values():
+            del vars(parameter)[SHARING]
+        self._patches.undo()
+        _all.discard(self)
 
     def digests(self) -> list:
         """Digests of what is stepped, of all ranks. All ranks must call it."""
         mine = [digest(own.tensor) for bucket in self._buckets for own in bucket.slices]
-        mine += [digest(each) for each in self._model.parameters() if not self.holds(each)]
+        mine += [digest(each) for each in self._of_model if not self.holds(each)]
         return self._collective.all_gather_object(mine, Message("digests of parameters"))
 
     def begin(self) -> None:
@@ -172,60 +261,58 @@ class SharedParameters:
         Args:
             batches: The batches; each is to be given to the model once before the next is asked for.
         """
-        batches, has_ended = iter(batches), False
-        while True:
-            batch = None if has_ended else next(batches, None)
-            has_ended = batch is None
-            if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
-                return
-            if has_ended:
-                for bucket in () if self._num_whole else self._of_forward:
-                    bucket.whole()
-                continue
-            self.begin()
-            yield batch
-            self.end_forward()
+        batches, has_ended, self._is_in_step = iter(batches), False, True
+        try:
+            while True:
+                batch = None if has_ended else next(batches, None)
+                has_ended = batch is None
+                if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
+                    return
+                if has_ended:
+                    for bucket in () if self._num_whole else self._of_forward:
+                        bucket.whole()
+                    continue
+                self.begin()
+                yield batch
+                self.end_forward()
+        finally:
+            self._is_in_step = self._trains
 
     def _share_out(self, stepped, makes_equal=False):
-        """Make buckets of whole parameters, and let these go."""
-        groups = {}
-        for parameter in self._parameters:
-            is_stepped = id(parameter) in stepped
-            groups.setdefault((self._units_of[id(parameter)], parameter.dtype, is_stepped), []).append(parameter)
-        self._buckets = []
+        """Make buckets of parameters, those of some units at a time, and let these go."""
+        buckets, groups = [], {}
+        for name, parameter in self.named.items():
+            groups.setdefault((self._units_of[id(parameter)], parameter.dtype), {})[name] = parameter
         for group in groups.values():
-            names = [self._names[id(each)] for each in group]
             if makes_equal:
-                make_equal(zip(names, group), self._collective)
-            self._buckets.append(SharedBucket(group, names, self._collective, self._stand_ins))
-        self._bucket_of = {id(parameter): bucket for bucket in self._buckets for parameter in bucket.parameters}
-        self._stepped = stepped
+                make_equal(group.items(), self._collective)
+            for bucket in dict.fromkeys(self._bucket_of[id(each)] for each in group.values() if self.holds(each)):
+                bucket.give_back()
+            for is_stepped in (True, False):
+                names = [name for name, each in group.items() if (id(each) in stepped) == is_stepped]
+                if names:
+                    alike = [group[name] for name in names]
+                    buckets.append(SharedBucket(alike, names, self._collective, self._stand_ins))
+        self._buckets, self._stepped = buckets, stepped
+        self._bucket_of = {id(parameter): bucket for bucket in buckets for parameter in bucket.parameters}
 
-    def _gather(self, keeps):
-        self._stand_ins.require_unread(None)
+    def _gather(self):
+        if self._num_whole:
+            return
+        self.require_unread()
         self._let_caches(True)
         for bucket in self._buckets:
-            if keeps:
-                bucket.give_back()
-            else:
-                bucket.whole()
+            bucket.give_back()
 
-    def _let_go(self, takes_values):
-        for bucket in self._buckets:
-            if takes_values:
-                bucket.take_values()
-            bucket.let_go(self._stand_ins)
-
-    def _give_up(self):
-        """Training has failed, if anything is let go now: nobody looks any more, so it is NaN."""
-        if self._buckets:
-            self._stand_ins = NotANumber(self._named)
-            self._let_go(takes_values=False)
+    def _end_training(self):
+        self._trains = self._is_in_step = False
+        self._lent, self._of_forward = [], []
+        self._let_caches(True)
 
     def _let_caches(self, may_be):
-        """A cache of keys and values would grow in both passes of a unit; the model's files are to say what it said."""
+        """While it trains, a cache of keys and values would grow in both passes of a unit."""
         for config in self._caching:
-            config.use_cache = may_be
+            config.use_cache = may_be or not self._trains
 
     def _forward(self, unit, stock, *args, **kwargs):
         if self._num_whole:
@@ -233,20 +320,47 @@ class SharedParameters:
         return computed_with(unit, self._lend, args, kwargs)
 
     def _lend(self, weights):
-        whole = {}
-        for bucket in dict.fromkeys(self._bucket_of[id(weight)] for weight in weights if self.holds(weight)):
+        whole, buckets = {}, dict.fromkeys(self._bucket_of[id(weight)] for weight in weights if self.holds(weight))
+        if not self._is_in_step:
+            self._agree([self._buckets.index(bucket) for bucket in buckets])
+        for bucket in buckets:
             self._lent.append(bucket)
             whole |= {id(parameter): tensor for parameter, tensor in zip(bucket.parameters, bucket.whole())}
         return [whole.get(id(weight)) for weight in weights]
 
-    def _whole_alone(self, name, stock, *args, **kwargs):
-        if not self._num_whole:
+    def _agree(self, numbers):
+        """Behind training ranks compute what the script says: the same, or the job ends instead of computing on."""
+        self._lent = []
+        self.require_unread()
+        everyone = self._collective.all_gather_object(numbers, Message("parameters of a module"))
+        if any(theirs != numbers for theirs in everyone):
             raise DataParallelError(
-                "zero_stage=3: {name}() of a model whose parameters are sharded over the ranks. Call it within "
-                "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
-                name=name,
+                "zero_stage=3: ranks compute different modules of a model that is sharded over them. All must call "
+                "it alike, or within mindnlp_dp_plugin.gathered_parameters(model)."
             )
-        return stock(*args, **kwargs)
+
+    def _whole_alone(self, name):
+        def call(stock, *args, **kwargs):
+            if not (self._num_whole or self._is_led):
+                raise DataParallelError(
+                    "zero_stage=3: {name}() of a model whose parameters are sharded over the ranks. Call it within "
+                    "mindnlp_dp_plugin.gathered_parameters(model), which all ranks must enter.",
+                    name=name,
+                )
+            return stock(*args, **kwargs)
+
+        return call
+
+
+def _copy_of(module, memo):
+    """A deep copy that shares nothing out: without what was replaced in the module."""
+    found = {name: value for name, value in vars(module).items() if name not in REPLACED}
+    stock = getattr(vars(module).get("forward"), "args", (None, None))[1]
+    if stock is not None and stock.__func__ is not type(module).forward:  # it computed its activations again before
+        found["forward"] = stock
+    memo[id(module)] = copied = type(module).__new__(type(module))
+    copied.__setstate__(copy.deepcopy(found, memo))
+    return copied
 
 
 def _require_own_forward(unit):

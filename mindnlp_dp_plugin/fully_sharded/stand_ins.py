@@ -44,6 +44,7 @@ class NotANumber:
             before, self._loss = self._loss, loss
             if before is None or math.isfinite(before.astype(mindspore.float32).item()):
                 continue
+            self._loss = None
             raise DataParallelError(
                 "zero_stage=3: a loss is not finite. If it is finite with zero_stage=2, the script reads parameters "
                 "of a module outside of its forward, where they are not whole: read them within "

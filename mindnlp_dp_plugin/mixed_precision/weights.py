@@ -1,7 +1,8 @@
 """A model's weights in another precision for a while: float32 masters to train, float16 to evaluate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import mindspore
 
@@ -24,10 +25,20 @@ class Masters:
                 self._loaded_as.append((parameter, parameter.dtype))
                 parameter.assign_value(parameter.astype(mindspore.float32))
 
-    def undo(self) -> None:
-        """Round the trained weights to what they were loaded as."""
+    @property
+    def are_made(self) -> bool:
+        """Whether there are any."""
+        return bool(self._loaded_as)
+
+    def undo(self, are_left_out: Callable[[Any], bool]) -> None:
+        """Round the trained weights to what they were loaded as.
+
+        Args:
+            are_left_out: Of which this process does not have the whole.
+        """
         for parameter, dtype in self._loaded_as:
-            parameter.assign_value(parameter.astype(dtype))
+            if not are_left_out(parameter):
+                parameter.assign_value(parameter.astype(dtype))
         self._loaded_as.clear()
 
 

@@ -36,6 +36,34 @@ class LazyTensor:
         return mindspore.Tensor.from_numpy(self._gathering.states_of(self._parameter)[self._name])
 
 
+class StoredTensor:
+    """Stands for a tensor in a file, of which a rank reads the part that it keeps.
+
+    Args:
+        path: The file.
+        place: Where its first byte is.
+        stored_as: The dtype in which it is there.
+        shape: Its shape.
+        dtype: The dtype that it has; None for the same.
+    """
+
+    __class__ = mindspore.Tensor  # an optimizer is to load it as one
+
+    def __init__(self, path: str, place: int, stored_as: np.dtype, shape: tuple, dtype: np.dtype | None = None):
+        self._path, self._place, self._stored_as = path, place, np.dtype(stored_as)
+        self.shape, self._dtype = shape, np.dtype(dtype or stored_as)
+
+    def to(self, dtype) -> "StoredTensor":
+        """The same in another dtype."""
+        return StoredTensor(self._path, self._place, self._stored_as, self.shape, mindspore.dtype_to_nptype(dtype))
+
+    def run(self, begin: int, end: int) -> np.ndarray:
+        """Its elements from ``begin`` to ``end``, flat."""
+        place = self._place + begin * self._stored_as.itemsize
+        values = np.fromfile(self._path, self._stored_as, end - begin, offset=place)
+        return values.astype(self._dtype, copy=False)
+
+
 class Gathering:
     """Gathers whole states, a bucket at a time.
 

@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import Slice, SlicedBucket
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
-from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor
+from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 
 _sharded = WeakKeyDictionary()
@@ -53,6 +53,11 @@ def share_states(
     _sharded[optimizer].lay_out_by(layout)
     _sharded[optimizer].take_in()
     return _sharded[optimizer]
+
+
+def states_of(optimizer) -> "ShardedStates | None":
+    """What shares out the states of an optimizer, if it was told to."""
+    return _sharded.get(optimizer)
 
 
 def _require_views():
@@ -319,9 +324,13 @@ class ShardedStates:
 def _cut(state, own):
     """A slice's part of the state of the whole, in memory of its own."""
     return {
-        name: mindspore.Tensor.from_numpy(own.of(value).asnumpy().copy()) if _is_like(value, own.parameter) else value
+        name: mindspore.Tensor.from_numpy(_run_of(value, own)) if _is_like(value, own.parameter) else value
         for name, value in state.items()
     }
+
+
+def _run_of(value, own):
+    return value.run(own.begin, own.end) if type(value) is StoredTensor else own.of(value).asnumpy().copy()
 
 
 def _described(state, tensor):

@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.plan import MEGABYTE
 from mindnlp_dp_plugin.ddp.replicas import DIFFERENT_MODELS, SAME_MODEL, require_same_structure
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.fully_sharded import SharedParameters
+from mindnlp_dp_plugin.fully_sharded import SharedParameters, join_parameters, shared_parameters
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.optim.parameters import stepped_parameters
 from mindnlp_dp_plugin.optim.sharded import ShardedStates, join_states, share_states
@@ -47,13 +47,14 @@ def share_parameters(
         door: The loop.
         collective: The ranks that train together.
         config: Holds the stage.
-        patches: Takes the lending of parameters out of the model.
+        patches: End the training.
 
     Raises:
         DataParallelError: If ranks have other stages, or the model's parameters cannot be shared out.
     """
     require_same("zero_stage", config.zero_stage, collective, HINT)
     if config.zero_stage < 3:
+        join_parameters(door.model)
         return None
     if config.elastic_determinism:
         raise DataParallelError(
@@ -61,7 +62,11 @@ def share_parameters(
             "micro-batches one after another. Use zero_stage=2, or leave elastic_determinism out."
         )
     require_same_structure(door.model.named_parameters(), collective, DIFFERENT_MODELS, SAME_MODEL)
-    return SharedParameters(door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb, patches)
+    shared = shared_parameters(door.model) or SharedParameters(
+        door.model, stepped_parameters(door.optimizer), collective, config.bucket_cap_mb
+    )
+    shared.train(patches)
+    return shared
 
 
 def shard_states(

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -209,21 +209,6 @@ class Step:
             self.stepped.agree()
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "trainer")
-
-    @contextmanager
-    def whole_parameters(self, keeps: bool = True) -> Iterator[None]:
-        """A context within which parameters are whole, even if they are shared out. All ranks must enter it.
-
-        Args:
-            keeps: Whether they are on this rank.
-        """
-        with self.shared.whole(keeps) if self.shared else nullcontext():
-            yield
-
-    def join_parameters(self) -> None:
-        """Make parameters whole that are shared out, and train no more. All ranks must call it."""
-        if self.shared:
-            self.shared.join()
 
     def announced(self, batches: Iterable, dataset: ShardedDataset) -> Iterator:
         """This rank's batches of training, those of an optimizer step read before the first of them is computed.

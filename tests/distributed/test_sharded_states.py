@@ -71,10 +71,11 @@ def test_another_number_of_ranks_resumes(output_of):
     assert staged == [plain] * len(staged)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
 def test_saving_takes_no_more_memory_than_training_and_a_bucket(output_of, stage):
     output = output_of("saving_peak.py", str(stage), ranks=2, backend="mpi")
     for rank in range(2):
         peaks = json.loads((output / f"rank{rank}.json").read_text())
-        assert 0 < peaks["before"] <= peaks["after"] <= peaks["before"] + peaks["largest_bucket"]
+        limit = peaks["before"] + peaks["largest_bucket"]
+        assert 0 < peaks["before"] <= peaks["after"] <= limit
+        assert stage < 3 or peaks["end"] <= limit  # the best loaded, evaluated, predicted, saved and resumed

@@ -42,7 +42,8 @@ def catch(stage):
     trainer.save_model(str(OUTPUT / f"saved{stage}"))
     trainer.remove_callback(raises)
     left["trained"] = trainer.train().training_loss
-    left["model"] = digest_of(trainer.model)
+    with dp.gathered_parameters(trainer.model):
+        left["model"] = digest_of(trainer.model)
     (OUTPUT / f"stage{stage}.rank{dp.get_rank()}.json").write_text(json.dumps(left))
 
 

@@ -1,7 +1,7 @@
-"""Train with shared-out states, and save: ``python saving_peak.py OUTPUT STAGE``.
+"""Train with shared-out states, save and go on: ``python saving_peak.py OUTPUT STAGE``.
 
-Each rank leaves in ``OUTPUT/rank<r>.json`` the peak of its process before the checkpoint and after it, and the largest
-bucket, in bytes.
+Each rank leaves in ``OUTPUT/rank<r>.json`` the peak of its process before the checkpoint, after it, and after all that
+may follow, and the largest bucket, in bytes.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -35,9 +35,16 @@ chance = np.random.default_rng(0)
 rows = [(chance.integers(5, 30000, 8).astype(np.int32), np.int32(row % 2)) for row in range(2 * NUM_STEPS)]
 data = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(1)
 arguments = TrainingArguments(str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_steps=NUM_STEPS, disable_tqdm=True)
+arguments.evaluation_strategy, arguments.eval_steps, arguments.load_best_model_at_end = "steps", NUM_STEPS, True
 model = BertForSequenceClassification(BertConfig(num_hidden_layers=12, hidden_size=512, num_attention_heads=8))
 peaks = Peaks()
-Trainer(model, arguments, train_dataset=data, callbacks=[peaks]).train()
+trainer = Trainer(model, arguments, train_dataset=data, eval_dataset=data, callbacks=[peaks])
+trainer.train()
+trainer.evaluate()
+trainer.predict(data)
+trainer.save_model(str(OUTPUT / "saved"))
+trainer.train(resume_from_checkpoint=str(OUTPUT / f"trainer/checkpoint-{NUM_STEPS}"))
+end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 largest = max(4 * parameter.size for parameter in model.parameters())
-found = {"before": peaks.before, "after": peaks.after, "largest_bucket": largest}
+found = {"before": peaks.before, "after": peaks.after, "end": end, "largest_bucket": largest}
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))

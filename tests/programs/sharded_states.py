@@ -29,8 +29,9 @@ OUTCOMES = {}
 def digests(trainer):
     """Of what training changes; to be called on all ranks."""
     state = trainer.optimizer.state_dict()["state"]
-    tensors = [*trainer.model.parameters(), *(state[key]["exp_avg_sq"] for key in sorted(state))]
-    return [digest(tensor) for tensor in tensors]
+    with dp.gathered_parameters(trainer.model):
+        tensors = [*trainer.model.parameters(), *(state[key]["exp_avg_sq"] for key in sorted(state))]
+        return [digest(tensor) for tensor in tensors]
 
 
 def trainer_with(stage, folder="not_saved", model=None, **arguments):

@@ -14,7 +14,6 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
 from mindnlp.engine import Trainer, TrainerCallback
-from mindnlp.transformers import LlamaConfig, LlamaForCausalLM
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
@@ -22,7 +21,8 @@ from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.optim import cut_buckets
 from tests.programs.scenarios import RUN
-from tests.programs.tiny import SIZES, seed_everything, tiny_model, tiny_rows, tiny_trainer
+from tests.programs.shared_llama import llama, sentences
+from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
 cut_buckets.BLOCK_BYTES = 1000  # so that parameters are gathered in many blocks
@@ -47,7 +47,8 @@ def ended(trainer):
     """What training has led to, on all ranks the same."""
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return [*losses, *(digest(parameter) for parameter in trainer.model.parameters())]
+    with dp.gathered_parameters(trainer.model):
+        return [*losses, *(digest(parameter) for parameter in trainer.model.parameters())]
 
 
 @is_the_same_in_both_stages
@@ -108,20 +109,6 @@ def the_best_is_loaded(stage):
     )
     trainer.eval_dataset = tiny_rows(12).batch(4)
     return [trainer.state.best_metric, *ended(trainer), trainer.evaluate()["eval_loss"]]
-
-
-def sentences(lengths):
-    """Rows to predict words in: of each row the first words have no label."""
-    chance = np.random.default_rng(5)
-    for length in lengths:
-        words = chance.integers(5, 96, 12).astype(np.int32)
-        yield words, np.where(np.arange(12) < 12 - length, -100, words).astype(np.int32)
-
-
-def llama():
-    seed_everything(4)
-    sizes = dict(num_key_value_heads=1, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_position_embeddings=32)
-    return LlamaForCausalLM(LlamaConfig(**{**SIZES, **sizes}))
 
 
 def words(*lengths):

@@ -66,7 +66,8 @@ def train(model, columns, num_ranks, output, recompute):
 
 
 def parameters_of(model):
-    return {name: parameter.asnumpy().copy() for name, parameter in model.named_parameters()}
+    with mindnlp_dp_plugin.gathered_parameters(model):
+        return {name: parameter.asnumpy().copy() for name, parameter in model.named_parameters()}
 
 
 def outputs_of(model, columns):

@@ -19,7 +19,7 @@ from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 import mindnlp_dp_plugin
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.ddp import host_memory
-from mindnlp_dp_plugin.optim.sharded import share_states
+from mindnlp_dp_plugin.optim.sharded import states_of
 from tests.programs.scenarios import BATCH_SIZE, RUN, SCENARIOS
 from tests.programs.tiny import seed_everything
 
@@ -142,15 +142,17 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
     num_bytes = count_bytes(collectives.current())
     result = trainer.train()
     del collectives.current().all_reduce
+    with mindnlp_dp_plugin.gathered_parameters(model):
+        parameters = np.concatenate([in_float32(parameter).ravel() for parameter in model.parameters()])
     np.savez(
         output / f"{name}.npz",
-        parameters=np.concatenate([in_float32(parameter).ravel() for parameter in model.parameters()]),
+        parameters=parameters,
         gradients=np.stack(recorder.gradients),
         digests=np.array(recorder.digests),
         losses=np.diff(recorder.loss_sums, prepend=0.0),
         train_loss=result.training_loss,
         num_bytes=sum(num_bytes),
-        state_bytes=share_states(trainer.optimizer, collectives.current()).num_bytes if stage else 0,
+        state_bytes=states_of(trainer.optimizer).num_bytes if stage else 0,
         rows=recorder.rows,
         lengths=recorder.lengths,
     )

@@ -1,6 +1,7 @@
 """Evaluation and prediction: each rank scores its share of the batches, then every rank gets all rows."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -14,6 +15,7 @@ from mindnlp_dp_plugin.data.evaluation import EvaluationShard, shard_for_evaluat
 from mindnlp_dp_plugin.data.sharded import ShardedByBatch
 from mindnlp_dp_plugin.distributed.gather import concatenate, to_numpy
 from mindnlp_dp_plugin.distributed.gradients import computed
+from mindnlp_dp_plugin.fully_sharded import gathered_parameters
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.mixed_precision import weights_in
 from mindnlp_dp_plugin.step.common_seed import common_seed
@@ -75,6 +77,7 @@ def evaluate_together(
     with (
         no_grad(),
         computed.being(is_whole=True),
+        gathered_parameters(trainer.model) if rounds_to else nullcontext(),
         weights_in(rounds_to, trainer.model),
         computing_as_in_training(trainer.args) as in_float32,
     ):

@@ -28,8 +28,7 @@ def hook_trainer(trainer_base, group: Collective, config: DataParallelConfig, pa
     """
     trainer, arguments = trainer_base.Trainer, trainer_base.TrainingArguments
     patches.replace(trainer, "data_parallel_config", config)
-    for name in ("data_parallel_session", "data_parallel_left"):
-        patches.replace(trainer, name, None)
+    patches.replace(trainer, "data_parallel_session", None)
     for owner, methods in ((trainer, TRAINER_METHODS), (arguments, ARGUMENTS_METHODS)):
         for stand_in in methods:
             patches.stand_in(owner, stand_in)

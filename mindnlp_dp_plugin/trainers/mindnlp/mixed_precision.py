@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import mindspore
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.fully_sharded import is_shared_out, join_parameters
 from mindnlp_dp_plugin.mixed_precision import Masters, autocast, can_compute_in
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.precision import Precision
@@ -85,9 +86,11 @@ def float32_masters(trainer) -> Iterator[None]:
         if trainer.model_init is None:
             masters.make(trainer.model)
         yield
+        if masters.are_made:
+            join_parameters(trainer.model)  # to be rounded, on all ranks; behind an exception there may be no others
     finally:
         patches.undo()
-        masters.undo()
+        masters.undo(are_left_out=is_shared_out)
 
 
 @contextmanager

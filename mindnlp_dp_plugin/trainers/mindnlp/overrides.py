@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.checkpoint.training import begin_training
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
+from mindnlp_dp_plugin.fully_sharded import is_shared_out, join_parameters, shared_parameters
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
 from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
@@ -27,6 +28,12 @@ from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches, same_as_before
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption
+from mindnlp_dp_plugin.trainers.mindnlp.saving import (
+    loaded_one_by_one,
+    save_adapters,
+    saved_one_by_one,
+    states_read_later,
+)
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 
 
@@ -47,7 +54,8 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
 def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
     # The script may look for checkpoints, too: all ranks have done so when all seeds are here.
     self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
-    _join_what_is_left(self)
+    make_whole = join_parameters if self.data_parallel_config.zero_stage < 3 else shared_parameters
+    make_whole(self.model)  # what an earlier training has left shared out, unless this one goes on with it
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
     try:
@@ -80,32 +88,31 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         with temporary_folder() as told, rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
         session.step.check_replicas()
-        session.step.join_parameters()
+        if session.step.shared:
+            session.step.shared.require_unread()
         session.checkpoints.wait()
         if self.args.should_save:
             self.data_parallel_training.end()
         session.meter.end(self.args, session.global_batch)
         current().barrier()
         return output
-    except Exception:
-        self.data_parallel_left = session.step  # ranks may share parameters out, and the script may catch this
-        raise
     finally:
         session.close()
 
 
-def _join_what_is_left(self):
-    """Make parameters whole that a ``train()`` has left shared out, as it raised. All ranks must call it."""
-    if self.data_parallel_left and not self.data_parallel_session:
-        self.data_parallel_left.join_parameters()
-        self.data_parallel_left = None
+def _load_from_checkpoint(stock, self, resume_from_checkpoint, model=None):
+    """Each rank reads the weights, or one for all where they are shared out."""
+    model = self.model if model is None else model
+    with loaded_one_by_one(model) as reads:
+        if reads:
+            stock(self, resume_from_checkpoint, model)
 
 
 def _load_optimizer_and_scheduler(stock, self, checkpoint):
     """The last call before the loop: make the replicas equal."""
     session = self.data_parallel_session
     if session.resumption:
-        with settings_as_built(self.optimizer):
+        with settings_as_built(self.optimizer), states_read_later(self.data_parallel_config.zero_stage):
             stock(self, str(session.resumption.folder))
         count_steps_in_whole_numbers(self.optimizer)
         session.write_stock_state(checkpoint)
@@ -170,9 +177,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
     which a run that goes on from here has them no more.
     """
     self.store_flos()
-    session = self.data_parallel_session
-    with session.step.whole_parameters(keeps=self.args.should_save):
-        session.checkpoints.write(partial(stock, self, model, metrics=metrics))
+    self.data_parallel_session.checkpoints.write(partial(stock, self, model, metrics=metrics))
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):
@@ -183,9 +188,9 @@ def _save_optimizer_and_scheduler(stock, self, output_dir):
 
 
 def save_model(stock, self, *args, **kwargs):
-    """Of parameters that are whole."""
-    _join_what_is_left(self)
-    stock(self, *args, **kwargs)
+    """One parameter at a time, where they are shared out. All ranks must call it."""
+    with saved_one_by_one(self):
+        stock(self, *args, **kwargs)
 
 
 def _save(stock, self, output_dir=None, state_dict=None):
@@ -193,7 +198,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
     if not isinstance(self.model, PeftModel):
         return stock(self, output_dir, self.model.state_dict() if state_dict is None else state_dict)
     output_dir = self.args.output_dir if output_dir is None else output_dir
-    self.model.save_pretrained(output_dir)
+    save_adapters(self.model, output_dir)
     if self.tokenizer is not None:
         self.tokenizer.save_pretrained(output_dir)
 
@@ -202,10 +207,10 @@ def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
     self.data_parallel_session.checkpoints.wait()
-    self.data_parallel_session.step.join_parameters()
-    if current().rank == 0:
-        stock(self)
-    make_replicas(self.model, current())
+    with loaded_one_by_one(self.model):
+        if current().rank == 0:
+            stock(self)
+    make_replicas(self.model, current(), are_left_out=is_shared_out)
 
 
 def evaluation_loop(
@@ -219,8 +224,9 @@ def evaluation_loop(
         session.step.check_replicas(anew=True)
         in_step = session.step.in_step
     else:
-        _join_what_is_left(self)
-        make_replicas(self.model, current())
+        if shared := shared_parameters(self.model):
+            in_step = shared.in_step
+        make_replicas(self.model, current(), are_left_out=is_shared_out)
     loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
     return evaluate_together(self, dataset, loss_only, ignore_keys, metric_key_prefix, current(), in_step)
 
@@ -228,6 +234,7 @@ def evaluation_loop(
 TRAINER_METHODS = (
     train,
     _inner_training_loop,
+    _load_from_checkpoint,
     _load_optimizer_and_scheduler,
     training_step,
     update_gradient_by_distributed_type,

@@ -1,15 +1,25 @@
-"""A checkpoint by MindNLP's own ``_save_checkpoint``."""
+"""A checkpoint by MindNLP's own ``_save_checkpoint``; parameters that are shared out, saved and loaded one by one."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
+import mindspore
+import numpy as np
+from mindnlp.core.serialization import safe_save_file
 from mindnlp.engine.trainer import base
+from mindnlp.peft import PeftModel, PeftType, get_peft_model_state_dict
+from mindnlp.peft.utils.save_and_load import get_data_list
+from mindnlp.transformers import modeling_utils
 
-from mindnlp_dp_plugin.checkpoint import archive, store
+from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, store, tensor_file
 from mindnlp_dp_plugin.checkpoint.writer import Writer
 from mindnlp_dp_plugin.collectives import current
-from mindnlp_dp_plugin.optim.gathering import LazyTensor
+from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
+from mindnlp_dp_plugin.fully_sharded import Leading, shared_parameters
+from mindnlp_dp_plugin.optim.gathering import LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
@@ -66,6 +76,116 @@ class Checkpoints:
         record = self._progress.checkpoint_record().as_json()
         self._writer.write(target, trainer.args.should_save, save_to, record, remove_old)
         current().barrier()
+
+
+@contextmanager
+def saved_one_by_one(trainer) -> Iterator[None]:
+    """A context in which ranks that save write parameters as they come. All ranks must enter it."""
+    shared = shared_parameters(trainer.model)
+    if shared is None:
+        yield
+        return
+    patches = Patches()
+    with shared.led(trainer.args.should_save) as leading:
+        try:
+            if leading and _writes_by_stock(trainer):
+                for module in (base, modeling_utils):
+                    patches.replace(module, "safe_save_file", partial(_write_one_by_one, leading))
+            elif leading:
+                adapters = _adapters(trainer.model) if isinstance(trainer.model, PeftModel) else None
+                leading.hand_out(adapters.values() if adapters else trainer.model.parameters())
+            yield
+        finally:
+            patches.undo()
+
+
+@contextmanager
+def loaded_one_by_one(model) -> Iterator[bool]:
+    """A context in which rank 0 reads parameters that are shared out, and each rank keeps its part of them.
+
+    All ranks must enter it. Yields whether this rank is to read.
+    """
+    shared = shared_parameters(model)
+    if shared is None:
+        yield True
+        return
+    patches = Patches()
+    with shared.led(current().rank == 0) as leading:
+        try:
+            if leading:
+                patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
+            for tensor in (*model.parameters(), *model.buffers()) if leading else ():
+                patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
+                patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
+            yield leading is not None
+        finally:
+            patches.undo()
+
+
+@contextmanager
+def states_read_later(zero_stage: int) -> Iterator[None]:
+    """A context in which the Trainer reads of an optimizer's states where they are, if a rank keeps a part of them."""
+    patches = Patches()
+    if zero_stage:
+        patches.replace(base, "load", partial(safe_unpickler.load_later, later=StoredTensor))
+    try:
+        yield
+    finally:
+        patches.undo()
+
+
+def _stored(path, place, name, shape):
+    return StoredTensor(path, place, numpy_dtype(name), shape)
+
+
+def _assign(leading, tensor, stock, values):
+    if values is tensor:
+        return
+    if type(values) is StoredTensor:
+        values = mindspore.Tensor.from_numpy(values.run(0, tensor.size).reshape(tensor.shape))
+    if leading.holds(tensor):
+        leading.change(tensor, values)
+    else:
+        stock(values)
+
+
+def _writes_by_stock(trainer):
+    """Whether the whole model goes into a file of safetensors by MindNLP's own code, while ranks wait."""
+    model = trainer.model
+    is_own = isinstance(model, PeftModel) or (
+        isinstance(model, modeling_utils.PreTrainedModel)
+        and type(model).save_pretrained is not modeling_utils.PreTrainedModel.save_pretrained
+    )
+    is_overridden = getattr(trainer._save, "__func__", None) is not base.Trainer._save
+    return trainer.args.save_safetensors and not is_own and not is_overridden and base.safe_save_file is safe_save_file
+
+
+def save_adapters(model: PeftModel, folder: str) -> None:
+    """What ``save_pretrained`` writes; the model that is adapted is read only if adapters are computed from it."""
+    adapters = _adapters(model)
+    model.save_pretrained(folder, state_dict=get_data_list(adapters) if adapters else None)
+
+
+def _adapters(model):
+    """The parameters that are saved of a model with adapters, by name; None if these are computed."""
+    configs = model.peft_config.values()
+    if any(config.is_prompt_learning or config.peft_type == PeftType.ADALORA for config in configs):
+        return None
+    parameters = model.parameters_dict()
+    names = {name: name for name in parameters}
+    found = [get_peft_model_state_dict(model, names, adapter).values() for adapter in model.peft_config]
+    return {name: parameters[name] for name in chain(*found)}
+
+
+def _write_one_by_one(leading: Leading, tensors, filename, metadata=None):
+    dtypes = {name: np.dtype(mindspore.dtype_to_nptype(tensor.dtype)) for name, tensor in tensors.items()}
+    shapes = {name: (dtypes[name], tensor.shape) for name, tensor in tensors.items()}
+
+    def values_of(name):
+        tensor = tensors[name]
+        return leading.blocks(tensor) if leading.holds(tensor) else [tensor.asnumpy()]
+
+    tensor_file.write(filename, shapes, values_of, metadata)
 
 
 def _save(state, file):

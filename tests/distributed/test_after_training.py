@@ -1,0 +1,58 @@
+"""Behind ``train()`` with ``zero_stage=3`` parameters stay shared out, and everything goes on as with stage 2."""
+
+import json
+
+import pytest
+
+from mindnlp_dp_plugin.ddp.host_memory import are_views
+from tests.distributed.jobs import jobs
+from tests.harness import run_ranks
+
+pytestmark = pytest.mark.skipif(not are_views(), reason="this MindSpore's tensors cannot be cut")
+CASES = (
+    "evaluated_and_predicted",
+    "written",
+    "written_without_safetensors",
+    "written_by_the_script",
+    "trained_again_from_a_checkpoint",
+    "trained_on_by_another_trainer",
+    "trained_on_without_the_stage",
+    "adapted",
+    "adapted_later",
+    "copied",
+    "weights_that_were_half",
+    "evaluated_in_half_precision",
+    "a_sentence",
+)
+READ = "zero_stage=3: classifier.weight was read or changed outside of its module's forward"
+
+
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+def outcomes(request, output_of):
+    """Of rank 0; every rank has the same."""
+    ranks, backend = request.param
+    output = output_of("after_training.py", ranks=ranks, backend=backend)
+    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
+    assert others and all(other == first for other in others)
+    return first
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_stages_lead_to_the_same(outcomes, case):
+    whole, shared = outcomes[case]
+    assert whole and shared == whole
+
+
+@pytest.mark.parametrize(
+    "name", ["asnumpy", "deepcopy", "state_dict", "save_pretrained", "in_silence", "then_saved", "differently"]
+)
+def test_whatever_reads_a_part_is_told_how_to_read_the_whole(outcomes, name):
+    words = outcomes["readings"][name]
+    assert words.startswith("zero_stage=3: ") and "mindnlp_dp_plugin.gathered_parameters(model)" in words
+    assert words.startswith(READ) == (name in ("in_silence", "then_saved"))
+    assert not outcomes["never"]
+
+
+def test_a_script_that_has_read_a_part_in_silence_does_not_end_well(tmp_path):
+    finished = run_ranks("after_training.py", tmp_path, "unread", ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+    assert finished.returncode == 1 and READ in finished.stderr
