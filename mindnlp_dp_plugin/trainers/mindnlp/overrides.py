@@ -103,7 +103,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
 def _load_from_checkpoint(stock, self, resume_from_checkpoint, model=None):
     """Each rank reads the weights, or one for all where they are shared out."""
     model = self.model if model is None else model
-    with loaded_one_by_one(model) as reads:
+    with loaded_one_by_one(model, self.data_parallel_config.zero_stage) as reads:
         if reads:
             stock(self, resume_from_checkpoint, model)
 
@@ -207,7 +207,7 @@ def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
     self.data_parallel_session.checkpoints.wait()
-    with loaded_one_by_one(self.model):
+    with loaded_one_by_one(self.model, self.data_parallel_config.zero_stage):
         if current().rank == 0:
             stock(self)
     make_replicas(self.model, current(), are_left_out=is_shared_out)

@@ -100,24 +100,21 @@ def saved_one_by_one(trainer) -> Iterator[None]:
 
 
 @contextmanager
-def loaded_one_by_one(model) -> Iterator[bool]:
+def loaded_one_by_one(model, zero_stage: int) -> Iterator[bool]:
     """A context in which rank 0 reads parameters that are shared out, and each rank keeps its part of them.
 
-    All ranks must enter it. Yields whether this rank is to read.
+    All ranks must enter it. Yields whether this rank is to read; each does what is not shared out.
     """
     shared = shared_parameters(model)
-    if shared is None:
-        yield True
-        return
-    patches = Patches()
-    with shared.led(current().rank == 0) as leading:
+    with shared.led(current().rank == 0) if shared else nullcontext() as leading:
+        patches, reads = Patches(), leading is not None or not shared
         try:
-            if leading:
+            if reads and zero_stage == 3:
                 patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
-            for tensor in (*model.parameters(), *model.buffers()) if leading else ():
-                patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
-                patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
-            yield leading is not None
+                for tensor in (*model.parameters(), *model.buffers()):
+                    patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
+                    patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
+            yield reads
         finally:
             patches.undo()
 
@@ -143,7 +140,7 @@ def _assign(leading, tensor, stock, values):
         return
     if type(values) is StoredTensor:
         values = mindspore.Tensor.from_numpy(values.run(0, tensor.size).reshape(tensor.shape))
-    if leading.holds(tensor):
+    if leading and leading.holds(tensor):
         leading.change(tensor, values)
     else:
         stock(values)
