@@ -18,7 +18,7 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.programs.clock import Clock
 from mindnlp_dp_plugin import collectives
-from mindnlp_dp_plugin.optim.sharded import share_states
+from mindnlp_dp_plugin.optim.sharded import states_of
 
 OUTPUT, STAGE, NUM_STEPS, BATCH_SIZE, NUM_TOKENS = Path(sys.argv[1]), *map(int, sys.argv[2:])
 WARM_UP = 2
@@ -50,7 +50,7 @@ counting("all_gather", gathered)
 trainer.train()
 group = collectives.current()
 if STAGE:
-    states = share_states(trainer.optimizer, group).num_bytes
+    states = states_of(trainer.optimizer).num_bytes
 else:
     kept = (value for state in trainer.optimizer.state.values() for value in state.values())
     states = sum(value.nbytes for value in kept if isinstance(value, mindspore.Tensor))
