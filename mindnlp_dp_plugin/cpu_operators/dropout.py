@@ -5,14 +5,17 @@ import importlib
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, rows_of, tensor_like
+from mindnlp_dp_plugin.cpu_operators.attention import Kept
 from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.scores import Scores
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 # Not reached as an attribute: mindspore.common.seed is a function, too.
 operator_seed = importlib.import_module("mindspore.common.seed")
 
 LEVELS = 2**16
+AT_A_TIME = 2**18  # draws
 
 
 def dropout(stock, input, p=0.5, training=True):
@@ -21,15 +24,33 @@ def dropout(stock, input, p=0.5, training=True):
     Seeded as MindSpore's.
     """
     num_dropped = round(p * LEVELS)
+    if type(input) is Scores:
+        if not training or num_dropped == 0:
+            return input
+        if not input.may_be_dropped or num_dropped >= LEVELS:
+            return stock(input.tensor, p, training)
+        return input.left(Kept(_packed_draws(input.size, num_dropped), np.float32(LEVELS / (LEVELS - num_dropped))))
     if not (training and are_float32(input) and 0 < num_dropped < LEVELS):
         return stock(input, p, training)
-    return _Kept.of(input, _draws(input.size) >= num_dropped, np.float32(LEVELS / (LEVELS - num_dropped)))
+    return _Kept.of(input, _draws(input.size, _stream()) >= num_dropped, np.float32(LEVELS / (LEVELS - num_dropped)))
 
 
-def _draws(size):
+def _stream():
     seeds = operator_seed._get_graph_seed(0, "dropout")
-    bits = np.random.SFC64(seeds if any(seeds) else None)  # MindSpore has no seed: another stream each time
+    return np.random.SFC64(seeds if any(seeds) else None)  # MindSpore has no seed: another stream each time
+
+
+def _draws(size, bits):
     return bits.random_raw(-(-size // 4)).view(np.uint16)[:size]
+
+
+def _packed_draws(size, num_dropped):
+    """The same draws, a bit for each element: whether it is kept."""
+    bits, packed = _stream(), np.empty(-(-size // 8), np.uint8)
+    for begin in range(0, size, AT_A_TIME):
+        end = min(begin + AT_A_TIME, size)
+        packed[begin // 8 : -(-end // 8)] = np.packbits(_draws(end - begin, bits) >= num_dropped)
+    return packed
 
 
 class _Kept(Operator):

@@ -1,10 +1,13 @@
 """One value where a mask says so, as in attention's scores: MindSpore takes 10 times as long as for a product."""
 
+import functools
+
 import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, can_be_repeated, mask_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.scores import Scores
 
 
 def masked_fill(stock, input, mask, value):
@@ -16,6 +19,8 @@ def masked_fill(stock, input, mask, value):
 
 def where(stock, condition, input, other):
     """``input`` where ``condition`` is True, and else ``other``, if that is a tensor without axes."""
+    if type(input) is Scores:
+        return input.filled(functools.partial(where, stock), condition, other)
     if not isinstance(other, mindspore.Tensor) or not _is_usual(input, condition, other):
         return stock(condition, input, other)
     return _Filled.of(input, ~mask_of(condition), other)

@@ -5,15 +5,22 @@
 Gradients get the memory layout of what they belong to, so that nothing has to be put into order then, either.
 """
 
+import functools
+
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators import blas
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32_or_16, array_of, rounded, rows_of, widened
 from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.scores import Scores, are_scores
 
 
 def matmul(stock, input, other):
     """One product for each pair of matrices in two stacks of the same shape; a single matrix is for all rows."""
+    if type(input) is Scores:
+        return input.product(stock, other)
+    if are_scores(input, other):
+        return Scores(functools.partial(matmul, stock), input, other)
     if not (are_float32_or_16(input, other) and input.ndim > 1 < other.ndim and input.shape[-1] == other.shape[-2]):
         return stock(input, other)
     if other.ndim == 2:

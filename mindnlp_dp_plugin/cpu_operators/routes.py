@@ -24,6 +24,7 @@ from mindnlp_dp_plugin.cpu_operators.mean import mean
 from mindnlp_dp_plugin.cpu_operators.memory import keep_freed_memory
 from mindnlp_dp_plugin.cpu_operators.multiply import multiply
 from mindnlp_dp_plugin.cpu_operators.rotary import rotate, rotate_by_places, rotate_half
+from mindnlp_dp_plugin.cpu_operators.scores import attend
 from mindnlp_dp_plugin.cpu_operators.softmax import masked_softmax, softmax
 from mindnlp_dp_plugin.cpu_operators.square import power
 from mindnlp_dp_plugin.cpu_operators.view import add_in_place, contiguous, view
@@ -46,6 +47,20 @@ ROUTES_OF_MODELS = [
     (f"mindnlp.transformers.models.{family}.modeling_{family}", *route)
     for route, families in ROTARY.items()
     for family in families
+]
+# Of families whose scores are scaled, masked, normalised, dropped and multiplied with values, and nothing else.
+MODULES_OF_ATTENTION = [
+    (f"mindnlp.transformers.models.{family}.modeling_{family}", name)
+    for family, name in (
+        ("bert", "BertSelfAttention"),
+        ("electra", "ElectraSelfAttention"),
+        ("gpt2", "GPT2Attention"),
+        ("llama", "LlamaAttention"),
+        ("mistral", "MistralAttention"),
+        ("qwen2", "Qwen2Attention"),
+        ("roberta", "RobertaSelfAttention"),
+        ("t5", "T5Attention"),
+    )
 ]
 DEBERTAS = [f"mindnlp.transformers.models.{family}.modeling_{family}" for family in ("deberta", "deberta_v2", "sew_d")]
 
@@ -99,6 +114,12 @@ def route(patches: Patches, when_imported: Callable[[str, Callable], None]) -> N
         patches.stand_in(owner, operator, name)
     for module, name, operator in ROUTES_OF_MODELS:
         when_imported(module, partial(patches.stand_in, stand_in=operator, name=name))
+    for module, name in MODULES_OF_ATTENTION:
+        when_imported(module, partial(_route_attention, patches, name))
     when_imported("mindnlp.core.optim.adamw", lambda module: patches.stand_in(module.AdamW, adamw_step, "step"))
     for name in DEBERTAS:
         when_imported(name, lambda module: patches.stand_in(module.XSoftmax, masked_softmax, "__call__"))
+
+
+def _route_attention(patches, name, module):
+    patches.stand_in(getattr(module, name), attend, "forward")

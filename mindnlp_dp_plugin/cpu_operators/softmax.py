@@ -1,5 +1,7 @@
 """Softmax along the last axis, in one pass over memory; DeBERTa's, which leaves places out, in two."""
 
+import functools
+
 import mindspore
 import numpy as np
 
@@ -13,11 +15,14 @@ from mindnlp_dp_plugin.cpu_operators.arrays import (
 )
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums, exponential, largest_of_rows
 from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
+from mindnlp_dp_plugin.cpu_operators.scores import Scores
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
 def softmax(stock, input, dim=-1, *, dtype=None):
     """Softmax; a row of only -inf gives zeros with zero gradients."""
+    if type(input) is Scores:
+        return input.softmax(functools.partial(softmax, stock), dim, dtype)
     if dtype not in (None, mindspore.float32) or not are_float32(input) or dim not in (-1, input.ndim - 1):
         return stock(input, dim, dtype=dtype)
     return _Softmax.of(input)
