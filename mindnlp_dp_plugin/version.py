@@ -1,3 +1,3 @@
 """The version of the plugin, and nothing else, so that it can be read without importing MindSpore."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
