@@ -32,8 +32,10 @@ class Fault:
         if self.way == "exception":
             signal.signal(signal.SIGALRM, self._raise)
             signal.setitimer(signal.ITIMER_REAL, max(self.delay, 1e-4))
-        else:
+        elif self.delay:
             threading.Timer(self.delay, self._kill).start()
+        else:
+            self._kill()
 
     def _raise(self, *_):
         self._note()

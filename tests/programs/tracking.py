@@ -66,15 +66,17 @@ def time_waits():
     if WORLD_SIZE == 1:
         return lambda: 0.0
     from mindnlp_dp_plugin.collectives.mpi import MpiWork
+    from mindnlp_dp_plugin.collectives.windows import WindowWork
 
-    wait, total = MpiWork.wait, [0.0]
+    total = [0.0]
+    for work in (MpiWork, WindowWork):
 
-    def timed_wait(self):
-        began = time.perf_counter()
-        wait(self)
-        total[0] += time.perf_counter() - began
+        def timed_wait(self, wait=work.wait):
+            began = time.perf_counter()
+            wait(self)
+            total[0] += time.perf_counter() - began
 
-    MpiWork.wait = timed_wait
+        work.wait = timed_wait
     return lambda: total[0]
 
 
