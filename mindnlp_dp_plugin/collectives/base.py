@@ -87,6 +87,11 @@ class Collective(ABC):
 
         return np.empty(size, dtype)
 
+    @property
+    def borrowed_bytes(self) -> int:
+        """Memory of other ranks that the kernel counts as this one's, too."""
+        return 0
+
     @abstractmethod
     def all_reduce(self, buffer: Any) -> Work:
         """Start to sum ``buffer`` over all ranks, in place. All ranks must call it, in the same order.

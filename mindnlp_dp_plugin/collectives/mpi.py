@@ -35,6 +35,10 @@ class MpiCollective(Collective):
     def memory_for(self, size, dtype):
         return self._windows.take(size, dtype) if self._windows else super().memory_for(size, dtype)
 
+    @property
+    def borrowed_bytes(self):
+        return self._windows.borrowed_bytes if self._windows else 0
+
     def all_reduce(self, buffer):
         if self._windows and self._windows.holds(buffer):
             return self._windows.start(buffer)

@@ -86,6 +86,10 @@ class Watched(Collective):
     def memory_for(self, size, dtype):
         return self._engine.memory_for(size, dtype)
 
+    @property
+    def borrowed_bytes(self):
+        return self._engine.borrowed_bytes
+
     def all_reduce(self, buffer):
         return self._started("all_reduce", self._engine.all_reduce, buffer)
 

@@ -119,6 +119,11 @@ class Windows:
             self._segments[peer, descriptor] = Segment.of_process(self._processes[peer][0], descriptor)
         return self._segments[peer, descriptor].array(offset, like.size, like.dtype)
 
+    @property
+    def borrowed_bytes(self) -> int:
+        """Memory of other ranks that the kernel counts as this one's, too."""
+        return sum(segment.num_resident_bytes for segment in self._segments.values())
+
     def _have_all(self, what, number):
         return all(table[what] >= number for table in self._tables)
 

@@ -106,6 +106,16 @@ def what_a_view_of_a_sum_holds_stays():
 
 
 @check
+def memory_of_other_ranks_is_known():
+    before = GROUP.borrowed_bytes
+    buffer = buffer_of(np.ones(2**22, np.float32))
+    GROUP.all_reduce(buffer).wait()
+    of_parts = (GROUP.world_size - 1) * 2**24 // GROUP.world_size
+    assert GROUP.borrowed_bytes == 0 or of_parts <= GROUP.borrowed_bytes <= before + of_parts + 2**16
+    assert (GROUP.borrowed_bytes > 0) == GROUP.adds_by_tree
+
+
+@check
 def a_slow_rank_finds_what_it_adds_up():
     if GROUP.uses_numpy:
         for number in range(1100):  # more than may be under way

@@ -6,15 +6,14 @@ Each rank leaves the peak of its process in ``OUTPUT/rank<r>.json``, in bytes.
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
-import resource
 import sys
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.example import build, train
+from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
 OUTPUT, MODEL, (STAGE, BATCH, LENGTH) = Path(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
 
 dp.install(dp.DataParallelConfig(zero_stage=STAGE))
 train(build(MODEL), BATCH, LENGTH, fp16=False)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-(OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(peak))
+(OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(peak_memory()))

@@ -6,7 +6,7 @@ import time
 
 import mindspore
 
-from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.rank_status import TRAINING, note
 from mindnlp_dp_plugin.language import Message, tr
@@ -151,7 +151,7 @@ class Meter(Callback):
 
 
 def peak_memory() -> int:
-    """Peak memory of this process in bytes: of the device on Ascend, of the host on CPU."""
+    """Peak memory of this process in bytes: of the device on Ascend, of the host on CPU, without other ranks' there."""
     if mindspore.get_context("device_target") == "Ascend":
         return mindspore.runtime.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - current().borrowed_bytes
