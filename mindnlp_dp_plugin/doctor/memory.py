@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.collectives.shared_memory import SEGMENT_BYTES
 from mindnlp_dp_plugin.doctor.report import console
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
@@ -114,9 +115,12 @@ def needs(trial: Trial, nproc: int, stage: int) -> dict[str, int]:
 
 
 def peak_on_cpu(trial: Trial, nproc: int, stage: int) -> int:
-    """The peak of a rank's process on CPU over MPI, where gradients lie in their buckets."""
+    """The peak of a rank's process on CPU over MPI, where gradients lie in their buckets, whose memory stays."""
     kept = needs(trial, nproc, stage)
-    training = kept["parameters"] + trial.step_bytes + kept["optimizer states"]
+    buckets = trial.gradient_bytes if nproc > 1 else 0
+    if stage >= 2:
+        buckets = min(buckets, max(SEGMENT_BYTES, SUMMED_IN * trial.largest))
+    training = kept["parameters"] + trial.step_bytes + kept["optimizer states"] + buckets
     return trial.process_bytes + max(training, trial.parameter_bytes)  # whole while they are loaded
 
 
