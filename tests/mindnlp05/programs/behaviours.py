@@ -211,8 +211,8 @@ def gradients_come_through_hooks():
 
     def counted(self, index, gradient):
         found = on_gradient(self, index, gradient)
-        if self._live:
-            seen.append((index, self._next))
+        if self._pass is not None:
+            seen.append((index, self._filling.num_started))
         return found
 
     def noted(self):
