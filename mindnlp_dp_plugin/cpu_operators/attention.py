@@ -221,6 +221,8 @@ def _last(is_seen):
     return num_keys - int(is_seen.any(axis=0)[::-1].argmax())
 
 
+# In place, as scores need no memory twice. Where input and output may be one, the compiler adds number by number: so
+# softmax's, which has two, is a loop of its own.
 @compiled_sums
 def _normalise(x, largest, totals):
     num_rows, length = x.shape

@@ -42,6 +42,7 @@ class Trial(NamedTuple):
         state_bytes: Bytes of the optimizer's states, on all ranks together.
         process_bytes: What the process held beside the model when training began; nothing of it lies on a card.
         step_bytes: By how much its peak then was above that and the parameters that a rank keeps.
+        beside_gradients: The same, of what it held beside gradients at most.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Trial(NamedTuple):
     state_bytes: int
     process_bytes: int
     step_bytes: int
+    beside_gradients: int
 
 
 def try_steps(command: Sequence[str], nproc: int, stage: int) -> Trial:
@@ -120,7 +122,8 @@ def peak_on_cpu(trial: Trial, nproc: int, stage: int) -> int:
     buckets = trial.gradient_bytes if nproc > 1 else 0
     if stage >= 2:
         buckets = min(buckets, max(SEGMENT_BYTES, SUMMED_IN * trial.largest))
-    training = kept["parameters"] + trial.step_bytes + kept["optimizer states"] + buckets
+    of_step = max(trial.step_bytes, trial.beside_gradients + buckets)
+    training = kept["parameters"] + of_step + kept["optimizer states"]
     return trial.process_bytes + max(training, trial.parameter_bytes)  # whole while they are loaded
 
 

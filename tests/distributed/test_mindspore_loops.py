@@ -165,7 +165,8 @@ NOT_THERE = "DataParallelError: mindspore.communication.comm_func.send does not 
             [
                 "model_train_in_graph: DataParallelError: mindspore.nn.TrainOneStepCell in a graph needs",
                 "reducer_in_a_graph: DataParallelError: mindspore.nn.DistributedGradReducer in a graph needs",
-                "operator: DataParallelError: mindspore.ops.AllReduce needs MindSpore's own cluster, which MPI",
+                "operator: DataParallelError: mindspore.ops.AllReduce needs MindSpore's own cluster, which MPI does "
+                "not have",
                 NOT_THERE,
             ],
         ),

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from tests.distributed.jobs import jobs
+from tests.distributed.jobs import jobs, left_by_all
 
 DIFFERING = {"data_parallel.json"}  # which has digests of the archives
 
@@ -19,9 +19,7 @@ def output(request, output_of):
 @pytest.fixture
 def outcomes(output):
     """Of rank 0; every rank has the same."""
-    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
-    assert others and all(other == first for other in others)
-    return first
+    return left_by_all(output)
 
 
 @pytest.mark.parametrize(

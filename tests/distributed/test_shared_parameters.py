@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.ddp.host_memory import are_views
-from tests.distributed.jobs import jobs
+from tests.distributed.jobs import jobs, left_by_all
 from tests.distributed.test_families import CASES
 
 pytestmark = pytest.mark.skipif(not are_views(), reason="this MindSpore's tensors cannot be cut")
@@ -32,9 +32,7 @@ def outcomes(request, output_of):
     """Of rank 0; every rank has the same."""
     ranks, backend = request.param
     output = output_of("shared_parameters.py", ranks=ranks, backend=backend)
-    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
-    assert others and all(other == first for other in others)
-    return first
+    return left_by_all(output)
 
 
 @pytest.mark.parametrize("case", ALIKE)

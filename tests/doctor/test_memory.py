@@ -19,6 +19,7 @@ MODEL = Trial(
     state_bytes=8000,
     process_bytes=50,
     step_bytes=4007,
+    beside_gradients=1007,
 )
 
 
@@ -31,7 +32,8 @@ def test_stages_share_out_states_and_gradients(nproc, stage, gradients, states):
     assert found["parameters"] == 4300 and found["gradients"] + found["activations"] == 4007
     assert (found["gradients"], found["optimizer states"]) == (gradients, states)
     assert found["buckets"] == (4000 if nproc > 1 else 0)
-    assert peak_on_cpu(MODEL, nproc, stage) == 50 + 4300 + 4007 + states + found["buckets"]
+    of_step = 1007 + 4000 if nproc > 1 else 4007  # buckets stay from the step before
+    assert peak_on_cpu(MODEL, nproc, stage) == 50 + 4300 + of_step + states
 
 
 def test_with_stage_2_few_buckets_are_held_at_a_time():
@@ -176,6 +178,4 @@ def test_the_peak_of_a_rank_is_what_it_says(tmp_path, shape, stage):
     arguments = tmp_path, tmp_path, stage, 8, 64
     run_ranks_successfully("training_peak.py", *arguments, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
     for rank in range(2):
-        peak = json.loads((tmp_path / f"rank{rank}.json").read_text())
-        # More than it needs, if there are few activations when buckets are filled.
-        assert peak <= 1.05 * said and said <= (1.11 if shape == "wide" else 1.05) * peak
+        assert said == pytest.approx(json.loads((tmp_path / f"rank{rank}.json").read_text()), rel=0.05)
