@@ -21,8 +21,12 @@ _is_attending = False
 
 
 def attend(stock, self, *args, **kwargs):
-    """A module's ``forward``, whose scores are kept by nobody, unless they are asked for."""
-    if _arguments_of(stock).bind(self, *args, **kwargs).arguments.get("output_attentions"):
+    """A module's ``forward``, whose scores are kept by nobody, unless they are asked for.
+
+    Modules that are not MindNLP's get tensors: their functions know no ``Scores``.
+    """
+    is_stock = all(type(module).__module__.startswith("mindnlp.") for module in self.modules())
+    if not is_stock or _arguments_of(stock).bind(self, *args, **kwargs).arguments.get("output_attentions"):
         return stock(self, *args, **kwargs)
     with _attending(True):
         return stock(self, *args, **kwargs)
@@ -39,6 +43,18 @@ def _attending(is_so):
         yield
     finally:
         _is_attending = before
+
+
+# Python looks operators up in the class, and asks no __getattr__.
+BY_TENSOR = (
+    *("__getitem__", "__len__", "__bool__", "__float__", "__neg__", "__abs__", "__invert__"),
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *(
+        f"__{side}{name}__"
+        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+        for side in ("", "r")
+    ),
+)
 
 
 def are_scores(queries, keys) -> bool:
@@ -76,12 +92,6 @@ class Scores:
 
     def __getattr__(self, name):
         return getattr(self.tensor, name)
-
-    def __getitem__(self, key):
-        return self.tensor[key]
-
-    def __mul__(self, other):
-        return self.tensor * other
 
     def __truediv__(self, other):
         is_scalar = isinstance(other, mindspore.Tensor) and other.dtype == mindspore.float32 and not other.ndim
@@ -163,3 +173,16 @@ class Scores:
         changed._steps = [*self._steps, *([] if step is None else [step])]
         changed._tensors = [*self._tensors, *([] if tensor is None else [tensor])]
         return changed
+
+
+def _by_tensor(name):
+    def operator(self, *others):
+        others = [each.tensor if type(each) is Scores else each for each in others]
+        return getattr(self.tensor, name)(*others)
+
+    return operator
+
+
+for _name in BY_TENSOR:
+    if _name not in vars(Scores):
+        setattr(Scores, _name, _by_tensor(_name))

@@ -9,6 +9,8 @@ import mindspore
 import numpy as np
 import pytest
 from mindnlp import transformers
+from mindnlp.core import nn, ops
+from mindnlp.transformers.models.bert.modeling_bert import BertSelfAttention
 
 from mindnlp_dp_plugin.cpu_operators import attention, matmul, scores
 from mindnlp_dp_plugin.cpu_operators.routes import MODULES_OF_ATTENTION, route
@@ -148,6 +150,38 @@ def test_scores_are_a_tensor_for_whoever_asks_for_something_else(routed):
     shares = functional.softmax(whole / 2 + bias, dim=-1)
     for mine, theirs in zip(read, [whole[0], whole.sum(), shares * 2, shares.max()]):
         assert np.array_equal(mine.asnumpy(), theirs.asnumpy())
+
+
+def test_whatever_stands_beside_scores_in_a_formula_gets_a_tensor(routed):
+    queries, keys = drawn(2, 3, 5, 4), drawn(2, 3, 4, 6, seed=1)
+    with scores._attending(True):
+        found = matmul.matmul(None, queries, keys)
+    whole = found.tensor
+    for formula in (
+        *(lambda x: x - 1, lambda x: 1 - x, lambda x: 2 * x, lambda x: -x, lambda x: x > 0, lambda x: x == x),
+        *(lambda x: x**2, lambda x: 1 / (x * x + 1), lambda x: abs(x), lambda x: x[..., 0]),
+    ):
+        assert np.array_equal(formula(found).asnumpy(), formula(whole).asnumpy())
+
+
+class OwnDropout(nn.Module):
+    def forward(self, weights):
+        return ops.where(weights > 0.01, weights, ops.zeros_like(weights))
+
+
+class OwnAttention(BertSelfAttention):
+    """A user's."""
+
+
+def test_modules_of_ones_own_within_attention_get_tensors(routed, computed):
+    model = model_of("Bert", 0.0)
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.dropout = OwnDropout()
+    assert len(outcome(model, "Bert")) > 10 and not computed
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.dropout = nn.Dropout(0.0)
+        layer.attention.self.__class__ = OwnAttention
+    assert len(outcome(model, "Bert")) > 10 and not computed
 
 
 def test_a_row_that_sees_nothing_weighs_all_keys_alike(routed):
