@@ -17,12 +17,14 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives.base import PartWork
 from mindnlp_dp_plugin.collectives.shared_memory import Segment, SharedMemory
+from mindnlp_dp_plugin.errors import DataParallelError
 
 PLACES = 1024  # arrays that may be under way
 RUN = 2**16  # elements that stay in a core's cache
 YIELDS = 500  # before a rank that waits sleeps
 NAP_S = 5e-5
 FILLED, SUMMED, TOKEN, HEADER = 0, 1, 2, 8  # int64 numbers at the beginning of a rank's table
+ENTRY = 3  # numbers of an array behind that: descriptor and offset of its place, and its bytes
 
 _lock = threading.Lock()
 
@@ -42,7 +44,7 @@ class Windows:
     def __init__(self, rank: int, world_size: int, all_gather_object: Callable):
         self.rank, self.world_size = rank, world_size
         self._memory = SharedMemory()
-        table = Segment.new((HEADER + 2 * PLACES) * 8)
+        table = Segment.new((HEADER + ENTRY * PLACES) * 8)
         numbers = table.memory.view(np.int64)
         numbers[TOKEN] = token = uuid.uuid4().int >> 65
         self._processes, problem = all_gather_object((os.getpid(), table.descriptor, token)), None
@@ -78,8 +80,7 @@ class Windows:
         """
         number = int(self._own[FILLED]) + 1
         self.finish(number - PLACES)
-        place = HEADER + 2 * (number % PLACES)
-        self._own[place : place + 2] = self._memory.place_of(array)
+        self._own[entry_of(number)] = (*self._memory.place_of(array), array.nbytes)
         fence()
         self._own[FILLED] = number
         work = WindowWork(self, number, array, lengths)
@@ -111,10 +112,23 @@ class Windows:
         fence()
 
     def array_of(self, peer: int, number: int, like: np.ndarray) -> np.ndarray:
-        """What a rank sums under this number."""
+        """What a rank sums under this number.
+
+        Raises:
+            DataParallelError: If that has another size.
+        """
         if peer == self.rank:
             return like
-        descriptor, offset = self._tables[peer][HEADER + 2 * (number % PLACES) :][:2].tolist()
+        descriptor, offset, num_bytes = self._tables[peer][entry_of(number)].tolist()
+        if num_bytes != like.nbytes:
+            raise DataParallelError(
+                "Rank {rank} sums {own} bytes where rank {peer} sums {theirs}: one of them left a step before its end, "
+                "as by an exception that it caught. Let all ranks compute the same steps.",
+                rank=self.rank,
+                own=like.nbytes,
+                peer=peer,
+                theirs=num_bytes,
+            )
         if (peer, descriptor) not in self._segments:
             self._segments[peer, descriptor] = Segment.of_process(self._processes[peer][0], descriptor)
         return self._segments[peer, descriptor].array(offset, like.size, like.dtype)
@@ -169,6 +183,12 @@ class WindowWork(PartWork):
                     other[...] = runs[0]
             else:
                 self._target[begin - self._begin :][: runs[0].size] = runs[0]
+
+
+def entry_of(number: int) -> slice:
+    """Where a rank's table tells of an array."""
+    place = HEADER + ENTRY * (number % PLACES)
+    return slice(place, place + ENTRY)
 
 
 def add_by_tree(values: list[np.ndarray]) -> None:

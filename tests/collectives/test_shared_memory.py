@@ -1,12 +1,15 @@
 """Arrays in memory that ranks share: each lies where no other does, as long as somebody uses it."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.collectives.shared_memory import CACHE_LINE, SEGMENT_BYTES, Segment, SharedMemory
 from mindnlp_dp_plugin.collectives.windows import Windows, add_by_tree
+from mindnlp_dp_plugin.errors import DataParallelError
 
 
 def test_an_array_keeps_its_place_as_long_as_a_view_of_it():
@@ -66,6 +69,43 @@ def test_a_rank_out_of_reach_is_told_to_all(change):
 
     with pytest.raises(OSError, match="rank 0: "):
         Windows(0, 2, gather)
+
+
+@pytest.fixture
+def two_ranks():
+    """The windows of two ranks, each made in a thread of its own."""
+    meeting, told = threading.Barrier(2), {}
+
+    def open_windows(rank):
+        def gather(mine):
+            told[rank] = mine
+            meeting.wait()
+            everyone = [told[0], told[1]]
+            meeting.wait()
+            return everyone
+
+        return Windows(rank, 2, gather)
+
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(open_windows, (0, 1)))
+
+
+def test_each_rank_adds_up_its_part(two_ranks):
+    arrays = [windows.take(11, np.float32) for windows in two_ranks]
+    arrays[0][...], arrays[1][...] = 1, np.arange(11)
+    works = [windows.start(array) for windows, array in zip(two_ranks, arrays)]
+    assert not works[1].progress()  # it has added up its part, and rank 0 has not
+    for work in works:
+        work.wait()
+    for array in arrays:
+        np.testing.assert_array_equal(array, 1 + np.arange(11))
+
+
+def test_a_rank_that_sums_something_else_is_named(two_ranks):
+    first, second = two_ranks
+    first.start(first.take(10, np.float32))
+    with pytest.raises(DataParallelError, match="^Rank 1 sums 48 bytes where rank 0 sums 40: one of them left a step"):
+        second.start(second.take(12, np.float32))
 
 
 @pytest.mark.parametrize("ranks", range(1, 9))
