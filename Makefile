@@ -50,7 +50,7 @@ $(VENV)-mindnlp05/installed: tests/mindnlp05/pins.txt setup.cfg
 faults: install   ## 100 random kills, 100 disturbances, 20 interruptions with restarts; two hours, on an idle machine
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/faults.py
 
-planted: install   ## faults planted in twelve modules, each in a copy: the tests notice
+planted: install   ## faults planted in thirteen modules, each in a copy: the tests notice
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/planted_faults.py
 
 restarts: install $(VENV)-torch/installed   ## 100 kills with a checkpoint after each step that is written in the background, torchrun beside, 100 while saving, 20 on ever other numbers of ranks; an hour, on an idle machine

@@ -21,7 +21,13 @@ FAULTS = [
     ("ddp/replicas.py", " or tensor._data_ptr() in taken", "", "ddp/test_replicas.py"),
     ("data/sampler.py", "self._rank + self._start * self._num_replicas", "self._rank + self._start", "data"),
     ("data/shard.py", "if batches or shuffles or", "if batches or", "data"),
-    ("data/evaluation.py", "num_rows - num_rows % batch_size if drop_last else num_rows", "num_rows", "data"),
+    ("data/evaluation.py", "num_kept, num_replicas * batch_size)", "num_kept, batch_size)", "data"),
+    (
+        "collectives/windows.py",
+        "range(0, len(values) - distance, 2 * distance)",
+        "range(0, len(values) - distance, 4 * distance)",
+        "collectives",
+    ),
     (
         "optim/cut_buckets.py",
         "max(begin, own.at), min(end,",
@@ -29,7 +35,7 @@ FAULTS = [
         "distributed/test_sharded_states.py",
     ),
     ("step/weights.py", "(labels[..., 1:] if predicts_next_token else labels)", "labels", "trainers"),
-    ("checkpoint/store.py", "_digest(folder / name) != digests[name]", "False", "checkpoint"),
+    ("checkpoint/store.py", "digest(folder / name) != digests[name]", "False", "checkpoint"),
     (
         "launch/monitor.py",
         " or self._signals.is_urgent",
@@ -38,8 +44,8 @@ FAULTS = [
     ),
     (
         "job/environments/torchrun.py",
-        'port(environ, "MASTER_PORT", HINT) + 1',
-        'port(environ, "MASTER_PORT", HINT)',
+        'number(environ, "MASTER_PORT", HINT, 1, 65534) + 1',
+        'number(environ, "MASTER_PORT", HINT, 1, 65534)',
         "job",
     ),
     ("mixed_precision/autocast.py", "if mindspore.float32 in found else", "if not found else", "mixed_precision"),

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 
+from benchmarks.planted_faults import FAULTS
 from tests.harness import REPOSITORY
 
 PACKAGE, TESTS = REPOSITORY / "mindnlp_dp_plugin", REPOSITORY / "tests"
@@ -44,3 +45,7 @@ def test_each_package_that_users_install_has_its_notice():
     table = (REPOSITORY / "THIRD_PARTY_NOTICES.md").read_text().lower()
     noticed = {name for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for name in re.findall(r"[\w-]+", row)}
     assert len(needed) > 25 and not needed - noticed
+
+
+def test_what_make_planted_replaces_is_there():
+    assert not [(module, was) for module, was, *_ in FAULTS if (PACKAGE / module).read_text().count(was) != 1]
