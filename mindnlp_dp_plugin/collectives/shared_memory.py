@@ -8,6 +8,7 @@ import bisect
 import mmap
 import os
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -57,21 +58,22 @@ class Segment:
         """An array in it. The memory is as long there as the array and its views."""
         return np.frombuffer(self._mapped, dtype, size, offset)
 
-    @property
-    def num_resident_bytes(self) -> int:
-        """How much of it this process has touched; the kernel counts that as this process's memory, whoever owns it."""
-        begins, is_it = f"{self._begin:x}-", False
-        for line in Path("/proc/self/smaps").read_text().splitlines():
-            if "-" in line.split(" ", 1)[0]:
-                is_it = line.startswith(begins)
-            elif is_it and line.startswith("Rss:"):
-                return int(line.split()[1]) * 1024
-        return 0
-
     def offset_of(self, array: np.ndarray) -> int | None:
         """Where in it an array begins; None if it lies elsewhere."""
         offset = array.ctypes.data - self._begin
         return offset if 0 <= offset < self.memory.size else None
+
+
+def num_resident_bytes(segments: Iterable[Segment]) -> int:
+    """How much of them this process has touched; the kernel counts that as this process's memory, whoever owns it."""
+    begins, total, is_one = {segment.memory.ctypes.data for segment in segments}, 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name = line.split(" ", 1)[0]
+        if "-" in name:
+            is_one = int(name.split("-")[0], 16) in begins
+        elif is_one and name == "Rss:":
+            total += int(line.split()[1]) * 1024
+    return total
 
 
 class SharedMemory:

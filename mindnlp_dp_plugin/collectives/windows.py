@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mindnlp_dp_plugin.collectives.base import PartWork
-from mindnlp_dp_plugin.collectives.shared_memory import Segment, SharedMemory
+from mindnlp_dp_plugin.collectives.shared_memory import Segment, SharedMemory, num_resident_bytes
 from mindnlp_dp_plugin.errors import DataParallelError
 
 PLACES = 1024  # arrays that may be under way
@@ -136,7 +136,7 @@ class Windows:
     @property
     def borrowed_bytes(self) -> int:
         """Memory of other ranks that the kernel counts as this one's, too."""
-        return sum(segment.num_resident_bytes for segment in self._segments.values())
+        return num_resident_bytes(self._segments.values())
 
     def _have_all(self, what, number):
         return all(table[what] >= number for table in self._tables)
