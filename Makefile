@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 # in one, in order.
 PYTEST := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 test-mindnlp05-slow docs docs-check recipes catalogue sst2 minilm planted faults restarts ray zero soak families hosts slurm matrix bench install lint clean
+.PHONY: demo dist test test-fast test-slow test-oldest test-mindnlp05 test-mindnlp05-slow docs docs-check recipes catalogue sst2 minilm planted faults restarts ray zero soak families growth hosts slurm matrix bench install lint clean
 
 install: $(VENV)/installed
 
@@ -109,6 +109,9 @@ test-oldest: install   ## oracle, evaluation, resume, families and the tests wit
 
 hosts: install $(VENV)-torch/installed   ## machines made of network namespaces, by msrun, mpirun and torchrun: equality, failures, restarts; needs root and iproute2
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/hosts.py $(VENV)-torch/bin/python
+
+growth: install   ## what averaging costs on 2 to 8 ranks and nodes of limited links; 20 minutes, on an idle machine; needs root
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/growth.py
 
 docs-check: install   ## every command and piece of Python that README and docs show
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.docs_check

@@ -40,6 +40,12 @@ class Host:
         """Takes the link down."""
         _run("ip", "-n", self.namespace, "link", "set", LINK, "down")
 
+    def limit(self, bits_per_second: int) -> None:
+        """Sends no faster than this, by a token bucket (``man tc-tbf``)."""
+        burst = max(2**16, bits_per_second // 8 // 500)  # what a link carries in 2 ms, or one large packet
+        shape = ("tbf", "rate", f"{bits_per_second}bit", "burst", str(burst), "latency", "100ms")
+        _run("tc", "-n", self.namespace, "qdisc", "replace", "dev", LINK, "root", *shape)
+
     def members(self) -> list[int]:
         """The processes on it."""
         return _members(self.namespace)

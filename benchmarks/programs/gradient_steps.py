@@ -3,10 +3,10 @@
     python gradient_steps.py OUTPUT MODEL BATCH_SIZE ROUNDS WAY...
 
 Ways: ``averaged`` over the ranks by the plugin's buckets; ``by_mpi``, the same in memory that ranks do not share;
-``per_parameter``, as MindNLP's own loop does it, one
-blocking all-reduce after another once backward is done; ``grad_reducer``, MindSpore's ``nn.DistributedGradReducer``,
-once backward is done; ``local``, not at all; ``stock_operators``, not at all and with
-the operators MindNLP calls. Each round makes one step in each way. Rank r leaves OUTPUT/gradient_steps.rank<r>.json.
+``per_parameter``, as MindNLP's own loop does it, one blocking all-reduce after another once backward is done;
+``grad_reducer``, MindSpore's ``nn.DistributedGradReducer``, once backward is done; ``local``, not at all;
+``stock_operators``, not at all and with the operators MindNLP calls. Each round makes one step in each way.
+Rank r leaves OUTPUT/gradient_steps.rank<r>.json.
 """
 
 import json
@@ -96,22 +96,22 @@ class MindSporesOwn:
 
 
 def time_step(step, model, way, reducer):
-    """Seconds of the whole step, and of what comes after backward."""
+    """Seconds of the whole step, of what comes after backward, and of the processor for the step."""
     if way == "stock_operators":
         dp.uninstall()
     model.zero_grad()
     dp.barrier()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     if reducer:
         reducer.prepare()
     step()
     backward_done = time.perf_counter()
     if reducer:
         reducer.finish()
-    ended = time.perf_counter()
+    ended, worked = time.perf_counter(), time.process_time() - worked
     if way == "stock_operators":
         dp.install()
-    return ended - began, ended - backward_done
+    return ended - began, ended - backward_done, worked
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def all_reduce_seconds(group: Collective, num_bytes: int, num_rounds: int) -> fl
     """
     times = []
     for _ in range(num_rounds):
-        values = np.full(num_bytes // 4, group.rank + 1, np.float32)
+        values = group.memory_for(num_bytes // 4, np.float32)
+        values[:] = group.rank + 1
         buffer = values if group.uses_numpy else mindspore.Tensor(values)
         group.barrier()
         began = time.perf_counter()
