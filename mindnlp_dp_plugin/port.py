@@ -1,7 +1,7 @@
 """What the core asks of whoever runs a training loop, and what it tells him: a door implements ``Door``.
 
 ``step/`` and the rooms below it know a loop by these names only. ``step.Step`` says when they are used. A door calls,
-for each batch that its loop takes from ``step.announced``, or tells by ``step.announce``::
+for each batch that its loop takes from ``step.announcements.read``, or tells by ``step.announcements.announce``::
 
     with step.micro_step():
         loss = step.training_step(batch, forward_and_backward)

@@ -1,10 +1,8 @@
 """One step, as the data flows: count, weigh, scale, forward, arm, backward, finish, clip."""
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import mindspore
@@ -21,8 +19,9 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.parameters import parameters_outside, taken_from
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.port import Announced, Door
+from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.announcements import Announcements
 from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
@@ -53,6 +52,9 @@ class Step:
     User code between the two (``Door.may_call_backward_again``) may read gradients and call backward again, as FGM, PGD
     and SAM do. Then gradients are averaged after each backward, so it sees what it would see in one process.
 
+    It remembers what one of its methods finds for the next, such as the factor of the loss: user code runs in between,
+    and MindNLP's methods pass nothing on.
+
     Args:
         door: The loop.
         collective: The ranks that train together.
@@ -71,6 +73,7 @@ class Step:
         shared_out: What of the training a rank keeps a part of, in a sentence; None if it keeps everything.
         precision: What forward computes in, and the scale of the loss.
         optimizer_steps: What is done around each ``optimizer.step``.
+        announcements: What ranks tell each other of the batches that follow.
         micro_batches: Those of a step, if its sums follow their tree; otherwise None.
         check_replicas: Compares the ranks' parameters when called.
         is_forward_due: Whether the next ``forward`` is that of the batch.
@@ -118,10 +121,10 @@ class Step:
         self.stepped.follow = self._follow
         self.precision = Precision(door.dtype, config, patches)
         self._weights = self._weigh(parameters, config.average_over)
+        self.announcements = Announcements(self._weights, self.stepped, door.clock)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._counts = self._has_gradients = True
-        self._has_news = False
         self._factor_of_rank = None
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
@@ -133,7 +136,7 @@ class Step:
         rng.seed_operators(self._door.seed, *self._place_in_streams())
         if clock.begins_optimizer_step:
             self.precision.begin_step()
-        self._ask()
+        self.announcements.ask()
         self.reducer.release()
         self._weights.begin_micro_step()
         self._is_weighed = False
@@ -210,39 +213,6 @@ class Step:
             self.reducer.finish()
         self._on_phase("clip" if self._door.clock.optimizer_steps_next else "trainer")
 
-    def announced(self, batches: Iterable, dataset: ShardedDataset) -> Iterator:
-        """This rank's batches of training, those of an optimizer step read before the first of them is computed.
-
-        All ranks must read them in step.
-
-        Args:
-            batches: What is read.
-            dataset: Says whether another rank reads the same.
-        """
-        batches, clock = iter(batches), self._door.clock
-        window: deque = deque()
-        began_at = None
-        while True:
-            if not window or (clock.begins_optimizer_step and clock.micro_steps != began_at):
-                began_at = clock.micro_steps
-                if ahead := self._read_ahead(batches, dataset, len(window)):
-                    window.extend(ahead)
-                    self.announce(window)
-            if not window:
-                return
-            batch = window.popleft()
-            dataset.is_repeated = batch.is_repeated  # of this one, though others were read ahead
-            yield batch.columns
-
-    def expects(self, batch: Any) -> bool:
-        """Whether a batch was announced as the next."""
-        return self._weights.expects(batch)
-
-    def announce(self, batches: Sequence[Announced]) -> None:
-        """These batches follow: what they count travels with what ranks ask each other next. All ranks must call it."""
-        self._weights.announce(batches)
-        self._has_news = True
-
     def in_step(self, batches: Iterable) -> Iterator:
         """This rank's batches; behind them it gives other ranks what they need to compute theirs.
 
@@ -273,20 +243,6 @@ class Step:
     def latest(self) -> Counted:
         """The last micro-batch of this rank, where sums follow the tree of micro-batches."""
         return self._weights.latest
-
-    def _read_ahead(self, batches, dataset, num_read):
-        """The batches that an optimizer step needs beside those that were read; without any, the epoch is over."""
-        num = self._door.clock.micro_steps_left if self._weights.looks_ahead else 1
-        return [Announced(batch, dataset.is_repeated) for batch in islice(batches, max(0, num - num_read))]
-
-    def _ask(self):
-        """Ask all ranks what an optimizer step begins with, and let the counts of its batches travel along."""
-        news = (self._weights.to_send(), self._weights.hear) if self._has_news else ()
-        self._has_news = False
-        if self._door.clock.begins_optimizer_step:
-            self.stepped.ask(*news)
-        elif news and news[0]:
-            self.stepped.send(*news)
 
     @property
     def _may_call_backward_again(self):

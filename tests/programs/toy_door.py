@@ -43,7 +43,7 @@ class PlainLoop(Door):
         losses = 0.0
         while self.num_steps < num_steps:
             self.clock.begin_epoch()
-            for batch in self.step.announced(batches.create_dict_iterator(), batches):
+            for batch in self.step.announcements.read(batches.create_dict_iterator(), batches):
                 with self.step.micro_step():
                     loss = self.step.training_step(batch, lambda batch=batch: self.forward_and_backward(batch))
                 losses += loss.item()

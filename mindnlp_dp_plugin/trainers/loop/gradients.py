@@ -79,8 +79,8 @@ class Call:
         self._loop.require_scaled_gradients()
         turns.forget()
         columns = self._loop.columns_of(self._fn, args, kwargs)
-        if not self._step.expects(columns):
-            self._step.announce([Announced(columns, self._loop.reads_again)])
+        if not self._step.announcements.expects(columns):
+            self._step.announcements.announce([Announced(columns, self._loop.reads_again)])
         with self._loop.attaching_to(self._targets), self._step.micro_step():
             self._step.training_step(columns, forward_and_backward)
         return (self._loss, *found[0][1:]) if isinstance(found[0], tuple) else self._loss

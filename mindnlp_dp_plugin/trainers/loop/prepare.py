@@ -294,7 +294,7 @@ def _training_rows(dataset, loop, collective):
     else:
         share = shard_training_rows(dataset, collective, {}, seed)
     loop.step.compare_rows(share)
-    return TrainingRows(share, loop.step.announced, loop.step.check_replicas)
+    return TrainingRows(share, loop.step.announcements.read, loop.step.check_replicas)
 
 
 def _held_rows(dataset, loop, collective):

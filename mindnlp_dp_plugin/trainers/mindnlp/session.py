@@ -121,7 +121,7 @@ class TrainingSession:
         self._patches.replace(
             self._dataset,
             "create_dict_iterator",
-            lambda **options: self.step.announced(self._profiler.reading(read(**options)), self._dataset),
+            lambda **options: self.step.announcements.read(self._profiler.reading(read(**options)), self._dataset),
         )
         self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
         self.meter.listen_to_clipping(door.utils, self._patches)
