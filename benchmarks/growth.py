@@ -2,7 +2,8 @@
 
     python benchmarks/growth.py [machine] [nodes]
 
-On one machine, where ranks share the cores: the processor's time for a row with averaging and without, in turns. On
+On one machine, where ranks share the cores: the processor's time for a row with averaging and without, in turns; and a
+sum of the gradients alone, beside what the memory it must touch takes, and by MPI. On
 nodes, which are network namespaces joined by links of a limited rate: an exchange of the model's gradients, by msrun
 and mpirun, beside the least that a ring can take, 2 (N - 1) / N of the bytes at the link's rate; and beside what the
 model of ``mindnlp-dp bench``, fitted to the fewest nodes, says of more. Nodes need root and iproute2. Writes
@@ -50,6 +51,9 @@ def machine(folder):
             steps = zip(*(rank["seconds"][way] for rank in left))
             of_all = (sum(worked for _, _, worked in step) for step in steps)
             found[ranks][way] = statistics.median(of_all) / (ROWS * ranks)
+        run_ranks_successfully(PROGRAMS / "sums.py", output, **job)
+        left = [json.loads((output / f"sums.rank{rank}.json").read_text()) for rank in range(ranks)]
+        found[ranks] |= {way: max(statistics.median(rank[way]) for rank in left) for way in left[0]}
     return found
 
 
@@ -72,10 +76,13 @@ def nodes(folder):
 
 
 def of_machine(found):
-    lines = ["| ranks | processor's ms for a row, with averaging | without | ratio |", "| --- | --- | --- | --- |"]
+    lines = ["| ranks | processor's ms for a row, with averaging | without | ratio "]
+    lines[0] += "| a sum of 36 MB, ms | its memory read and written once | ratio | by MPI |"
+    lines += ["| --- " * 8 + "|"]
     for ranks, ways in found.items():
-        with_it, without = ways["averaged"], ways["local"]
-        lines.append(f"| {ranks} | {with_it * 1e3:.1f} | {without * 1e3:.1f} | {with_it / without:.3f} |")
+        pairs = (("averaged", "local"), ("windows", "one_pass"))
+        cells = [f"{ways[a] * 1e3:.1f} | {ways[b] * 1e3:.1f} | {ways[a] / ways[b]:.3f}" for a, b in pairs]
+        lines.append(f"| {ranks} | {' | '.join(cells)} | {ways['by_mpi'] * 1e3:.1f} |")
     return lines
 
 

@@ -76,11 +76,13 @@ class MpiCollective(Collective):
         self._comm.Barrier()
 
     def _share_memory(self):
-        """None if ranks are on several machines."""
+        """None if ranks are on several machines, or cannot reach each other's memory."""
+        if len(set(self._comm.allgather(socket.gethostname()))) > 1:
+            return None
         try:
             return Windows(self.rank, self.world_size, self._comm.allgather)
         except OSError as error:
-            if len(set(self._comm.allgather(socket.gethostname()))) == 1 and self.rank == 0:
+            if self.rank == 0:
                 logger.warning(
                     tr(
                         "Ranks cannot reach each other's memory ({why}): MPI sums gradients, which takes longer.",
