@@ -25,6 +25,7 @@ YIELDS = 500  # before a rank that waits sleeps
 NAP_S = 5e-5
 FILLED, SUMMED, TOKEN, HEADER = 0, 1, 2, 8  # int64 numbers at the beginning of a rank's table
 ENTRY = 3  # numbers of an array behind that: descriptor and offset of its place, and its bytes
+TABLE = HEADER + ENTRY * PLACES
 
 _lock = threading.Lock()
 
@@ -38,29 +39,33 @@ class Windows:
         all_gather_object: Gives each rank what all have. All ranks must make windows together.
 
     Raises:
-        OSError: On all ranks, if one cannot reach the memory of another.
+        OSError: On all ranks, if one has none to share, or cannot reach that of another.
     """
 
     def __init__(self, rank: int, world_size: int, all_gather_object: Callable):
         self.rank, self.world_size = rank, world_size
         self._memory = SharedMemory()
-        table = Segment.new((HEADER + ENTRY * PLACES) * 8)
-        numbers = table.memory.view(np.int64)
-        numbers[TOKEN] = token = uuid.uuid4().int >> 65
-        self._processes, problem = all_gather_object((os.getpid(), table.descriptor, token)), None
+        token, descriptor, problem = uuid.uuid4().int >> 65, -1, None
+        try:
+            self._own = self._memory.take(TABLE, np.int64)  # the first, so it begins where its segment does
+            self._own[:] = 0
+            self._own[TOKEN] = token
+            descriptor, _ = self._memory.place_of(self._own)
+        except OSError as error:
+            problem = f"rank {rank}: {error}"
+        self._processes = all_gather_object((os.getpid(), descriptor, token))
         self._segments: dict[tuple[int, int], Segment] = {}  # of others, by rank and descriptor
         self._tables = []
         try:
             for peer, (process, descriptor, told) in enumerate(self._processes):
-                theirs = numbers if peer == rank else Segment.of_process(process, descriptor).memory.view(np.int64)
-                if theirs[TOKEN] != told:
+                segment = self._segments[peer, descriptor] = Segment.of_process(process, descriptor)
+                self._tables.append(segment.array(0, TABLE, np.int64))
+                if self._tables[peer][TOKEN] != told:
                     raise OSError(f"process {process} is another's")
-                self._tables.append(theirs)
         except (OSError, ValueError, IndexError) as error:
-            problem = f"rank {rank}: {error}"
+            problem = problem or f"rank {rank}: {error}"
         if problem := next(filter(None, all_gather_object(problem)), None):
             raise OSError(problem)
-        self._own = self._tables[rank]
         self._waiting: deque[WindowWork] = deque()
 
     def take(self, size: int, dtype: np.dtype) -> np.ndarray:

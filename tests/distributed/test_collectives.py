@@ -1,8 +1,11 @@
 """Every engine keeps the contract of ``Collective``: the same checks, on 2 and 3 real ranks."""
 
+import shlex
+import sys
+
 import pytest
 
-from tests.harness import decorated_functions
+from tests.harness import PROGRAMS, decorated_functions, run
 
 PROGRAM = "collectives_contract.py"
 
@@ -23,3 +26,13 @@ def test_contract(engine_outcomes, engine, check):
     if ranks == 1 and check in ("broadcast_object_gives_all_the_same", "mindspore_communication_answers"):
         pytest.skip("asks for a rank 1, or for MindSpore's cluster")
     assert [outcome["contract"][check] for outcome in engine_outcomes(ranks, backend)] == [None] * ranks
+
+
+def test_where_ranks_have_no_memory_to_share_mpi_sums_and_says_so(tmp_path):
+    limit = 30_000  # KB of a file, one of memory too; an engine's own are smaller
+    command = shlex.join([sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", "--nproc", "2", "--backend", "mpi"])
+    command += f" --log-dir {tmp_path / 'logs'} {PROGRAMS / 'nothing_to_share.py'} {tmp_path}"
+    finished = run(["bash", "-c", f"ulimit -f {limit}; exec {command}"], cwd=tmp_path)
+    assert [(tmp_path / f"rank{rank}").read_text() for rank in range(2)] == [f"False {[3.0] * 5}"] * 2
+    said = finished.stdout + finished.stderr
+    assert said.count("Ranks cannot reach each other's memory (rank 0: [Errno 27] File too large)") == 1, said
