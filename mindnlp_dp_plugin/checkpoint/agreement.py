@@ -93,7 +93,7 @@ def agreed_checkpoint(
     """The whole checkpoint from which all ranks go on. All ranks must call it.
 
     After a restart and with ``--resume`` it is this training's newest, else what the script wants. Its files are read
-    by one rank for all that see the same ones.
+    by one rank for all that see the same ones. It is long because it names each way in which ranks can differ.
 
     Args:
         training: The one that begins.

@@ -47,7 +47,10 @@ class Kept(NamedTuple):
 
 
 class Attention(OnceDifferentiable):
-    """Weighs values, given queries, keys, values, the steps to the scores, what dropout leaves, and what is added."""
+    """Weighs values, given queries, keys, values, the steps to the scores, what dropout leaves, and what is added.
+
+    It has many attributes because backward computes again from what forward was given, several threads at a time.
+    """
 
     def compute(self, queries, keys, values, steps, kept, *tensors):
         """As of ``Operator``."""

@@ -142,7 +142,8 @@ class HostBucket:
 class DeviceBucket:
     """A bucket on the device: gradients are joined, averaged, and handed out as views of the result.
 
-    What is dispatched is what counts there: a view per gradient in, one out, and three operators per bucket.
+    What is dispatched is what counts there: a view per gradient in, one out, and three operators per bucket. It has
+    many attributes because user code runs between those.
 
     Args:
         parameters: The parameters.

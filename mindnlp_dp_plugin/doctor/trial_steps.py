@@ -82,7 +82,10 @@ def end_with_trial(trainer, stage: int) -> None:
 
 
 def leave_steps_out(trainer, found: dict) -> None:
-    """Look at the optimizer when it is made, and count its steps instead of making them."""
+    """Look at the optimizer when it is made, and count its steps instead of making them.
+
+    It is long because what takes its methods' places shares what was found.
+    """
     import psutil
 
     from mindnlp_dp_plugin.optim.parameters import stepped_parameters

@@ -53,7 +53,7 @@ class Step:
     and SAM do. Then gradients are averaged after each backward, so it sees what it would see in one process.
 
     It remembers what one of its methods finds for the next, such as the factor of the loss: user code runs in between,
-    and MindNLP's methods pass nothing on.
+    and MindNLP's methods pass nothing on. Its ``__init__`` is long because each part needs those made before it.
 
     Args:
         door: The loop.
