@@ -8,6 +8,7 @@ import pytest
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from tests.distributed.jobs import jobs, left_by_all
 from tests.distributed.test_families import CASES
+from tests.families.outcomes import result
 
 pytestmark = pytest.mark.skipif(not are_views(), reason="this MindSpore's tensors cannot be cut")
 ALIKE = (
@@ -87,19 +88,20 @@ def outcomes_of_reading(output_of, num_draws, watch, ranks, backend):
     return first
 
 
-FAMILIES = [
-    *("albert/masked_lm", "gpt2/causal_lm", "t5/seq2seq_lm", "llama/sequence_classification"),
-    *(pytest.param(case, marks=pytest.mark.slow) for case in CASES["mpi"]),
-]
+FAMILIES = ("albert/masked_lm", "gpt2/causal_lm", "t5/seq2seq_lm", "llama/sequence_classification")
 
 
-@pytest.mark.parametrize("case", FAMILIES)
-def test_models_of_many_families_train_alike(output_of, case):
+@pytest.mark.parametrize(
+    "case, trained",
+    [
+        *((case, FAMILIES) for case in FAMILIES),
+        *(pytest.param(case, tuple(CASES["mpi"]), marks=pytest.mark.slow) for case in CASES["mpi"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"of_{len(value)}",
+)
+def test_models_of_many_families_train_alike(output_of, case, trained):
     # Where layers compute again, gradients of an encoder's output are added up in another order than without.
-    name = f"{case.replace('/', '.')}.rank0.npz"
-    again, shared = (
-        np.load(output_of("train_families.py", 2, how, case, ranks=2, backend="mpi") / name)
-        for how in ("recompute", "zero3")
-    )
+    output = output_of("train_families.py", 2, "shared", *trained, ranks=2, backend="mpi")
+    again, shared = (result(output, name) for name in (case, f"{case}.zero3"))
     assert np.array_equal(shared["losses"], again["losses"])
     assert np.array_equal(shared["after"], again["after"])

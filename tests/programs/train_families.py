@@ -4,7 +4,8 @@
 
 A CASE is ``bert/masked_lm``. Started as ranks, EMULATED_RANKS is their number; started alone, how many ranks' batches
 the one process takes at once. CHECKS is ``all`` (initial weights, and that a saved model is loaded as it was) or
-``none``; or ``recompute`` (layers compute again in backward) or ``zero3`` (parameters are shared out), without checks.
+``none``; or ``shared``: without checks, once with layers that compute again in backward, and once with parameters
+shared out, which leaves ``<case>.zero3.rank<r>.npz``.
 Each rank writes ``<case>.rank<r>.npz``, and into ``journal.rank<r>.jsonl`` a line before each case and one after it;
 the first that fails is the last.
 """
@@ -14,6 +15,7 @@ import shutil
 import sys
 import time
 import traceback
+from itertools import product
 from pathlib import Path
 
 import mindspore
@@ -99,8 +101,9 @@ def check_saving(model, columns, folder):
     assert same, "a loaded model says something else"
 
 
-def run(case, output, emulated_ranks, checks):
+def run(case, output, emulated_ranks, checks, stage_of_zero=0):
     folder, head = case.split("/")
+    name = case.replace("/", ".") + (f".zero{stage_of_zero}" if stage_of_zero else "")
     stage = "built"
     try:
         model_class = catalogue.cases(folder)[head]
@@ -116,7 +119,7 @@ def run(case, output, emulated_ranks, checks):
         num_batches = NUM_STEPS * emulated_ranks
         columns = rows(folder, model, head, BATCH_SIZE * num_batches)
         num_ranks = emulated_ranks // mindnlp_dp_plugin.get_world_size()
-        losses = train(model, columns, num_ranks, output / "trainer", recompute=checks == "recompute")
+        losses = train(model, columns, num_ranks, output / "trainer", checks == "shared" and not stage_of_zero)
         after = parameters_of(model)
         assert np.isfinite(losses).all(), f"the losses are {losses}"
         if checks == "all":
@@ -124,7 +127,7 @@ def run(case, output, emulated_ranks, checks):
             moved = [name for name in before if name not in still]
             assert moved, "no parameter changed"
         np.savez(
-            output / f"{case.replace('/', '.')}.rank{mindnlp_dp_plugin.get_rank()}.npz",
+            output / f"{name}.rank{mindnlp_dp_plugin.get_rank()}.npz",
             losses=losses,
             before=np.concatenate([value.ravel() for value in before.values()]),
             after=np.concatenate([value.ravel() for value in after.values()]),
@@ -139,13 +142,13 @@ def run(case, output, emulated_ranks, checks):
 
 if __name__ == "__main__":
     output, emulated_ranks, checks, *cases = sys.argv[1:]
-    if checks == "zero3":
-        mindnlp_dp_plugin.install(mindnlp_dp_plugin.DataParallelConfig(zero_stage=3))
     with Path(output, f"journal.rank{mindnlp_dp_plugin.get_rank()}.jsonl").open("w", buffering=1) as journal:
-        for case in cases:
+        for case, stage in product(cases, (0, 3) if checks == "shared" else (0,)):
+            if checks == "shared":
+                mindnlp_dp_plugin.install(mindnlp_dp_plugin.DataParallelConfig(zero_stage=stage))
             print(json.dumps({"case": case, "stage": "begun"}), file=journal)
             begin = time.monotonic()
-            outcome = run(case, Path(output), int(emulated_ranks), checks)
+            outcome = run(case, Path(output), int(emulated_ranks), checks, stage)
             seconds = round(time.monotonic() - begin, 2)
             print(json.dumps({"case": case, "seconds": seconds, **outcome}), file=journal)
             if "error" in outcome:  # what fails within a gradient leaves MindSpore unfit for the next
