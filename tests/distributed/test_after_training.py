@@ -26,11 +26,16 @@ READ = "zero_stage=3: classifier.weight was read or changed outside of its modul
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
-def outcomes(request, output_of):
-    """Of rank 0; every rank has the same."""
-    ranks, backend = request.param
-    output = output_of("after_training.py", ranks=ranks, backend=backend)
-    return left_by_all(output)
+def job(request, tmp_path_factory):
+    """What every rank has left, and the finished launcher."""
+    (ranks, backend), output = request.param, tmp_path_factory.mktemp("after_training")
+    finished = run_ranks("after_training.py", output, ranks=ranks, backend=backend, log_dir=output / "logs")
+    return left_by_all(output), finished
+
+
+@pytest.fixture
+def outcomes(job):
+    return job[0]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -49,6 +54,6 @@ def test_whatever_reads_a_part_is_told_how_to_read_the_whole(outcomes, name):
     assert not outcomes["never"]
 
 
-def test_a_script_that_has_read_a_part_in_silence_does_not_end_well(tmp_path):
-    finished = run_ranks("after_training.py", tmp_path, "unread", ranks=2, backend="mpi", log_dir=tmp_path / "logs")
+def test_a_script_that_has_read_a_part_in_silence_does_not_end_well(job):
+    _, finished = job
     assert finished.returncode == 1 and READ in finished.stderr

@@ -10,13 +10,21 @@ from tests.harness import run_ranks
 
 @pytest.fixture(scope="module")
 def one_process(output_of):
-    return json.loads((output_of("caught.py", "all", 0) / "stage0.rank0.json").read_text())
+    return json.loads((output_of("caught.py", 0) / "stage0.rank0.json").read_text())
+
+
+@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
+def job(request, tmp_path_factory):
+    """The folder of ranks, and what was shown of the last training, which raised on rank 1 alone."""
+    output = tmp_path_factory.mktemp("caught")
+    finished = run_ranks("caught.py", output, 0, 3, ranks=2, backend=request.param, log_dir=output / "logs")
+    assert finished.returncode == 1
+    return output, finished.stderr
 
 
 @pytest.mark.parametrize("stage", [0, 3])
-@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def test_what_all_ranks_caught_leaves_a_trainer_that_works(output_of, one_process, backend, stage):
-    output = output_of("caught.py", "all", 0, 3, ranks=2, backend=backend)
+def test_what_all_ranks_caught_leaves_a_trainer_that_works(job, one_process, stage):
+    output, _ = job
     ranks = [json.loads((output / f"stage{stage}.rank{rank}.json").read_text()) for rank in range(2)]
     assert ranks[0] == ranks[1] and ranks[0]["caught"] == "out of memory"
     for what in ("loss", "predictions", "trained"):
@@ -24,9 +32,8 @@ def test_what_all_ranks_caught_leaves_a_trainer_that_works(output_of, one_proces
     assert (output / f"saved{stage}" / "model.safetensors").exists()
 
 
-def test_what_one_rank_caught_ends_the_job_and_is_shown_first(tmp_path):
-    finished = run_ranks("caught.py", tmp_path, "one", 0, ranks=2, backend="mpi", log_dir=tmp_path / "logs")
-    assert finished.returncode == 1
-    told = finished.stderr[finished.stderr.index("failed first") :]
+def test_what_one_rank_caught_ends_the_job_and_is_shown_first(job):
+    _, stderr = job
+    told = stderr[stderr.index("failed first") :]
     assert "DataParallelError: rank 1: its train() raised MemoryError: out of memory" in told.splitlines()[1]
     assert told.splitlines()[2].startswith("Traceback") and 'raise MemoryError("out of memory")' in told

@@ -1,13 +1,13 @@
 """What rank 0 alone reads is dealt out: N ranks train and score what one process with N times the batch does."""
 
 import json
-import sys
 from itertools import chain
 
 import numpy as np
 import pytest
 
-from tests.harness import PROGRAMS, run, run_ranks, run_ranks_successfully
+from tests.distributed.jobs import jobs
+from tests.harness import run_ranks
 
 CASES = (
     "once",
@@ -24,34 +24,23 @@ CASES = (
 )
 ROUNDING = 2e-6
 EQUAL = ("once", "runs_out", "own_order", "shuffled", "accumulated", "endless", "whole", "resumed", "own_loop")
-JOBS = [(2, "mpi"), (2, "mccl"), pytest.param((3, "mpi"), marks=pytest.mark.slow)]
-JOBS.append(pytest.param((3, "mccl"), marks=pytest.mark.slow))
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The folder of one process, for the batches of a number of ranks."""
-    folders = {}
-
-    def folder_of(num_ranks):
-        if num_ranks not in folders:
-            folders[num_ranks] = folder = tmp_path_factory.mktemp("alone")
-            finished = run([sys.executable, PROGRAMS / "dispatched.py", folder, num_ranks, *CASES], cwd=folder)
-            assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-        return folders[num_ranks]
-
-    return folder_of
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+def job(request, tmp_path_factory):
+    """The folder of ranks, whose last source raises, their number, and what their launcher said."""
+    (ranks, backend), folder = request.param, tmp_path_factory.mktemp("ranks")
+    words = (folder, ranks, *CASES, "raises")
+    finished = run_ranks("dispatched.py", *words, ranks=ranks, backend=backend, log_dir=folder / "logs")
+    assert finished.returncode == 1
+    return folder, ranks, finished.stdout + finished.stderr
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=lambda job: f"{job[0]}-{job[1]}")
-def both(request, alone, tmp_path_factory):
-    """The folders of ranks and of one process, and the number of ranks."""
-    ranks, backend = request.param
-    folder = tmp_path_factory.mktemp("ranks")
-    run_ranks_successfully(
-        "dispatched.py", folder, ranks, *CASES, ranks=ranks, backend=backend, log_dir=folder / "logs"
-    )
-    return folder, alone(ranks), ranks
+@pytest.fixture
+def both(job, output_of):
+    """The folders of ranks and of one process with their batches, and the number of ranks."""
+    folder, ranks, _ = job
+    return folder, output_of("dispatched.py", ranks, *CASES), ranks
 
 
 def left(folder, name):
@@ -115,9 +104,6 @@ def test_each_row_is_scored_once(both):
     assert ours["is_empty"] and theirs["is_empty"]  # the second time it has nothing more
 
 
-@pytest.mark.parametrize("backend", ["mpi", "mccl"])
-def test_a_source_that_raises_ends_all_ranks_with_its_traceback(tmp_path, backend):
-    finished = run_ranks("dispatched.py", tmp_path, 2, "raises", ranks=2, backend=backend, log_dir=tmp_path / "logs")
-    assert finished.returncode == 1
-    said = finished.stdout + finished.stderr
+def test_a_source_that_raises_ends_all_ranks_with_its_traceback(job):
+    *_, said = job
     assert "ValueError: row 7 is torn" in said and "rank 0" in said and "dispatched.py" in said

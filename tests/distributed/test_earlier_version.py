@@ -5,16 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.harness import run_ranks
+from tests.harness import run_ranks_successfully
 
 CHECKPOINT = Path(__file__).with_name("checkpoint_of_0.2.0.zip")
 
 
-def train(output, options=()):
-    finished = run_ranks("earlier_version.py", output, ranks=2, backend="mpi", log_dir=output / "logs", options=options)
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    with np.load(output / "end.npz") as weights:
-        return [*weights.values()], (output / "logs/rank_0.log").read_text()
+def end_of(folder):
+    with np.load(folder / "end.npz") as weights:
+        return [*weights.values()]
 
 
 def test_it_ends_as_a_training_that_never_stopped(tmp_path):
@@ -22,13 +20,11 @@ def test_it_ends_as_a_training_that_never_stopped(tmp_path):
     never.mkdir()
     with zipfile.ZipFile(CHECKPOINT) as archive:
         archive.extractall(resumed)
-    expected, _ = train(never)
-    found, log = train(resumed, options=("--resume",))
+    job = dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs", options=("--resume",))
+    run_ranks_successfully("earlier_version.py", never, resumed, **job)
+    log = (tmp_path / "logs/rank_0.log").read_text()
+    assert log.count("--resume: training continues from the start\n") == 1
     assert f"--resume: training continues from {resumed / 'checkpoint-2'}\n" in log
-    assert [path.name for path in sorted(resumed.glob("checkpoint-*"))] == [
-        "checkpoint-2",
-        "checkpoint-4",
-        "checkpoint-6",
-    ]
-    for value, other in zip(expected, found, strict=True):  # another processor wrote the checkpoint
+    assert sorted(path.name for path in resumed.glob("checkpoint-*")) == [f"checkpoint-{step}" for step in (2, 4, 6)]
+    for value, other in zip(end_of(never), end_of(resumed), strict=True):  # another processor wrote the checkpoint
         np.testing.assert_allclose(other, value, atol=1e-6)

@@ -1,9 +1,9 @@
 """What a script does behind a training with ``zero_stage=3``, beside the same with ``zero_stage=2``.
 
-    python after_training.py OUTPUT [unread]
+    python after_training.py OUTPUT
 
-Every case runs twice, and leaves in ``OUTPUT/rank<r>.json`` what each stage has made of it. With "unread" the script
-ends with a parameter that it has read in silence.
+Every case runs twice, and leaves in ``OUTPUT/rank<r>.json`` what each stage has made of it. The script ends with a
+parameter that it has read in silence.
 """
 
 import copy
@@ -238,6 +238,5 @@ READINGS = {
 }
 OUTCOMES["readings"] = {name: refusal_of(read) for name, read in READINGS.items()}
 OUTCOMES["never"] = (OUTPUT / "never").exists()
-if sys.argv[2:] == ["unread"]:
-    in_silence(shared.model)
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(OUTCOMES))
+in_silence(shared.model)

@@ -1,7 +1,7 @@
-"""A script catches what ends its training, and goes on: ``python caught.py OUTPUT all|one STAGE...``.
+"""A script catches what ends its training, and goes on: ``python caught.py OUTPUT STAGE...``.
 
-A callback raises after the second step: on all ranks, or on rank 1 alone. Then the script evaluates, predicts, saves
-and trains again, and leaves ``OUTPUT/stage<s>.rank<r>.json`` for each stage of ZeRO.
+A callback raises after the second step on all ranks. Then the script evaluates, predicts, saves and trains again, and
+leaves ``OUTPUT/stage<s>.rank<r>.json`` for each stage of ZeRO. On ranks, it ends with one that raises on rank 1 alone.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -15,19 +15,22 @@ from mindnlp.engine import TrainerCallback
 from tests.programs.resume_scenarios import digest_of
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
-OUTPUT, WHO = Path(sys.argv[1]), sys.argv[2]
+OUTPUT = Path(sys.argv[1])
 
 
 class Raises(TrainerCallback):
+    def __init__(self, ranks):
+        self.ranks = ranks
+
     def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == 2 and (WHO == "all" or dp.get_rank() == 1):
+        if state.global_step == 2 and dp.get_rank() in self.ranks:
             raise MemoryError("out of memory")
 
 
-def catch(stage):
-    if stage:
+def catch(stage, ranks=(0, 1)):
+    if dp.get_world_size() > 1:
         dp.install(dp.DataParallelConfig(zero_stage=stage))
-    raises, model = Raises(), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    raises, model = Raises(ranks), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     batch_size = 8 if dp.get_world_size() > 1 else 16
     rows = tiny_dataset(32, batch_size)
     trainer = tiny_trainer(OUTPUT / f"training{stage}", model, rows, callbacks=[raises], optim="sgd")
@@ -47,5 +50,7 @@ def catch(stage):
     (OUTPUT / f"stage{stage}.rank{dp.get_rank()}.json").write_text(json.dumps(left))
 
 
-for number in sys.argv[3:]:
+for number in sys.argv[2:]:
     catch(int(number))
+if dp.get_world_size() > 1:
+    catch(0, ranks=(1,))
