@@ -144,15 +144,6 @@ def test_a_rank_may_step_alone_and_send_what_it_has(values_of):
     assert one and not [name for name in one if not np.array_equal(one[name], other[name])]
 
 
-def test_ranks_that_train_apart_may_begin_with_different_models(tmp_path):
-    finished = run_ranks(
-        *("mindspore_loops.py", tmp_path, "0", "refused_reducers"),
-        **dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs", env={"MINDNLP_DP_TRAIN_APART": "1"}),
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert {str(said) for said in np.load(tmp_path / "refused_reducers-0.npz").values()} == {"none"}
-
-
 NOT_THERE = "DataParallelError: mindspore.communication.comm_func.send does not exist on a CPU"
 
 

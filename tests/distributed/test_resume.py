@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
-from tests.harness import run_ranks, run_ranks_successfully
+from tests.harness import run_ranks
 
 OF_AN_EARLIER_VERSION = Path(__file__).parent.parent / "checkpoint/data_parallel.of_an_earlier_version.json"
 
@@ -97,22 +97,32 @@ def run_killed(output, seed):
     return run_ranks("killed.py", output, seed, NUM_KILLS, ranks=2, backend="mpi", log_dir=output / "logs")
 
 
-@pytest.fixture
-def said(stopped_and_resumed, num_ranks, tmp_path):
-    """What each of ``num_ranks`` ranks is told when it tries to resume from the checkpoints of two."""
-    arguments = ("resume_mistakes.py", tmp_path, stopped_and_resumed / "two_epochs")
-    run_ranks_successfully(*arguments, ranks=num_ranks, backend="mpi", log_dir=tmp_path / "logs", timeout=120)
-    of_ranks = [json.loads((tmp_path / f"said.rank{rank}.json").read_text()) for rank in range(num_ranks)]
-    assert all(words == of_ranks[0] for words in of_ranks)
-    return of_ranks[0]
+@pytest.fixture(scope="module")
+def tried(output_of, tmp_path_factory):
+    """The folder where so many ranks have tried to resume from the checkpoints of two: a function of their number."""
+    whole = output_of("resume_scenarios.py", ranks=2, backend="mpi") / "two_epochs"
+    earlier = tmp_path_factory.mktemp("earlier") / "checkpoint-8"
+    shutil.copytree(whole / "checkpoint-8", earlier)
+    content = json.loads((earlier / store.RECORD).read_text())
+    known = content.keys() & json.loads(OF_AN_EARLIER_VERSION.read_text()).keys()
+    (earlier / store.RECORD).write_text(json.dumps({name: content[name] for name in known}))
+    assert len(known) < len(content), "this version writes more"
+
+    def on(num_ranks):
+        return output_of("resume_mistakes.py", whole, earlier, ranks=num_ranks, backend="mpi")
+
+    return on
 
 
-once = pytest.mark.parametrize("stopped_and_resumed", ["mpi"], indirect=True)
+def said(folder):
+    """What each rank was told."""
+    first, *others = [json.loads(path.read_text()) for path in folder.glob("said.rank*.json")]
+    assert all(words == first for words in others)
+    return first
 
 
-@once
-@pytest.mark.parametrize("num_ranks", [2])
-def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_path):
+def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(tried):
+    told = said(tried(2))
     problems = {
         "missing_weights": "model.safetensors is missing",
         "other_weights": "model.safetensors does not have the contents that were written",
@@ -123,11 +133,11 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
         "nothing": "there is no such folder",
     }
     for name, problem in problems.items():
-        assert f"{name}/checkpoint-8': {problem}" in said[name]
-        assert f"the newest whole checkpoint is '{tmp_path / name / 'checkpoint-12'}'" in said[name]
-    assert "asks for posix.mkdir to be called" in said["code"]
-    assert not (tmp_path / "has_run").exists()
-    assert said["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
+        assert f"{name}/checkpoint-8': {problem}" in told[name]
+        assert f"the newest whole checkpoint is '{tried(2) / name / 'checkpoint-12'}'" in told[name]
+    assert "asks for posix.mkdir to be called" in told["code"]
+    assert not (tried(2) / "has_run").exists()
+    assert told["about_to_be_replaced"] == "ended at step 12, epoch 2.0"
     changes = {
         "other_batch_size": "batch size was 4 and is 5",
         "other_accumulation": "gradient_accumulation_steps was 1 and is 2",
@@ -136,49 +146,37 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(said, tmp_pa
         "other_rows": "number of rows was 48 and is 40",
     }
     for name, change in changes.items():
-        assert f"{change}. It was saved in the middle of epoch 0" in said[name]
+        assert f"{change}. It was saved in the middle of epoch 0" in told[name]
     assert (
-        "a batch size and accumulation whose product is 4, so that a step still has 8 rows" in said["other_batch_size"]
+        "a batch size and accumulation whose product is 4, so that a step still has 8 rows" in told["other_batch_size"]
     )
 
 
-@once
-def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(stopped_and_resumed, tmp_path):
-    checkpoint, earlier = stopped_and_resumed / "two_epochs/checkpoint-4", tmp_path / "earlier/checkpoint-8"
-    shutil.copytree(stopped_and_resumed / "two_epochs/checkpoint-8", earlier)
-    content = json.loads((earlier / store.RECORD).read_text())
-    known = content.keys() & json.loads(OF_AN_EARLIER_VERSION.read_text()).keys()
-    (earlier / store.RECORD).write_text(json.dumps({name: content[name] for name in known}))
-    assert len(known) < len(content), "this version writes more"
-
-    job = dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs")
-    run_ranks_successfully("resume_reads.py", tmp_path, checkpoint, earlier, **job)
-    (first, of_earlier), (second, _) = (json.loads((tmp_path / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
-    files = json.loads((checkpoint / store.RECORD).read_text())["files"]
+def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(tried, output_of):
+    whole = output_of("resume_scenarios.py", ranks=2, backend="mpi")
+    (first, of_earlier), (second, _) = (json.loads((tried(2) / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
+    files = json.loads((whole / "two_epochs/checkpoint-4" / store.RECORD).read_text())["files"]
     assert first["hashed"] == sum(files.values()) and second["hashed"] == 0
     loaded = second["opened"]
     assert {name: first["opened"][name] - loaded.get(name, 0) for name in files} == {
         **dict.fromkeys(files, 1),
         store.STATE: 2,  # it is JSON, which is parsed, too
     }
-    whole = json.loads((stopped_and_resumed / "two_epochs.json").read_text())[0]["whole"]
-    assert of_earlier["parameters"] == whole["parameters"]
+    expected = json.loads((whole / "two_epochs.json").read_text())[0]["whole"]
+    assert of_earlier["parameters"] == expected["parameters"]
 
 
-@once
 @pytest.mark.slow
-@pytest.mark.parametrize("num_ranks", [3])
-def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(said):
-    assert "world_size was 2 and is 3" in said["middle_of_an_epoch"]
-    assert "a number of ranks that divides the 8 rows of a step (1, 2, 4, 8)" in said["middle_of_an_epoch"]
+def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(tried):
+    told = said(tried(3))
+    assert "world_size was 2 and is 3" in told["middle_of_an_epoch"]
+    assert "a number of ranks that divides the 8 rows of a step (1, 2, 4, 8)" in told["middle_of_an_epoch"]
     # 48 rows on 3 ranks in batches of 4: the epoch that was left takes 4 steps.
-    assert said["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
+    assert told["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
 
 
-@once
-@pytest.mark.parametrize("num_ranks", [1])
-def test_an_adapter_of_two_ranks_is_resumed_by_one_process(said, stopped_and_resumed):
+def test_an_adapter_of_two_ranks_is_resumed_by_one_process(tried, output_of):
+    told, of_two = said(tried(1)), output_of("resume_scenarios.py", ranks=2, backend="mpi")
     # Both runs end by loading the same best adapter, one from the middle on.
-    of_two = json.loads((stopped_and_resumed / "adapter.json").read_text())[0]
-    assert said["alone"] == of_two["whole"]["parameters"]
-    assert "world_size was 2 and is 1. It was saved in the middle of epoch 0" in said["other_batch"]
+    assert told["alone"] == json.loads((of_two / "adapter.json").read_text())[0]["whole"]["parameters"]
+    assert "world_size was 2 and is 1. It was saved in the middle of epoch 0" in told["other_batch"]

@@ -39,20 +39,30 @@ def never(tmp_path_factory):
     return output
 
 
-@pytest.mark.parametrize("pair", ["stage", "twin", "fold"])
-def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_to_go_on(tmp_path, pair):
-    """Whether the second was struck before it saved (twins, folds) or behind (stages)."""
-    step = {"stage": 5}.get(pair, 1)
-    names = f"{pair}_1", f"{pair}_2"
-    finished = train(tmp_path, *names, again="restarts", FAULTS=f"{pair}_2:{step}:1:SIGKILL:0.01")
-    told = f"{finished.stdout}\n{finished.stderr}"
-    assert finished.returncode == 0, told
-    folder = tmp_path / f"{pair}s"
-    warned = (tmp_path / "logs0/rank_0.log").read_text()
+# The second of a pair is struck before it saves (twins, folds) or behind.
+STRUCK_AT = {"twin": 1, "stage": 5, "fold": 1}
+
+
+@pytest.fixture(scope="module")
+def restarted(tmp_path_factory):
+    """Pairs and one more training, of which each start ends with one that is struck; and what rank 0 has noted."""
+    output = tmp_path_factory.mktemp("restarted")
+    names = [f"{pair}_{number}" for pair in STRUCK_AT for number in (1, 2)]
+    faults = [f"{pair}_2:{step}:1:SIGKILL:0.01" for pair, step in STRUCK_AT.items()]
+    strikes = " ".join([*faults, "limited-end:0:1:SIGKILL:0"])
+    finished = train(output, *names, "limited", again="restarts", FAULTS=strikes)
+    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+    return output, "".join(path.read_text() for path in output.glob("logs0/**/rank_0.log"))
+
+
+@pytest.mark.parametrize("start, pair", enumerate(STRUCK_AT, start=1))
+def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_to_go_on(restarted, start, pair):
+    output, warned = restarted
+    folder = output / f"{pair}s"
     assert f"output_dir='{folder}': this script trains several times in it, so a restart or --resume" in warned
-    refused = end(tmp_path, f"{pair}_2")["refused"]
-    assert refused.startswith(f"Restart 1: '{folder}' holds checkpoints of several trainings"), refused
-    assert refused == end(tmp_path, f"{pair}_2", rank=1)["refused"]
+    refused = end(output, f"{pair}_2")["refused"]
+    assert refused.startswith(f"Restart {start}: '{folder}' holds checkpoints of several trainings"), refused
+    assert refused == end(output, f"{pair}_2", rank=1)["refused"]
 
 
 def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(never, tmp_path):
@@ -99,13 +109,10 @@ def test_a_run_that_a_time_limit_stopped_goes_on_though_the_limit_is_as_it_was(n
     assert again["limited"]["model"] == end(never, "limited")["model"]
 
 
-def test_a_restart_leaves_stopped_what_a_callback_stopped(tmp_path):
-    finished = train(tmp_path, "limited", again="restarts", FAULTS="limited-end:0:1:SIGKILL:0")
-    told = f"{finished.stdout}\n{finished.stderr}"
-    assert finished.returncode == 0, told
-    log = (tmp_path / "logs0/restart_1/rank_0.log").read_text()
-    assert f"No step is trained: a callback stopped the training of {tmp_path}/limited/checkpoint-3 at step 3." in log
-    assert (end(tmp_path, "limited")["step"], end(tmp_path, "limited")["rows"]) == (3, [])
+def test_a_restart_leaves_stopped_what_a_callback_stopped(restarted):
+    output, log = restarted
+    assert f"No step is trained: a callback stopped the training of {output}/limited/checkpoint-3 at step 3." in log
+    assert (end(output, "limited")["step"], end(output, "limited")["rows"]) == (3, [])
 
 
 def test_early_stopping_goes_on_when_its_patience_is_raised(stopped):

@@ -51,9 +51,10 @@ def test_averaging_the_first_step_alone_is_not_enough(found_on):
     assert "SGD steps on gradients" in one["ended"] and one == other and one["has_changed"]
 
 
-def test_a_setting_lets_ranks_train_apart(tmp_path):
+def test_a_setting_lets_ranks_train_apart_and_begin_with_different_models(tmp_path):
+    loops = ("mindspore_from_different_models", "mindnlp_adamw", "mindspore_in_pynative")
     job = dict(ranks=2, backend="mpi", log_dir=tmp_path / "logs", env={"MINDNLP_DP_TRAIN_APART": "1"})
-    run_ranks_successfully("trains_apart.py", tmp_path, "mindnlp_adamw", "mindspore_in_pynative", **job)
+    run_ranks_successfully("trains_apart.py", tmp_path, *loops, **job)
     one, other = (json.loads((tmp_path / f"mindnlp_adamw-{rank}").read_text()) for rank in (0, 1))
     assert one["ended"] is None and one["has_changed"] and one["values"] != other["values"]
 

@@ -1,9 +1,11 @@
 """Try to resume from checkpoints that cannot be, and leave what was said in ``OUTPUT/said.rank<r>.json``.
 
-    python resume_mistakes.py OUTPUT WHOLE
+    python resume_mistakes.py OUTPUT WHOLE EARLIER
 
 WHOLE is the folder with the checkpoints of ``two_epochs`` of resume_scenarios.py. What is tried depends on the
-number of ranks; those of resume_scenarios.py were two.
+number of ranks; those of resume_scenarios.py were two. Two ranks resume from one of its checkpoints and from EARLIER,
+too, and leave in ``OUTPUT/read.rank<r>.json``, for each: how many bytes this rank hashed, how often it opened each of
+its files, and what it ended with.
 """
 
 import json
@@ -12,13 +14,16 @@ import pickle
 import shutil
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
+
+import xxhash
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.checkpoint import store
 from tests.programs.resume_scenarios import SCENARIOS, shuffled, shuffled_rows, train
 
-OUTPUT, WHOLE = Path(sys.argv[1]), Path(sys.argv[2])
+OUTPUT, WHOLE, EARLIER = map(Path, sys.argv[1:])
 SCENARIO = SCENARIOS["two_epochs"]
 
 
@@ -97,12 +102,48 @@ def about_to_be_replaced():
     return said_on(True, output=folder)
 
 
+class Counting:
+    """In place of the library, for ``store``."""
+
+    num_bytes = 0
+
+    def xxh3_128(self):
+        hashed = xxhash.xxh3_128()
+
+        class State:
+            def update(_, chunk):
+                self.num_bytes += len(chunk)
+                hashed.update(chunk)
+
+            def hexdigest(_):
+                return hashed.hexdigest()
+
+        return State()
+
+
+def read(*checkpoints):
+    opened, found = Counter(), []
+
+    def note(event, arguments):
+        if event == "open" and isinstance(arguments[0], (str, Path)) and Path(arguments[0]).parent in checkpoints:
+            opened[Path(arguments[0])] += 1
+
+    sys.addaudithook(note)
+    for number, checkpoint in enumerate(checkpoints):
+        store.xxhash, settings = Counting(), {**SCENARIO, "save_strategy": "no"}
+        end = train(OUTPUT / f"resumed{number}", resume=str(checkpoint), **settings)
+        names = {path.name: times for path, times in opened.items() if path.parent == checkpoint}
+        found.append({"hashed": store.xxhash.num_bytes, "opened": names, "parameters": end["parameters"]})
+    (OUTPUT / f"read.rank{dp.get_rank()}.json").write_text(json.dumps(found))
+
+
 def main():
     said = {}
     if dp.get_world_size() == 2:
         said["about_to_be_replaced"] = about_to_be_replaced()
         said |= {name: damaged(name, damage) for name, damage in DAMAGES.items()}
         said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
+        read(WHOLE / "checkpoint-4", EARLIER)
     elif dp.get_world_size() == 1:
         adapter = WHOLE.parent / "adapter" / "checkpoint-4"
         said["other_batch"] = said_on(str(WHOLE / "checkpoint-4"))

@@ -15,6 +15,8 @@ import numpy as np
 from mindnlp.core import nn, optim
 from mindnlp.core.autograd import value_and_grad
 
+from tests.programs import mindspore_loops
+
 RANK = int(os.environ["RANK"])
 LOOPS = {}
 
@@ -158,6 +160,13 @@ def mindspore_model(model):
     data = ms.dataset.NumpySlicesDataset((np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)), ["a", "b"])
     whole = ms.Model(net, ms.nn.MSELoss(), ms.nn.Momentum(net.trainable_params(), 0.1, 0.9))
     whole.train(1, data.batch(4), dataset_sink_mode=False)
+
+
+@loop
+def mindspore_from_different_models(model):
+    mindspore_loops.SIZE = None
+    said = mindspore_loops.refused_reducers().values()
+    assert {str(words) for words in said} == {"none"}, said
 
 
 if __name__ == "__main__":
