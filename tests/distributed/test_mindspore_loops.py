@@ -119,8 +119,8 @@ def test_ranks_that_begin_with_different_models_are_refused(values_of, backend, 
 @pytest.mark.parametrize(
     ("backend", "snippet"),
     [
-        ("mpi", "refused_comm_func"),
         ("mpi", "refused_mint"),
+        pytest.param("mpi", "refused_comm_func", marks=pytest.mark.slow),
         pytest.param("mccl", "refused_mint", marks=pytest.mark.slow),
     ],
 )
