@@ -5,9 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from tests.harness import run_ranks, run_ranks_successfully
+from tests.harness import run_ranks
 
 NUM_RANKS = 2
+
+
+@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
+def folder_of_ranks(request, output_of):
+    alone = output_of("own_loop_state.py", NUM_RANKS)
+    return output_of("own_loop_state.py", NUM_RANKS, "all", alone, ranks=NUM_RANKS, backend=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -15,10 +21,9 @@ def one_process(output_of):
     return json.loads((output_of("own_loop_state.py", NUM_RANKS) / "state.rank0.json").read_text())
 
 
-@pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def of_ranks(request, output_of):
-    output = output_of("own_loop_state.py", NUM_RANKS, ranks=NUM_RANKS, backend=request.param)
-    first, second = (json.loads((output / f"state.rank{rank}.json").read_text()) for rank in range(NUM_RANKS))
+@pytest.fixture(scope="module")
+def of_ranks(folder_of_ranks):
+    first, second = (json.loads((folder_of_ranks / f"state.rank{rank}.json").read_text()) for rank in range(NUM_RANKS))
     assert first == second
     return first
 
@@ -28,24 +33,16 @@ def test_it_goes_on_in_mid_epoch_to_the_last_bit(one_process, of_ranks, how):
     assert one_process[how] and of_ranks[how]
 
 
-@pytest.mark.parametrize("of_ranks", ["mpi"], indirect=True)
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_other_ranks_go_on_in_mid_epoch_at_the_same_global_batch(tmp_path, one_process, of_ranks, output_of, ranks):
-    """Fewer with what two have saved, and more with what one has."""
-    expected = of_ranks["elsewhere"]
-    np.testing.assert_allclose(one_process["elsewhere"], expected, rtol=0, atol=2e-6)
-    job = dict(ranks=NUM_RANKS, backend="mpi") if ranks == 1 else {}
-    saved = output_of("own_loop_state.py", NUM_RANKS, **job)
-    run_ranks_successfully(
-        "own_loop_state.py", saved, NUM_RANKS, "elsewhere", ranks=ranks, backend="mpi", log_dir=tmp_path / "logs"
-    )
-    for rank in range(ranks):
-        found = json.loads((saved / f"elsewhere.{ranks}.rank{rank}.json").read_text())
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+def test_other_ranks_go_on_in_mid_epoch_at_the_same_global_batch(one_process, of_ranks, folder_of_ranks, output_of):
+    """More with what one process has saved, and one with what two have."""
+    fewer = output_of("own_loop_state.py", NUM_RANKS, "gone_on", folder_of_ranks)
+    fewer = json.loads((fewer / "state.rank0.json").read_text())
+    for found in (one_process["elsewhere"], of_ranks["gone_on"], fewer["gone_on"]):
+        np.testing.assert_allclose(found, of_ranks["elsewhere"], rtol=0, atol=2e-6)
 
 
 def test_a_signal_to_one_rank_ends_the_job_after_a_step_and_the_same_command_goes_on(tmp_path, of_ranks, request):
-    job = dict(ranks=NUM_RANKS, backend=request.node.callspec.params["of_ranks"], log_dir=tmp_path / "logs")
+    job = dict(ranks=NUM_RANKS, backend=request.node.callspec.params["folder_of_ranks"], log_dir=tmp_path / "logs")
     ended = run_ranks("own_loop_state.py", tmp_path, NUM_RANKS, "stopped", **job)
     assert ended.returncode == 143, ended.stdout + ended.stderr
     folder = tmp_path / "states" / "stopped"

@@ -10,34 +10,56 @@ import pytest
 from mindnlp_dp_plugin.checkpoint import store
 from tests.harness import run_ranks
 
-FAULTS = "backward:1:0:SIGKILL:0.01 save:7:0:SIGSEGV:0.004"  # see tests/programs/faults.py; a save takes about 10 ms
+# See tests/programs/faults.py; a save takes about 10 ms. With it, the checkpoints that each start may go on from: of
+# those that are written while training goes on, the last may not be whole when a rank dies.
+STRUCK = {
+    "at_once": ("backward:1:0:SIGKILL:0.01 save:7:0:SIGSEGV:0.004", [(1,), (6, 7, 8)]),
+    "later": ("backward:4:1:SIGKILL:0.01 backward:9:0:exception:0.01", [(2, 3, 4), (7, 8, 9)]),
+}
 
 
-def run(output, faults="", max_restarts=0, async_save="0"):
-    output.mkdir(exist_ok=True)
-    arguments = ("struck.py", output, 12)
-    env = {"FAULTS": faults, "FAULT_FOLDER": str(output), "MINDNLP_DP_ASYNC_SAVE": async_save}
+def run(output, faults="", max_restarts=0, backend="mpi", saved="at_once"):
+    (output / "tmp").mkdir(parents=True)
+    env = {"FAULTS": faults, "FAULT_FOLDER": str(output), "TMPDIR": str(output / "tmp")}
+    env["MINDNLP_DP_ASYNC_SAVE"] = str(int(saved == "later"))
     options = ("--max-restarts", max_restarts)
-    return run_ranks(*arguments, ranks=2, backend="mpi", log_dir=output / "logs", env=env, options=options)
-
-
-@pytest.mark.parametrize("async_save", ["0", pytest.param("1", marks=pytest.mark.slow)])
-def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(tmp_path, async_save):
-    never, again = tmp_path / "never", tmp_path / "again"
-    assert run(never).returncode == 0
-    if async_save == "0":  # else a start may find nothing but this, and the program's model depends on what it finds
-        shutil.copytree(never / "trainer/checkpoint-12", again / "trainer/checkpoint-5")
-    finished = run(again, FAULTS, max_restarts=2, async_save=async_save)
+    job = dict(ranks=2, backend=backend, log_dir=output / "logs", env=env, options=options)
+    finished = run_ranks("struck.py", output, 12, **job)
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    assert "killed by SIGKILL" in finished.stderr and "killed by SIGSEGV" in finished.stderr
-    assert finished.stderr.count("restart 1 of 2 since step ") == 2, "the budget has come back"
-    if async_save == "0":  # else a checkpoint may not be whole yet when its rank is killed
-        for start, came_from in ((1, "checkpoint-1\n"), (2, "checkpoint-")):
-            log = (again / f"logs/restart_{start}/rank_0.log").read_text()
-            assert f"Restart {start}: training continues from {again}/trainer/{came_from}" in log
+    return finished.stderr
 
-    expected = [json.loads((never / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
-    assert [json.loads((again / f"end.rank{rank}.json").read_text()) for rank in (0, 1)] == expected
+
+def ends_of(output):
+    return [json.loads((output / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def never(tmp_path_factory):
+    """The folder of a job that nothing has struck."""
+    output = tmp_path_factory.mktemp("restarts") / "never"
+    run(output)
+    return output
+
+
+@pytest.mark.parametrize(
+    "saved, backend", [("at_once", "mpi"), ("later", "mpi"), pytest.param("later", "mccl", marks=pytest.mark.slow)]
+)
+def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(never, tmp_path, saved, backend):
+    again, (faults, may_go_on_from) = tmp_path / "again", STRUCK[saved]
+    if saved == "at_once":  # else a start may find nothing but this, and the program's model depends on what it finds
+        shutil.copytree(never / "trainer/checkpoint-12", again / "trainer/checkpoint-5")
+    stderr = run(again, faults, max_restarts=2, backend=backend, saved=saved)
+    for _, _, _, way, _ in (fault.split(":") for fault in faults.split()):
+        assert way == "exception" or f"killed by {way}" in stderr
+    assert stderr.count("restart 1 of 2 since step ") == 2, "the budget has come back"
+    for start, steps in enumerate(may_go_on_from, start=1):
+        log = (again / f"logs/restart_{start}/rank_0.log").read_text()
+        goes_on = re.search(f"Restart {start}: training continues from {again}/trainer/checkpoint-([0-9]+)\n", log)
+        assert int(goes_on[1]) in steps
+    assert not list((again / "tmp").glob("tmp*")), "what a killed rank had in TMPDIR"
+
+    expected = ends_of(never)
+    assert ends_of(again) == expected
     assert expected[0]["last"] != expected[0]["best"]
     left = {folder.name: folder for folder in (again / "trainer").iterdir()}
     assert sorted(left) == sorted([expected[0]["best_checkpoint"], "checkpoint-12"])

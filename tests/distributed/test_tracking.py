@@ -1,4 +1,7 @@
-"""TensorBoard files hold what the Trainer logged and what was measured; loggers know their rank; a summary ends it."""
+"""TensorBoard files hold what the Trainer logged and what was measured; loggers know their rank; a summary ends it.
+
+Tokens and model FLOPS per second, and the utilisation of the devices, are those of all ranks, without padding.
+"""
 
 import json
 import re
@@ -6,12 +9,14 @@ import socket
 from collections import defaultdict
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mindnlp_dp_plugin import DataParallelConfig
 from tests.harness import run_ranks_successfully
 
+PEAK_TFLOPS = 0.5
 MEASURED = {
     f"train/{name}"
     for name in ("grad_norm", "samples_per_second", "communication_wait_seconds", "tokens_per_second", "model_tflops")
@@ -24,9 +29,8 @@ def tracked(request, tmp_path_factory):
     output = tmp_path_factory.mktemp("tracked")
     backend = "mpi" if request.param > 1 else "auto"
     environ = {"MINDNLP_DP_CHECK_REPLICAS_EVERY": "1"}  # no false alarm
-    finished = run_ranks_successfully(
-        "tracking.py", output, ranks=request.param, backend=backend, log_dir=output / "logs", env=environ
-    )
+    job = dict(ranks=request.param, backend=backend, log_dir=output / "logs", env=environ)
+    finished = run_ranks_successfully("tracking.py", output, PEAK_TFLOPS, **job)
     return request.param, output, finished.stdout
 
 
@@ -134,7 +138,7 @@ def test_a_run_that_raised_and_was_resumed_is_one_series(tracked):
 def test_replicas_write_no_file(tracked):
     _, output, _ = tracked
     folders = {file.parent.name for file in output.rglob("*tfevents*")}
-    assert folders == {"whole_of_rank0", "first_of_rank0"}
+    assert folders == {"whole_of_rank0", "first_of_rank0", "measured_of_rank0"}
 
 
 def test_loggers_know_their_rank_and_level(tracked):
@@ -156,7 +160,7 @@ def test_a_summary_ends_training_on_ranks(tracked):
     if num_ranks == 1:
         assert lines == []
         return
-    assert len(lines) == 1, "log_level='error' wants none of the other run"
+    assert len(lines) == 2, "log_level='error' wants none of the run that was resumed"
     summary = shown.splitlines()[lines[0] : lines[0] + 6]
     assert "Trained on 2 ranks: 6 steps of 32 rows (global batch) in " in summary[0]
     seconds_per_step = float(summary[0].split(" s, ")[1].split()[0])
@@ -171,6 +175,35 @@ def test_a_summary_ends_training_on_ranks(tracked):
     assert waiting == pytest.approx(expected, rel=0.1, abs=2)
     memory = [float(peak) for peak in summary[5].split(": ")[1].split(", ")]
     assert len(memory) == 2 and all(200 < peak < 10_000 for peak in memory)
+
+
+def test_each_step_counts_the_tokens_and_flops_of_all_ranks_without_padding(tracked):
+    num_ranks, output, _ = tracked
+    (series, _), expected = read(output / "measured_of_rank0"), left(output, "measured")["expected"]
+    tokens, flops = (np.array(list(series[f"train/{name}"].values())) for name in ("tokens_per_second", "model_tflops"))
+    # Both are over the same seconds, which are known to a few percent only.
+    assert flops / tokens == pytest.approx(np.array(expected["flops"]) / expected["tokens"] / 1e12, rel=1e-5)
+    assert (tokens * expected["seconds"])[1:] == pytest.approx(expected["tokens"][1:], rel=0.2)
+    assert list(series["train/mfu"].values()) == pytest.approx(flops / (PEAK_TFLOPS * num_ranks), rel=1e-5)
+
+
+def test_the_summary_and_result_json_have_them_of_the_whole_training(tracked):
+    num_ranks, output, shown = tracked
+    result, expected = json.loads((output / "logs/result.json").read_text()), left(output, "measured")["expected"]
+    if num_ranks == 1:
+        assert result["training"] is None, "one process trains by MindNLP's own Trainer, which has no summary"
+        return
+    found = result["training"]
+    assert (found["ranks"], found["steps"]) == (2, 4)
+    assert found["tokens_per_second"] * found["seconds"] == pytest.approx(sum(expected["tokens"]))
+    assert found["model_tflops"] * found["seconds"] * 1e12 == pytest.approx(sum(expected["flops"]))
+    assert found["mfu"] == pytest.approx(found["model_tflops"] / (2 * PEAK_TFLOPS))
+    tokens, each, padding = re.search(r"tokens per second: (\S+), per rank (\S+); padding \((\S+)%\)", shown).groups()
+    assert (
+        float(tokens) == pytest.approx(found["tokens_per_second"], rel=1e-3) == pytest.approx(2 * float(each), rel=1e-3)
+    )
+    assert float(padding) == pytest.approx(100 * expected["padding"], abs=0.06)
+    assert f"MFU {found['mfu']:.1%} of {PEAK_TFLOPS} per rank" in shown
 
 
 @pytest.mark.slow

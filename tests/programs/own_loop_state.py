@@ -1,11 +1,11 @@
 """Save and go on, evaluate, and what is refused, in loops prepared by ``dp.prepare``.
 
-    python own_loop_state.py OUTPUT NUM_RANKS [stopped|elsewhere]
+    python own_loop_state.py OUTPUT NUM_RANKS [stopped|gone_on|all] [FOLDER]
 
 Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves OUTPUT/state.rank<r>.json. With
 ``stopped``, the last rank gets a signal in mid-epoch, and the same command goes on from what was saved; leaves
-OUTPUT/stopped.rank<r>.json. With ``elsewhere`` a loop without dropout, which was saved in mid-epoch, goes on; leaves
-OUTPUT/elsewhere.<world size>.rank<r>.json.
+OUTPUT/stopped.rank<r>.json. With FOLDER, the output of another number of ranks, a loop without dropout, which those
+saved in mid-epoch, goes on: with ``gone_on`` nothing else.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -83,14 +83,14 @@ def stopped():
     return train(prepared(), NUM_STEPS, folder if folder.exists() else None, folder)[-1]
 
 
-def elsewhere(goes_on=True):
+def elsewhere(folder=None):
     """Its weights after NUM_STEPS; on fewer or more ranks each has more or fewer rows."""
     mindspore.set_seed(42)
     model = tiny_model(seed=3, **WITHOUT_DROPOUT)
     optimizer = SGD(model.parameters(), lr=1e-1)
     rows = tiny_rows(8 * NUM_RANKS * 4, shuffle=True).batch(8 * NUM_RANKS // WORLD_SIZE)
     objects = dp.prepare(model, optimizer, rows, LambdaLR(optimizer, lambda step: 1 / (1 + step)))
-    train(objects, NUM_STEPS, OUTPUT / "states" / "elsewhere" if goes_on else None, saved_in="elsewhere")
+    train(objects, NUM_STEPS, folder, saved_in="elsewhere")
     return values_of(model)
 
 
@@ -228,19 +228,24 @@ def refusals():
     ]
 
 
-if __name__ == "__main__" and sys.argv[3:] == ["stopped"]:
-    (OUTPUT / f"stopped.rank{RANK}.json").write_text(json.dumps(stopped()))
-elif __name__ == "__main__" and sys.argv[3:] == ["elsewhere"]:
-    (OUTPUT / f"elsewhere.{WORLD_SIZE}.rank{RANK}.json").write_text(json.dumps(elsewhere()))
-elif __name__ == "__main__":
-    found = {
+def everything():
+    return {
         "goes_on": goes_on("no"),
         "goes_on_in_fp16": goes_on("fp16"),
-        "elsewhere": elsewhere(goes_on=False),
+        "elsewhere": elsewhere(),
         "evaluation": evaluation(),
         "pair": pair(),
         "head_alone_is_stepped": head_alone_is_stepped(),
         "mean_over_labels": mean_over_labels(),
         "refusals": refusals(),
     }
-    (OUTPUT / f"state.rank{RANK}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    what, *folder = sys.argv[3:] or ["all"]
+    if what == "stopped":
+        (OUTPUT / f"stopped.rank{RANK}.json").write_text(json.dumps(stopped()))
+    else:
+        found = {"gone_on": elsewhere(Path(*folder, "states", "elsewhere"))} if folder else {}
+        found |= everything() if what == "all" else {}
+        (OUTPUT / f"state.rank{RANK}.json").write_text(json.dumps(found))

@@ -3,7 +3,8 @@
     python profiled.py OUTPUT NAME:PROFILE:MAX_STEPS:LANGUAGE...
 
 Each batch takes ``DATA_S`` to read, and each forward of rank 1 ``FORWARD_S`` more; without a PROFILE there is no pause.
-Leaves the digest of the weights in ``OUTPUT/NAME/left.json``, and each step's seconds on rank 0.
+Leaves the digest of the weights in ``OUTPUT/NAME/left.json``, and each step's seconds on rank 0. The run "hidden" finds
+no matplotlib, and leaves what each rank is told in ``OUTPUT/hidden/said.rank<r>.txt``.
 """
 
 import json
@@ -69,9 +70,21 @@ def train(folder, profile, max_steps, language):
         (folder / "left.json").write_text(json.dumps(left))
 
 
+def train_without_matplotlib(folder, *settings):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "matplotlib.py").write_text("raise ImportError('hidden')")
+    sys.path.insert(0, str(folder))
+    try:
+        train(folder, *settings)
+    except dp.DataParallelError as error:
+        (folder / f"said.rank{dp.get_rank()}.txt").write_text(str(error))
+    sys.path.remove(str(folder))
+
+
 if __name__ == "__main__":
     for kind in training_rows.ShardedDataset.__subclasses__():
         kind._read = read_slowly(kind._read)
     for run in sys.argv[2:]:
         name, *settings = run.split(":")
-        train(Path(sys.argv[1], name), *settings)
+        way = train_without_matplotlib if name == "hidden" else train
+        way(Path(sys.argv[1], name), *settings)

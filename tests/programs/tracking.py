@@ -1,9 +1,9 @@
 """Train with a TensorBoardCallback, in one process or on ranks, and leave what the callback is to have written.
 
-    python tracking.py OUTPUT
+    python tracking.py OUTPUT PEAK_TFLOPS
 
 Leaves ``OUTPUT/<run>.json`` and each rank's TensorBoard files under ``OUTPUT/<run>_of_rank<r>``; what ``get_logger``
-says is in the ranks' logs.
+says is in the ranks' logs. The last run is measured beside a peak of PEAK_TFLOPS.
 """
 
 import json
@@ -17,13 +17,16 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import numpy as np
 from mindnlp.core import nn
 from mindnlp.engine import Trainer, TrainerCallback
+from mindspore.dataset import GeneratorDataset
 
-from tests.programs.tiny import tiny_dataset, tiny_trainer
+from mindnlp_dp_plugin.trainers.observe.flops import ModelFlops
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
-OUTPUT = Path(sys.argv[1])
+OUTPUT, PEAK_TFLOPS = Path(sys.argv[1]), float(sys.argv[2])
 RANK, WORLD_SIZE = dp.get_rank(), dp.get_world_size()
 ACCUMULATION = 2
 LATE_S = 0.1  # by so much the last rank is late in each micro-step
+LENGTH, BATCH, STEPS = 16, 4, 4  # of the run that is measured
 
 
 class MeasuredTrainer(Trainer):
@@ -145,6 +148,50 @@ def resumed():
     leave(second, "resumed", left_open=left_open, clipping_is_stock=nn.utils.clip_grad_norm_ is stock_clip)
 
 
+def padded_rows():
+    chance = np.random.default_rng(7)
+    for _ in range(BATCH * STEPS * ACCUMULATION * 2):
+        mask = (np.arange(LENGTH) < chance.integers(3, LENGTH + 1)).astype(np.int64)
+        yield chance.integers(4, 96, LENGTH) * mask, mask, np.int64(chance.integers(3))
+
+
+class Seconds(TrainerCallback):
+    ends = []
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.ends.append(time.perf_counter())
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.ends.append(time.perf_counter())
+
+
+def measured():
+    """A run on padded rows of which is known what is computed."""
+    dp.install(dp.DataParallelConfig(peak_tflops=PEAK_TFLOPS))
+    rows, model, seconds = list(padded_rows()), tiny_model(), Seconds()
+    columns = ["input_ids", "attention_mask", "labels"]
+    trainer = tiny_trainer(
+        OUTPUT / "measured",
+        model,
+        GeneratorDataset(rows, columns, shuffle=False).batch(BATCH * 2 // WORLD_SIZE),
+        callbacks=[dp.TensorBoardCallback(OUTPUT / f"measured_of_rank{RANK}"), seconds],
+        max_steps=STEPS,
+        logging_steps=1,
+        gradient_accumulation_steps=ACCUMULATION,
+        log_level="info",  # the run before wanted errors alone
+    )
+    trainer.train()
+    lengths = np.array([mask.sum() for _, mask, _ in rows]).reshape(STEPS, -1)  # one step of all ranks each
+    flops = ModelFlops(model)
+    expected = {
+        "tokens": lengths.sum(1).tolist(),
+        "flops": [flops.of(step, step[:0]) for step in lengths],
+        "padding": 1 - lengths.mean() / LENGTH,
+        "seconds": np.diff(seconds.ends).tolist(),
+    }
+    leave(trainer, "measured", expected=expected)
+
+
 def leave(trainer, name, **rest):
     if dp.is_main_process():
         left = {"history": trainer.state.log_history, "args": trainer.args.to_dict(), **rest}
@@ -164,3 +211,4 @@ if __name__ == "__main__":
     tiny_trainer(OUTPUT / "quiet", log_level_replica="error")
     say("after")
     resumed()
+    measured()
