@@ -81,9 +81,10 @@ def test_a_weight_is_cast_once_in_a_step_however_often_it_is_used(runs):
 def test_an_infinity_in_one_rank_s_gradients_skips_the_step_on_all(runs):
     result = load(runs[2], "struck_at_random")
     stood_still = [np.array_equal(before, after) for before, after in pairwise(result["parameters"])]
-    assert stood_still == result["strikes"].tolist() and sum(stood_still) == 100
+    num_strikes = {2: 30, 3: 100}[runs[0]]
+    assert stood_still == result["strikes"].tolist() and sum(stood_still) == num_strikes
     assert np.isfinite(result["parameters"]).all()
-    assert result["logs"][-1].tolist() == [2**16, 100]
+    assert result["logs"][-1].tolist() == [2**16, num_strikes]
 
 
 def test_a_loss_that_overflows_on_one_rank_skips_the_step_on_all(runs):

@@ -1,6 +1,7 @@
 """Jobs that are started again after a rank has died end as one that was left alone: to the last bit."""
 
 import json
+import random
 import re
 import shutil
 import stat
@@ -66,6 +67,21 @@ def test_restarted_by_the_launcher_it_goes_on_from_its_own_newest_checkpoint(nev
     for folder in left.values():
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert store.problem_of(folder) is None and store.read_record(folder).train_call == 1
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_as_if_never_killed(never, tmp_path):
+    seed = random.randrange(2**32)
+    chance, longest, faults = random.Random(seed), {"backward": 0.04, "save": 0.012, "evaluation": 0.02}, []
+    for step in range(1, 11):
+        moment = chance.choice(list(longest))
+        delay = chance.uniform(0, longest[moment])  # about as long as each takes
+        faults.append(f"{moment}:{step}:{chance.randrange(2)}:SIGKILL:{delay:.4f}")
+    run(tmp_path / "again", " ".join(faults), max_restarts=10)
+    assert ends_of(tmp_path / "again") == ends_of(never), f"seed {seed}, {faults}"
+    assert len(list((tmp_path / "again").glob("struck_*"))) > 5, f"seed {seed}, {faults}"
+    for folder in (tmp_path / "again/trainer").iterdir():
+        assert store.problem_of(folder) is None, f"seed {seed}, {faults}"
 
 
 @pytest.mark.slow

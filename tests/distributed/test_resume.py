@@ -1,14 +1,12 @@
-"""A run that was stopped, or killed, and resumed ends as one that never stopped: to the last bit."""
+"""A run that was stopped and resumed ends as one that never stopped: to the last bit."""
 
 import json
-import random
 import shutil
 from pathlib import Path
 
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
-from tests.harness import run_ranks
 
 OF_AN_EARLIER_VERSION = Path(__file__).parent.parent / "checkpoint/data_parallel.of_an_earlier_version.json"
 
@@ -68,33 +66,6 @@ def test_dropout_differs_between_ranks_and_another_seed_gives_another_run(stoppe
     first, second = ended("host_random")
     assert first["dropped"] != second["dropped"]
     assert ended("another_seed")[0]["parameters"] != ended("two_epochs")[0]["parameters"]
-
-
-NUM_KILLS = 10
-
-
-@pytest.mark.slow
-def test_killed_at_random_moments_and_started_again_it_ends_as_if_never_killed(tmp_path):
-    seed = random.randrange(2**32)
-    for num_kills in range(1, NUM_KILLS + 1):
-        finished = run_killed(tmp_path, seed)
-        kills = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("kill-*.json"))]
-        told = f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
-        assert (finished.returncode, len(kills)) == (137, num_kills), told
-        for folder in (tmp_path / "killed").glob("checkpoint-*"):
-            assert store.problem_of(folder) is None, told
-    finished = run_killed(tmp_path, seed)
-    assert finished.returncode == 0, f"seed {seed}, kills {kills}:\n{finished.stdout}\n{finished.stderr}"
-
-    ends = [json.loads((tmp_path / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
-    for end in ends:
-        assert end["killed"] == end["never_killed"] == ends[0]["never_killed"], f"seed {seed}, kills {kills}"
-        assert end["killed"]["last"] != end["killed"]["best"]
-        assert end["killed"]["left"] == sorted([end["killed"]["best_checkpoint"], "checkpoint-20"])
-
-
-def run_killed(output, seed):
-    return run_ranks("killed.py", output, seed, NUM_KILLS, ranks=2, backend="mpi", log_dir=output / "logs")
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def restarted(tmp_path_factory):
     return output, "".join(path.read_text() for path in output.glob("logs0/**/rank_0.log"))
 
 
-@pytest.mark.parametrize("start, pair", enumerate(STRUCK_AT, start=1))
+@pytest.mark.parametrize("start, pair", [*enumerate(STRUCK_AT, start=1)])
 def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_to_go_on(restarted, start, pair):
     output, warned = restarted
     folder = output / f"{pair}s"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.distributed.jobs import jobs
 from tests.programs.unequal_labels import CASES, LOOPS, NUM_STEPS, OF_SEEDS
 
 ALL = [*CASES, *LOOPS]
@@ -10,30 +11,14 @@ ON_RANKS = [*ALL, *OF_SEEDS]
 
 # Half precision rounds otherwise where a rank's rows are fewer: 7 steps of 0.1, and numbers of 11 bits.
 IN_HALF = {"fp16": 7 * 0.1 * 2.0**-14}
-BY_ENGINE = [
-    "token_classification",
-    "gpt2",
-    "accumulation_2",
-    "uneven_end_of_one_row",
-    "zero2",
-    "no_label_on_rank_1",
-    "gpt2.place",
-    "in_batch_negatives",
-    "uneven_end_of_one_row.classes",
-]
-JOBS = [
-    *((2, "mpi", name) for name in ALL),
-    *((2, "mccl", name) for name in BY_ENGINE),
-    *(pytest.param(2, "mccl", name, marks=pytest.mark.slow) for name in ALL if name not in BY_ENGINE),
-    *(pytest.param(3, backend, name, marks=pytest.mark.slow) for backend in ("mpi", "mccl") for name in ALL),
-]
 
 
-@pytest.mark.parametrize("ranks, backend, name", JOBS)
-def test_ranks_equal_one_process_after_each_step(output_of, ranks, backend, name):
-    names = BY_ENGINE if (ranks, backend) == (2, "mccl") and name in BY_ENGINE else ON_RANKS
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("job", jobs((2, "mpi")), ids=str)
+def test_ranks_equal_one_process_after_each_step(output_of, job, name):
+    ranks, backend = job
     expected = np.load(output_of("unequal_labels.py", ranks, *ALL) / f"{name}.rank0.npz")
-    output = output_of("unequal_labels.py", ranks, *names, ranks=ranks, backend=backend)
+    output = output_of("unequal_labels.py", ranks, *ON_RANKS, ranks=ranks, backend=backend)
     results = [np.load(output / f"{name}.rank{rank}.npz") for rank in range(ranks)]
 
     for result in results[1:]:

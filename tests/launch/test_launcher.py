@@ -515,7 +515,7 @@ for size in (10, 2**22):
     "backend, size, num_ranks",
     [
         pytest.param("mpi", "64m", 4, marks=pytest.mark.slow),
-        ("mpi", "4k", 4),
+        ("mpi", "4k", 2),
         pytest.param("mccl", "4k", 2, marks=pytest.mark.slow),
     ],
 )

@@ -87,7 +87,7 @@ def test_a_child_is_alone_and_calls_no_collective_of_the_ranks(real, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("leave", ["sys.exit(0)", "sys.exit()"])
+@pytest.mark.parametrize("leave", [pytest.param("sys.exit(0)", marks=pytest.mark.slow), "sys.exit()"])
 def test_a_rank_that_has_finished_is_not_killed_and_who_waits_for_it_is_told(real, backend, leave):
     script = real.script(f"{REAL}dp.barrier()\nif dp.get_rank() == 1: {leave}\nfor _ in range(9): dp.barrier()")
     outcome = real.run("--nproc", "2", "--backend", backend, script, timeout=200)

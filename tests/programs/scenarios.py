@@ -19,8 +19,6 @@ from mindnlp.transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
-    RobertaConfig,
-    RobertaForSequenceClassification,
 )
 from mindspore.dataset import GeneratorDataset
 
@@ -134,10 +132,6 @@ def bert():
     return BertForSequenceClassification(BertConfig(**SIZES))
 
 
-def roberta():
-    return RobertaForSequenceClassification(RobertaConfig(pad_token_id=1, **SIZES))
-
-
 # Models and optimizers
 
 
@@ -146,19 +140,9 @@ def bert_adamw(num_ranks):
     return bert()
 
 
-@scenario(num_steps=20, optimizer="sgd")
+@scenario(optimizer="sgd")
 def bert_sgd(num_ranks):
     return bert()
-
-
-@scenario(num_steps=20)
-def roberta_adamw(num_ranks):
-    return roberta()
-
-
-@scenario(num_steps=20, optimizer="sgd")
-def roberta_sgd(num_ranks):
-    return roberta()
 
 
 @scenario(own_optimizer=Adam)

@@ -31,8 +31,6 @@ from mindnlp.transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -159,7 +157,6 @@ CASES = {
     "gpt2": Case(gpt2, text_of),
     "llama": Case(lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)), text_of),
     "bert_masked": Case(lambda: BertForMaskedLM(BertConfig(**BERT))),
-    "roberta_masked": Case(lambda: RobertaForMaskedLM(RobertaConfig(**BERT, pad_token_id=1))),
     "t5": Case(lambda: T5ForConditionalGeneration(T5Config(**T5)), text_of),
     "bart": Case(lambda: BartForConditionalGeneration(BartConfig(**BART)), text_of),
     "bart_decoder": Case(lambda: BartForCausalLM(BartConfig(**BART)), text_of),
