@@ -14,8 +14,8 @@ def jobs(*quick: tuple[int, str]) -> list:
     return [job if job in quick else pytest.param(job, marks=pytest.mark.slow) for job in every]
 
 
-def left_by_all(output: Path) -> Any:
-    """What each rank of a program has left in ``rank<r>.json``, which must be the same."""
-    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
+def left_by_all(output: Path, name: str = "rank") -> Any:
+    """What each rank of a program has left in ``<name><r>.json``, which must be the same."""
+    first, *others = [json.loads(path.read_text()) for path in sorted(output.glob(f"{name}*.json"))]
     assert others and all(other == first for other in others)
     return first

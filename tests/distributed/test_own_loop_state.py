@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.distributed.jobs import left_by_all
 from tests.harness import run_ranks
 
 NUM_RANKS = 2
@@ -23,9 +24,7 @@ def one_process(output_of):
 
 @pytest.fixture(scope="module")
 def of_ranks(folder_of_ranks):
-    first, second = (json.loads((folder_of_ranks / f"state.rank{rank}.json").read_text()) for rank in range(NUM_RANKS))
-    assert first == second
-    return first
+    return left_by_all(folder_of_ranks, "state.rank")
 
 
 @pytest.mark.parametrize("how", ["goes_on", "goes_on_in_fp16"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.distributed.jobs import jobs
+from tests.distributed.jobs import jobs, left_by_all
 
 NUM_RANKS = 2
 
@@ -17,10 +17,7 @@ def one_process(output_of):
 @pytest.fixture(scope="module", params=[job for job in jobs((2, "mpi")) if "3" not in str(job)], ids=str)
 def of_ranks(request, output_of):
     ranks, backend = request.param
-    output = output_of("reported.py", NUM_RANKS, ranks=ranks, backend=backend)
-    first, second = (json.loads((output / f"reported.rank{rank}.json").read_text()) for rank in range(NUM_RANKS))
-    assert first == second
-    return first
+    return left_by_all(output_of("reported.py", NUM_RANKS, ranks=ranks, backend=backend), "reported.rank")
 
 
 @pytest.mark.parametrize("what", ["sums", "sums_accumulated"])

@@ -1,9 +1,9 @@
 """Parameters that are shared out, read in ways, at places and at steps that are drawn.
 
-    python read_elsewhere.py OUTPUT NUM_DRAWS WATCH
+    python read_elsewhere.py OUTPUT NUM_DRAWS
 
-Leaves in ``OUTPUT/rank<r>.json`` what each draw was, what training said, and after how many steps. WATCH is "memory",
-or "losses" for a machine that does not tell what was read.
+Leaves in ``OUTPUT/rank<r>.json`` what each draw was, what training said, and after how many steps: "memory", and
+"losses" of one draw that is read in each step, as if the machine did not tell what was read.
 """
 
 import json
@@ -16,9 +16,10 @@ from mindnlp.core import nn, ops
 from mindnlp.engine import Trainer, TrainerCallback
 
 import mindnlp_dp_plugin as dp
+from mindnlp_dp_plugin.fully_sharded import stand_ins
 from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 
-OUTPUT, NUM_DRAWS, WATCH = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+OUTPUT, NUM_DRAWS = Path(sys.argv[1]), int(sys.argv[2])
 STEPS = 4
 READS = {
     "a slice's .T": lambda weight: ops.matmul(ops.ones(2, 3), weight[:, :3].T[:3]).sum(),
@@ -114,8 +115,6 @@ def draws():
     """Ways to read, each as often as any other, and places; the same on all ranks."""
     chance = np.random.default_rng(61)
     names = [name for name, parameter in tiny_model().named_parameters() if parameter.ndim == 2]
-    if WATCH == "losses":
-        return [("a slice's .T", "in the loss", step, "classifier.weight") for step in range(STEPS)]
     ways = [way for _ in range(-(-NUM_DRAWS // len(READS))) for way in chance.permutation(list(READS))][:NUM_DRAWS]
     places = [place for _ in range(-(-NUM_DRAWS // len(PLACES))) for place in chance.permutation(PLACES)]
     return [
@@ -129,9 +128,7 @@ def tells_nothing(named):
 
 
 if __name__ == "__main__":
-    if WATCH == "losses":
-        from mindnlp_dp_plugin.fully_sharded import stand_ins
-
-        stand_ins.Untouched = tells_nothing
-    found = [outcome(*draw) for draw in draws()]
+    found = {"memory": [outcome(*draw) for draw in draws()]}
+    stand_ins.Untouched = tells_nothing
+    found["losses"] = [outcome("a slice's .T", "in the loss", step, "classifier.weight") for step in range(STEPS)]
     (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))
