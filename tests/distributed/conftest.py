@@ -46,3 +46,17 @@ def engine_outcomes(output_of):
         return [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
     return outcomes
+
+
+ALONE_TOO = ("reported.py 2", "habits.py 2")
+IN_TURN = ("trainer_options.py", "async_save.py", "elastic.py", *ALONE_TOO)
+
+
+@pytest.fixture(scope="session")
+def in_turn(output_of):
+    """What a program of those that train in turn in one job has left, of two ranks or of one process in their place."""
+
+    def output(program, ranks=1, backend="auto"):
+        return output_of("in_turn.py", *(IN_TURN if ranks > 1 else ALONE_TOO), ranks=ranks, backend=backend) / program
+
+    return output

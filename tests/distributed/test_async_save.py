@@ -9,8 +9,8 @@ from mindnlp_dp_plugin.checkpoint import store
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def saved(request, output_of):
-    return output_of("async_save.py", ranks=2, backend=request.param)
+def saved(request, in_turn):
+    return in_turn("async_save.py", 2, request.param)
 
 
 def test_training_ends_the_same(saved):

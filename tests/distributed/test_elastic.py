@@ -14,9 +14,9 @@ EPOCHS = 2
 
 
 @pytest.fixture(scope="module")
-def trained(output_of):
+def trained(in_turn):
     """Every case without a stop on 2 ranks, and gone on with on 2 ranks."""
-    return output_of("elastic.py", ranks=2, backend="mpi")
+    return in_turn("elastic.py", 2, "mpi")
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,13 @@ HABITS = [name for name in decorated_functions("habits.py") if name not in REFUS
 
 
 @pytest.fixture(scope="module")
-def one_process(output_of):
-    return output_of("habits.py", NUM_RANKS)
+def one_process(in_turn):
+    return in_turn("habits.py")
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def of_ranks(request, output_of):
-    return output_of("habits.py", NUM_RANKS, ranks=NUM_RANKS, backend=request.param)
+def of_ranks(request, in_turn):
+    return in_turn("habits.py", NUM_RANKS, request.param)
 
 
 @pytest.mark.parametrize("habit", HABITS)

@@ -6,18 +6,15 @@ import pytest
 
 from tests.distributed.jobs import jobs, left_by_all
 
-NUM_RANKS = 2
-
 
 @pytest.fixture(scope="module")
-def one_process(output_of):
-    return json.loads((output_of("reported.py", NUM_RANKS) / "reported.rank0.json").read_text())
+def one_process(in_turn):
+    return json.loads((in_turn("reported.py") / "reported.rank0.json").read_text())
 
 
 @pytest.fixture(scope="module", params=[job for job in jobs((2, "mpi")) if "3" not in str(job)], ids=str)
-def of_ranks(request, output_of):
-    ranks, backend = request.param
-    return left_by_all(output_of("reported.py", NUM_RANKS, ranks=ranks, backend=backend), "reported.rank")
+def of_ranks(request, in_turn):
+    return left_by_all(in_turn("reported.py", *request.param), "reported.rank")
 
 
 @pytest.mark.parametrize("what", ["sums", "sums_accumulated"])

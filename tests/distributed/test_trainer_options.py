@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def ranks(output_of):
-    output = output_of("trainer_options.py", ranks=2, backend="mpi")
+def ranks(in_turn):
+    output = in_turn("trainer_options.py", 2, "mpi")
     return [json.loads((output / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
