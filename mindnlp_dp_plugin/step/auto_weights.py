@@ -11,13 +11,12 @@ number does not divide the new, a step's batches are weighed together.
 from collections.abc import Mapping, Sequence
 
 import mindspore
-import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.port import Door
-from mindnlp_dp_plugin.step.weights import Weights, count_tokens, num_rows_of
+from mindnlp_dp_plugin.step.labels import count_labels
+from mindnlp_dp_plugin.step.weights import Weights, num_rows_of
 
 
 class AutoWeights(Weights):
@@ -40,7 +39,7 @@ class AutoWeights(Weights):
 
     def announce(self, batches):
         """The batches up to the optimizer step, or to the end of the epoch."""
-        self._counts, self._totals = AnnouncedCounts(batches, self._door.predicts_next_token), []
+        self._counts, self._totals = AnnouncedCounts(batches, self._door), []
         self._place = -1
 
     def to_send(self):
@@ -126,13 +125,17 @@ class AnnouncedCounts:
 
     Args:
         batches: These.
-        predicts_next_token: Whether the model shifts its labels.
+        door: The loop; None if nothing is to be counted but rows.
     """
 
-    def __init__(self, batches: Sequence = (), predicts_next_token: bool = False):
-        self._predicts_next_token = predicts_next_token
-        self._of_labels = [labels_of(batch.columns) is not None for batch in batches]
-        self._counts = [0 if batch.is_repeated else self._count(batch.columns) for batch in batches]
+    def __init__(self, batches: Sequence = (), door: Door | None = None):
+        self._door = door
+        of_labels = [self._count_labels(batch.columns) for batch in batches]
+        self._of_labels = [count is not None for count in of_labels]
+        self._counts = [
+            0 if batch.is_repeated else num_rows_of(batch.columns) or 1 if count is None else count
+            for batch, count in zip(batches, of_labels)
+        ]
         self._are_repeated = [batch.is_repeated for batch in batches]
         self._columns = [{id(column) for column in batch.columns.values()} for batch in batches]
 
@@ -163,28 +166,20 @@ class AnnouncedCounts:
         announced = self._counts[place]
         if self._are_repeated[place]:
             return announced
-        has_labels = labels_of(batch) is not None
-        if (has_labels or self._of_labels[place]) and self._count(batch) != announced:
+        found = self._count_labels(batch)
+        if found is None and self._of_labels[place]:
+            found = num_rows_of(batch) or 1
+        if found not in (None, announced):
             raise DataParallelError(
                 "average_over='auto' counted {announced} in the batch that was read, but {found} in the one that "
                 "training_step passes on: make labels in the data set or its collator. Or choose "
                 "average_over='tokens', which counts what training_step passes on, or 'ranks'.",
                 announced=announced,
-                found=self._count(batch),
+                found=found,
             )
         return announced
 
-    def _count(self, batch):
-        if labels_of(batch) is None:
-            return num_rows_of(batch) or 1
-        return count_tokens(batch, self._predicts_next_token)
-
-
-def labels_of(batch: Mapping) -> np.ndarray | None:
-    """The labels of which a row has several, as an array; None where a row counts as a whole."""
-    labels = batch.get("labels") if isinstance(batch, Mapping) else None
-    if getattr(labels, "ndim", 0) < 1:
-        return None
-    labels = to_numpy(labels)
-    is_counted = labels.dtype.kind in "iu" and (labels.ndim > 1 or (labels == PADDING).any())
-    return labels if is_counted else None
+    def _count_labels(self, batch):
+        if self._door is None:
+            return None
+        return count_labels(batch, self._door.predicts_next_token, self._door.labels)

@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.auto_weights import AnnouncedCounts
-from mindnlp_dp_plugin.step.weights import COUNTS, Weights, count_micro_step
+from mindnlp_dp_plugin.step.weights import Weights, count_micro_step, counted
 
 EQUAL = ("ranks", "micro_steps")
 
@@ -57,7 +57,7 @@ class OrderedWeights(Weights):
 
     def announce(self, batches):
         """The batches of a step, if their counts are to travel; otherwise the next."""
-        self._counts, self._place = AnnouncedCounts(batches, self._door.predicts_next_token), -1
+        self._counts, self._place = AnnouncedCounts(batches, self._door if self.looks_ahead else None), -1
 
     def to_send(self):
         """What the batches of a step count."""
@@ -122,8 +122,8 @@ class OrderedWeights(Weights):
 
     def _count(self, batch):
         if self._average_over in EQUAL:
-            return count_micro_step(batch, False)
+            return count_micro_step(batch)
         if self._average_over == "auto":
             return self._counts.found(self._place, batch)
         is_repeated = len(self._counts) > 0 and self._counts.is_repeated(self._place)
-        return 0 if is_repeated else COUNTS[self._average_over](batch, self._door.predicts_next_token)
+        return 0 if is_repeated else counted(batch, self._average_over, self._door)

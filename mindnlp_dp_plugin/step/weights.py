@@ -6,17 +6,18 @@ import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp import WeightedMean
-from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
+from mindnlp_dp_plugin.distributed.gather import to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.port import Announced, Door
+from mindnlp_dp_plugin.step.labels import LABELS, count_kept
 
 
-def count_micro_step(batch, predicts_next_token: bool) -> int:
+def count_micro_step(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
     """1: all micro-steps have the same weight."""
     return 1
 
 
-def count_samples(batch, predicts_next_token: bool = False) -> int:
+def count_samples(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
     """Number of rows in the batch.
 
     Raises:
@@ -32,27 +33,33 @@ def count_samples(batch, predicts_next_token: bool = False) -> int:
     return num_rows
 
 
-def count_tokens(batch, predicts_next_token: bool = False) -> int:
+def count_tokens(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
     """Number of labels in the loss: those that are not -100 and that a causal language model does not shift away.
 
     Args:
         batch: The columns, by name.
         predicts_next_token: Whether the model is one.
+        labels: The column of labels.
 
     Raises:
-        DataParallelError: If the batch has no column ``labels``.
+        DataParallelError: If the batch has no such column.
     """
-    if batch.get("labels") is None:
+    if batch.get(labels) is None:
         raise DataParallelError(
             "average_over='tokens' counts the labels that are not -100, but the batch ({columns}) has no column "
-            "'labels'. Rename the one that holds them, or choose average_over='samples'.",
+            "{labels!r}. Rename the one that holds them, or choose average_over='samples'.",
             columns=", ".join(batch),
+            labels=labels,
         )
-    labels = to_numpy(batch["labels"])
-    return int(((labels[..., 1:] if predicts_next_token else labels) != PADDING).sum())
+    return count_kept(to_numpy(batch[labels]), predicts_next_token)
 
 
 COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": count_tokens}
+
+
+def counted(batch, average_over: str, door: Door) -> int:
+    """What a batch of a loop counts, by a key of ``COUNTS``."""
+    return COUNTS[average_over](batch, door.predicts_next_token, door.labels)
 
 
 class Weights:
@@ -196,7 +203,7 @@ class CountedWeights(Weights):
         Raises:
             DataParallelError: If it is the second batch of this micro-step and has another count than the first.
         """
-        count = 0 if self.is_repeated else COUNTS[self._average_over](batch, self._door.predicts_next_token)
+        count = 0 if self.is_repeated else counted(batch, self._average_over, self._door)
         first, self._count = self._count, count
         if first not in (None, count):
             raise DataParallelError(

@@ -96,20 +96,22 @@ class Loop:
         with self._not_stepped[key].averaged(self.door.clock.is_syncing):
             yield
 
-    @property
-    def reads_again(self) -> bool:
-        """Whether the batch that was read last is another rank's, too, so that all have as many."""
-        rows = TrainingRows.read_last
-        return rows is not None and rows.is_repeated
-
     def columns_of(self, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
         """The batch that a function of the loss is called with, by name.
 
         Tensors that come from the rows have the names of their columns, others those of the function's arguments. A
         function that is given nothing computes the batch that was read last.
+
+        Raises:
+            DataParallelError: If that cannot be, as all batches of the pass were taken before.
         """
         read = TrainingRows.read_last.latest if TrainingRows.read_last is not None else {}
         if not (args or kwargs):
+            if read and not TrainingRows.read_last.is_under_way and self._collective.world_size > 1:
+                raise DataParallelError(
+                    "A function of gradients got no batch, and the rows' pass is over: which batch it computes is not "
+                    "known, so ranks cannot weigh it. Pass the batch to the function: gradients_of(batch)."
+                )
             return read
         columns = dict(kwargs)
         with suppress(TypeError, ValueError):  # not every callable tells its arguments

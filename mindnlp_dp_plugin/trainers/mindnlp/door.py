@@ -34,6 +34,7 @@ class TrainerDoor(Door):
         self.may_replace_gradients = self.may_call_backward_again or _overrides(
             trainer, "update_gradient_by_distributed_type"
         )
+        self.labels = (trainer.args.label_names or [self.labels])[0]
         self.votes, self.count = preemption.votes, preemption.count
 
     @property

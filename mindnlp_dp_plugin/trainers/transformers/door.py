@@ -60,6 +60,7 @@ class TrainerDoor(Door):
         self.may_call_backward_again = self.may_replace_gradients = (
             getattr(trainer.training_step, "__func__", None) is not Trainer.training_step
         )
+        self.labels = (trainer.args.label_names or [self.labels])[0]
         self.votes, self.count = preemption.votes, preemption.count
 
     @property

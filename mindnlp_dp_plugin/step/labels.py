@@ -1,0 +1,76 @@
+"""What a loss is a mean over: labels that are not -100, or rows where there are none."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
+from mindnlp_dp_plugin.errors import DataParallelError
+
+LABELS = "labels"
+SPANS = ("start_positions", "end_positions")
+
+
+def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str = LABELS) -> int | None:
+    """How many labels a batch has of which a row may have several, or none; None where rows count.
+
+    Args:
+        batch: The columns, by name.
+        predicts_next_token: Whether the model shifts its labels.
+        name: The column of labels.
+
+    Raises:
+        DataParallelError: If labels stand in another column, or a row has one end of a span without the other.
+    """
+    labels = labels_of(batch, name)
+    if labels is not None:
+        return count_kept(labels, predicts_next_token)
+    _require_no_other_labels(batch, name)
+    return _count_spans(batch)
+
+
+def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
+    """The labels of which a row has several, as an array; None where a row counts as a whole."""
+    labels = batch.get(name) if isinstance(batch, Mapping) else None
+    if getattr(labels, "ndim", 0) < 1:
+        return None
+    labels = to_numpy(labels)
+    is_counted = labels.dtype.kind in "iu" and (labels.ndim > 1 or (labels == PADDING).any())
+    return labels if is_counted else None
+
+
+def count_kept(labels: np.ndarray, predicts_next_token: bool) -> int:
+    """Labels that are not -100, and that a causal language model does not shift away."""
+    return int(((labels[..., 1:] if predicts_next_token else labels) != PADDING).sum())
+
+
+def _require_no_other_labels(batch, name):
+    for column, values in batch.items() if isinstance(batch, Mapping) else ():
+        if column in (name, *SPANS) or getattr(values, "ndim", 0) < 1:
+            continue
+        array = to_numpy(values)
+        if array.dtype.kind == "i" and (array == PADDING).any():
+            raise DataParallelError(
+                "{column!r} holds -100, as labels do that a loss leaves out, but only labels in {name!r} are counted. "
+                "Rename it: the column, or the argument of your own loop's function; or name it in "
+                "TrainingArguments(label_names=[...]). If it holds no labels, choose average_over='samples'.",
+                column=column,
+                name=name,
+            )
+
+
+def _count_spans(batch):
+    """Question answering models leave out answers behind their last token, each end for itself."""
+    if not isinstance(batch, Mapping) or not all(getattr(batch.get(name), "ndim", 0) == 1 for name in SPANS):
+        return None
+    if getattr(batch.get("input_ids"), "ndim", 0) != 2:
+        return None
+    length = batch["input_ids"].shape[1]
+    starts, ends = (to_numpy(batch[name]) < length for name in SPANS)
+    if (starts != ends).any():
+        raise DataParallelError(
+            "An answer begins within the {length} tokens of its row and ends behind them: the model's loss is then two "
+            "means over different rows, which ranks cannot weigh. Set both positions to 0, or to {length}.",
+            length=length,
+        )
+    return int(starts.sum())
