@@ -29,6 +29,15 @@ def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str = 
     return _count_spans(batch)
 
 
+def may_have_labels(batch: Mapping, name: str = LABELS) -> bool:
+    """Whether ``count_labels`` may find any: the same on all ranks, where some have rows without."""
+    if not isinstance(batch, Mapping):
+        return False
+    labels = batch.get(name)
+    is_counted = getattr(labels, "ndim", 0) > 0 and to_numpy(labels[:1]).dtype.kind in "iu"
+    return is_counted or all(name in batch for name in SPANS)
+
+
 def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
     """The labels of which a row has several, as an array; None where a row counts as a whole."""
     labels = batch.get(name) if isinstance(batch, Mapping) else None

@@ -24,18 +24,14 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
+from mindnlp_dp_plugin.step.labels import LABELS, count_labels, may_have_labels
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.pynative import require_pynative
-from mindnlp_dp_plugin.step.weights import count_tokens
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
+from mindnlp_dp_plugin.trainers.transformers.loaders import shared_out
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
-from mindnlp_dp_plugin.trainers.transformers.rows import (
-    counted_rows,
-    first_rows,
-    has_labels_of_words,
-    read_each_row_once,
-)
+from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
@@ -132,17 +128,14 @@ def _load_optimizer_and_scheduler(stock, self, checkpoint):
 
 
 def _get_dataloader(stock, self, dataset, description, batch_size, sampler_fn=None, is_training=False, **kwargs):
-    """The loader of training rows reads them in the same order on all ranks, and each on one."""
+    """The loader of training rows reads them in the same order on all ranks."""
     if is_training and sampler_fn is not None:
         given, seed = sampler_fn, self.args.data_seed or self.args.seed
 
         def sampler_fn(dataset):
             return same_on_ranks(given(dataset), seed, current())
 
-    loader = stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
-    if is_training:
-        read_each_row_once(loader)
-    return loader
+    return stock(self, dataset, description, batch_size, sampler_fn, is_training, **kwargs)
 
 
 def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
@@ -207,8 +200,9 @@ def _load_best_model(stock, self):
     make_replicas(self.model, current())
 
 
-def evaluation_loop(stock, self, *args, **kwargs):
+def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     """Metrics of all rows, each once; the loss, too."""
+    dataloader = shared_out(dataloader, self, current())
     session = self.data_parallel_session
     if session is None:
         check_buffers(self.model, current())
@@ -219,7 +213,7 @@ def evaluation_loop(stock, self, *args, **kwargs):
     patches.stand_in(self, _prediction_step_of(self, patches), "prediction_step")
     try:
         with computed.being(is_whole=True):
-            return stock(self, *args, **kwargs)
+            return stock(self, dataloader, *args, **kwargs)
     finally:
         patches.undo()
 
@@ -229,7 +223,7 @@ def _prediction_step_of(self, patches):
 
     Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
     """
-    seen = {"sum": False}
+    seen, name = {"sum": False}, (self.args.label_names or [LABELS])[0]
     patches.replace(self.args, "average_tokens_across_devices", False)
 
     def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):
@@ -243,9 +237,10 @@ def _prediction_step_of(self, patches):
         if loss is not None and rows and 0 < own < rows:
             given = first_rows(given, own, rows)
             loss, *_ = stock(model, copy.copy(given), True, *args, **kwargs)
-        if loss is not None and has_labels_of_words(given):  # rows have unequal numbers of them
+        if loss is not None and may_have_labels(given, name):  # ranks have unequal numbers of them
             # What the Trainer counts holds the first of each row, too, which a mean leaves out that shifts its labels.
-            count = count_tokens(given, not seen["sum"] and predicts_next_token(self.model)) if own else 0
+            count = count_labels(given, not seen["sum"] and predicts_next_token(self.model), name) if own else 0
+            count = own if count is None else count
             of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
             total = sum(count for _, count in of_ranks)
             mean = sum(each * count for each, count in of_ranks) / total if total else float("nan")

@@ -19,7 +19,8 @@ from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.nested import map_leaves
-from mindnlp_dp_plugin.step.weights import count_tokens
+from mindnlp_dp_plugin.port import Door
+from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
 
 TOKENS, KIND = Message("labels in a batch"), Message("what a loss is")
 DIVIDED = 1.5  # a sum is halved by twice the number it is divided by; dropout alone changes a mean by less than this
@@ -81,14 +82,14 @@ class CountedRows:
         answers = self._collective.all_gather_object(divided, KIND)
         self._is_sum = next((answer for answer in answers if answer is not None), False)
 
-    def weigh(self, batch: Any, predicts_next_token: bool) -> float:
+    def weigh(self, batch: Any, door: Door) -> float:
         """The factor of a loss that was computed that makes the mean over ranks the loss of one process.
 
         All ranks must call it.
 
         Args:
             batch: As ``read`` has left it.
-            predicts_next_token: Whether the model shifts its labels.
+            door: Says whether the model shifts its labels, and which column they are.
 
         Raises:
             DataParallelError: If a rank has no label that counts, of which it would compute 0 / 0.
@@ -96,8 +97,9 @@ class CountedRows:
         own, total = self._shares[id(batch)]
         if self._is_sum:
             return 1 if own else 0
-        if has_labels_of_words(batch):
-            labels = count_tokens(batch, predicts_next_token) if own else 0
+        labels = count_labels(batch, door.predicts_next_token, door.labels) if own else 0
+        if may_have_labels(batch, door.labels):
+            labels = own if labels is None else labels
             everyone = self._collective.all_gather_object((own, labels), TOKENS)
             if without := [rank for rank, (rows, count) in enumerate(everyone) if rows and not count]:
                 raise DataParallelError(
@@ -164,9 +166,3 @@ def first_rows(batch: Any, number: int, rows: int) -> Any:
         return value[:number] if getattr(value, "ndim", 0) and value.shape[0] == rows else value
 
     return map_leaves(cut, batch)
-
-
-def has_labels_of_words(batch: Any) -> bool:
-    """Whether a row has several labels, each of a class."""
-    labels = batch.get("labels") if isinstance(batch, Mapping) else None
-    return getattr(labels, "ndim", 0) > 1 and not labels.is_floating_point()

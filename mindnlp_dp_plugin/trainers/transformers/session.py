@@ -18,7 +18,8 @@ from mindnlp_dp_plugin.trainers import stops
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
-from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows
+from mindnlp_dp_plugin.trainers.transformers.loaders import require_batch_size, shared_out
+from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows, read_each_row_once
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class TrainingSession:
     def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
         self._trainer, self._collective, self._config, self._record = trainer, collective, config, record
         self._patches = Patches()
+        # On the instance, around what a subclass overrides.
+        self._patches.stand_in(trainer, self._train_dataloader, "get_train_dataloader")
         self._status = show_status(collective.rank)
         self._generator = mindtorch.get_rng_state()
         self._batch = None
@@ -111,6 +114,12 @@ class TrainingSession:
         self.preemption.end()
         mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
 
+    def _train_dataloader(self, stock):
+        loader = shared_out(stock(), self._trainer, self._collective)
+        require_batch_size(loader, self._trainer)
+        read_each_row_once(loader)
+        return loader
+
     def _micro_step(self, stock, model, inputs, *args, **kwargs):
         self._batch = inputs
         self.meter.work.add(inputs)
@@ -134,7 +143,7 @@ class TrainingSession:
         loss = stock(model, inputs, **options)
         number = options["num_items_in_batch"]
         self.rows.try_kind(loss, None if number is None else lambda: self._loss_again(stock, model, given, options))
-        weight = self.rows.weigh(self._batch, self._door.predicts_next_token)
+        weight = self.rows.weigh(self._batch, self._door)
         return loss if weight == 1 else loss * weight
 
     def _loss_again(self, stock, model, inputs, options):
