@@ -134,25 +134,6 @@ def to_columns(tokenizer: Any, chats: list[str], max_length: int) -> tuple[dict[
     return columns, sum(len(row) > max_length for row in tokens)
 
 
-def answer_tokens(labels: list[list[int]], max_length: int) -> float:
-    """How many tokens of answers a row has on average.
-
-    Args:
-        labels: Of each row.
-        max_length: In tokens, for the error.
-
-    Raises:
-        DataParallelError: If there are none.
-    """
-    learnt = sum(label != IGNORED for row in labels for label in row[1:])
-    if not learnt:
-        raise DataParallelError(
-            "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
-            max_length=max_length,
-        )
-    return learnt / len(labels)
-
-
 def hardest(rows: np.ndarray, texts: list[tuple[str]]) -> list[dict]:
     """The conversations with the most unexpected answers, and the perplexity of these.
 

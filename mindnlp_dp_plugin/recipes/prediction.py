@@ -1,5 +1,6 @@
 """Predict with a trained model: in Python, or on the ranks of ``mindnlp-dp predict``."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,6 @@ from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
-MOST_CLASSES = 6
 MISTAKES_SHOWN = 5
 PROBABILITY = "probability_"
 
@@ -121,7 +121,7 @@ def answer(path: str) -> None:
     Args:
         path: Of the request.
     """
-    request = Request.load(Path(path))
+    request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
     predictor = Predictor(request.run)
     task, kept = predictor.task, predictor.kept
     kept["max_new_tokens"] = request.max_new_tokens
@@ -156,12 +156,11 @@ def answer(path: str) -> None:
 def _show(task, kept, rows):
     for row in rows[:MOST_SHOWN]:
         texts = task.text_of(row, kept)
-        chances = {name: value for name, value in row.items() if name.startswith(PROBABILITY) and value is not None}
-        likely = sorted(chances, key=chances.get, reverse=True)[:MOST_CLASSES]
-        others = [f"{name.removeprefix(PROBABILITY)} {chances[name]:.3f}" for name in chances if name in likely]
-        others += ["..."] * (len(chances) > MOST_CLASSES)
-        predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
-        print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
+        predicted, chances = "-", []
+        if all(value is not None for value in row.values()):
+            predicted, asked = task.in_short(row, kept), [name for name in row if name.startswith(PROBABILITY)]
+            chances = [f"{name.removeprefix(PROBABILITY)} {row[name]:.3f}" for name in asked]
+        print("  ".join([predicted, *chances, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
         print(tr("... and {count} more: give --out FILE for all", count=len(rows) - MOST_SHOWN))
 

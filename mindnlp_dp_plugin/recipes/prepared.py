@@ -47,7 +47,7 @@ class PreparedData:
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None, packing: bool = False
     ) -> GeneratorDataset:
-        """A whole split in batches; the plugin shards it.
+        """A whole split in batches, each padded to its longest row; the plugin shards it.
 
         Args:
             split: Which.
@@ -61,8 +61,13 @@ class PreparedData:
             return pack_dataset(
                 rows, self.facts["max_length"], batch_size, shuffle, pad_token_id=self.tokenizer.pad_token_id
             )
-        fillings = {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
-        return batches(Rows(self._folder / split, rows), fillings, batch_size, self.facts["max_length"], shuffle)
+        found = Rows(self._folder / split, rows)
+        fillings = dict.fromkeys(found.columns, 0)
+        fillings |= {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
+        padded = {name: filling for name, filling in fillings.items() if filling is not None}
+        padding = DynamicPadding(padded, LENGTH_STEP, self.facts["max_length"])
+        pipeline = GeneratorDataset(found, found.columns, shuffle=shuffle)
+        return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
     def texts(self, split: str, numbers: list[int] | None = None) -> list[tuple]:
         """The text, or the two of a pair, or whatever else the task calls texts, of rows of a split.
@@ -99,22 +104,6 @@ class Rows:
         return len(self._rows)
 
 
-def batches(rows, fillings: dict, batch_size: int, max_length: int, shuffle: bool = False) -> GeneratorDataset:
-    """Rows of tokens in batches, padded to the longest of their batch.
-
-    Args:
-        rows: With ``columns``, ``__len__``, and a tuple of arrays for each row.
-        fillings: What a column is padded with, if not with 0; None for one that is not padded.
-        batch_size: Rows per batch.
-        max_length: The longest row.
-        shuffle: Whether in a new order each epoch.
-    """
-    padded = {name: fillings.get(name, 0) for name in rows.columns if fillings.get(name, 0) is not None}
-    padding = DynamicPadding(padded, LENGTH_STEP, max_length)
-    pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
-    return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
-
-
 def prepare(options: RecipeOptions, folder: Path, task: str = "classification") -> PreparedData:
     """Read, tokenize and save a data set on rank 0, and open it on all ranks. All ranks must call it.
 
@@ -148,9 +137,8 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         }
         tokens = _tokenise(data.splits, facts, replace(options, model=model), folder)
         facts["fingerprint"] = {**fingerprint(learnt, data, options, model), TOKENS: tokens}
-        facts["baselines"] = learnt.baselines(data, options, facts)
-        facts["baselines"] |= learnt.baselines_of_tokens(
-            lambda split: datasets.load_from_disk(str(folder / split)), list(data.splits)[-1]
+        facts["baselines"] = learnt.baselines(
+            data, options, facts, tokens=lambda split: datasets.load_from_disk(str(folder / split))
         )
         (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     barrier()

@@ -12,7 +12,7 @@ class Recipe(NamedTuple):
     Attributes:
         summary: Its line of help.
         task: The recipe that has the name of its task.
-        module: The file of the task, if the recipe is named after it.
+        module: The file of the task; unless given, the one in ``tasks`` that is called like it.
         model: The model that is trained unless another is named; None: the task chooses.
         generates_data: Whether it makes data where none are named.
     """
@@ -32,26 +32,15 @@ RECIPES = {
         generates_data=True,
     ),
     "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert", generates_data=True),
-    "classification": Recipe(
-        "Texts, or pairs of texts, with labels of your own; two classes or many.",
-        module="mindnlp_dp_plugin.recipes.tasks.classification",
-    ),
-    "multi-label": Recipe(
-        "Texts, or pairs of texts, with any number of labels each: topics, emotions.",
-        module="mindnlp_dp_plugin.recipes.tasks.multi_label",
-    ),
+    "classification": Recipe("Texts, or pairs of texts, with labels of your own; two classes or many."),
+    "multi-label": Recipe("Texts, or pairs of texts, with any number of labels each: topics, emotions."),
     "token-classification": Recipe(
-        "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl.",
-        module="mindnlp_dp_plugin.recipes.tasks.token_classification",
+        "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl."
     ),
     "causal-lm": Recipe(
-        "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers.",
-        module="mindnlp_dp_plugin.recipes.tasks.causal_lm",
+        "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers."
     ),
-    "regression": Recipe(
-        "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
-        module="mindnlp_dp_plugin.recipes.tasks.regression",
-    ),
+    "regression": Recipe("Texts, or pairs of texts, with a number for each: a rating, a similarity."),
 }
 
 

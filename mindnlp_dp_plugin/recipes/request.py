@@ -1,6 +1,6 @@
 """The input of a prediction, texts, pairs or a file, checked before any rank starts."""
 
-import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,15 +39,6 @@ class Request(NamedTuple):
     all_probabilities: bool = False
     max_new_tokens: int | None = None
 
-    def save(self, path: Path) -> None:
-        """Write it for the ranks."""
-        path.write_text(json.dumps(self._asdict()), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> "Request":
-        """Read what ``save`` wrote."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
-
 
 def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str | None, encoding, **how) -> Request:
     """Read what is to be predicted.
@@ -80,8 +71,8 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
             task=task.name,
         )
     first, *others = inputs
-    if not others and _is_file(path := Path(first)):
-        return Request(str(run), *_read_asked(task, path, results, columns, label, encoding), **how)
+    if not others and os.path.isfile(first):  # of a long text Path.is_file() raises
+        return Request(str(run), *_read_asked(task, Path(first), results, columns, label, encoding), **how)
     if not others and first.lower().endswith((*task.file_suffixes, ".xls")) and not any(map(str.isspace, first)):
         raise DataParallelError(
             "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
@@ -93,13 +84,6 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         )
     texts = [tuple(map(str.strip, inputs[at : at + size])) for at in range(0, len(inputs), size)]
     return Request(str(run), [list(task.as_row(row, results)) for row in texts], **how)
-
-
-def _is_file(path):
-    try:
-        return path.is_file()
-    except OSError:  # a text longer than any name of a file
-        return False
 
 
 def _read_asked(task: Task, path: Path, results: dict, columns: tuple, label: str | None, encoding: Any):

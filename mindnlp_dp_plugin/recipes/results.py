@@ -3,11 +3,10 @@
 import os
 import platform
 import shlex
-import statistics
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Any
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
@@ -31,29 +30,13 @@ COUNTED = {  # rows of a split
 }
 
 
-class Outcome(NamedTuple):
-    """The result of training.
-
-    Attributes:
-        trainer: The one whose model is kept.
-        splits: What ``metrics.json`` keeps about each split.
-        folds: The scores of each fold.
-        kept_fold: The number of the fold whose model is kept.
-    """
-
-    trainer: Any
-    splits: dict[str, dict]
-    folds: list[dict] = []
-    kept_fold: int | None = None
-
-
 def introduction(data: PreparedData) -> str:
     """The first lines of a run: the model, the data, and the baselines."""
     facts, model = data.facts, data.model
     line = tr("model: {name}, {weights}", name=model.name, weights=weights_of(model.origin))
     lines = [f"{line} ({say(facts['why'])})" if facts["why"] else line]
     lines += map(say, facts["remarks"])
-    lines += data.task.describe(facts)
+    lines += [data.task.describe(facts, split) for split in facts["rows"]]
     for fact, message in COUNTED.items():
         for split, count in facts[fact].items():
             share = count / facts["num_rows"][split]
@@ -69,12 +52,13 @@ def to_beat(task: Task, name: str, scores: dict) -> str:
 
 
 def leave_results(
-    outcome: Outcome, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
+    trainer: Any, outcome: dict, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
 ) -> dict:
     """Save the model, and write metrics, report and settings. All ranks must call it.
 
     Args:
-        outcome: Of training. A model with LoRA is saved with the adapters worked into its weights.
+        trainer: Has the model; one with LoRA is saved with the adapters worked into its weights.
+        outcome: The scores of ``splits``, and those over ``folds``, None without.
         data: What it was trained on.
         folder: Where to.
         options: How it was trained.
@@ -85,12 +69,12 @@ def leave_results(
     """
     if not dp.is_main_process():
         return dp.broadcast_object(None)
-    trainer, facts = outcome.trainer, data.facts
+    facts = data.facts
     model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
     folder.write_model(model, data.tokenizer)
     results = {
         "task": facts["task"],
-        "splits": outcome.splits,
+        **outcome,
         "baselines": facts["baselines"],
         "model": {
             "name": data.model.name,
@@ -101,8 +85,7 @@ def leave_results(
         },
         "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
         **{name: facts[name] for name in data.task.kept_facts},
-        "best": _best_epoch(outcome, options),
-        "folds": _spread(outcome, data.task.shown),
+        "best": None if outcome["folds"] else _best_epoch(trainer.state, options.best_by),
         "language": facts["language"],
         "settings": {
             **options.settings,
@@ -160,21 +143,8 @@ def _versions():
             continue
 
 
-def _best_epoch(outcome, options):
+def _best_epoch(state, by):
     """The epoch whose model is kept."""
-    state = outcome.trainer.state
-    if outcome.folds or state.best_metric is None:
-        return None
-    tag = f"eval_{options.best_by}"
-    epochs = [entry["epoch"] for entry in state.log_history if entry.get(tag) == state.best_metric]
-    return {"epoch": epochs[0], "by": options.best_by, "value": state.best_metric} if epochs else None
-
-
-def _spread(outcome, names):
-    """The scores over the folds."""
-    found = {name: [scores[name] for scores in outcome.folds] for name in names if outcome.folds}
-    spread = {
-        name: {"mean": statistics.mean(each), "std": statistics.stdev(each), "each": each}
-        for name, each in found.items()
-    }
-    return {"count": len(outcome.folds), "kept": outcome.kept_fold + 1, "scores": spread} if found else None
+    value = state.best_metric
+    epochs = [entry["epoch"] for entry in state.log_history if entry.get(f"eval_{by}", ...) == value]
+    return {"epoch": epochs[0], "by": by, "value": value} if epochs else None

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import mean, stdev
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from mindnlp_dp_plugin.recipes.callbacks import TRAINING, BestIsHere, Terminal, 
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
-from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary, to_beat
+from mindnlp_dp_plugin.recipes.results import introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
@@ -107,8 +108,8 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     dp.barrier()
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
     dp.print_rank_0(introduction(data))
-    outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
-    results = leave_results(outcome, data, folder, options, began)
+    trainer, outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
+    results = leave_results(trainer, outcome, data, folder, options, began)
     if dp.is_main_process():
         folder.finish(home)
         print("\n" + summary(results, home, where(options.trackers, home)), flush=True)
@@ -116,7 +117,7 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     return results
 
 
-def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
     if data.task.scores_before_training:
@@ -126,10 +127,10 @@ def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) ->
         data.facts["baselines"] = {"before_training": before, **data.facts["baselines"]}
         dp.print_rank_0(to_beat(data.task, "before_training", before))
     trainer.train(resume_from_checkpoint=options.resume)
-    return Outcome(trainer, {split: trainer.scores_on(split) for split in data.splits[1:]})
+    return trainer, {"splits": {split: trainer.scores_on(split) for split in data.splits[1:]}, "folds": None}
 
 
-def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train once for each fold on all rows outside of it, and score it by its last epoch.
 
     The kept model is that of the fold with the best score; which epoch is best is not asked, as that would be chosen on
@@ -153,7 +154,10 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
     logits, labels = (concatenate(each)[order] for each in zip(*((part.predictions, part.label_ids) for part in parts)))
     _, kept, trainer = best
     splits = {"dev": data.score(logits, labels, "train")}
-    return Outcome(trainer, splits | {split: trainer.scores_on(split) for split in data.splits[1:]}, scores, kept)
+    splits |= {split: trainer.scores_on(split) for split in data.splits[1:]}
+    each = {name: [of[name] for of in scores] for name in task.shown}
+    spread = {name: {"mean": mean(of), "std": stdev(of), "each": of} for name, of in each.items()}
+    return trainer, {"splits": splits, "folds": {"count": len(folds), "kept": kept + 1, "scores": spread}}
 
 
 def make_trainer(

@@ -52,7 +52,7 @@ def test_conversations_are_read_and_described(tmp_path, kind):
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 54, "dev": 6}
     facts = {**TASK.facts(data, options), "num_rows": {"train": 54, "dev": 6}}
     assert set(facts["rows"]["train"]) == {"system", "user", "assistant"}
-    assert TASK.describe(facts)[0].startswith("train: 54 conversations; messages: system (")
+    assert TASK.describe(facts, "train").startswith("train: 54 conversations; messages: system (")
 
 
 GOOD = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]

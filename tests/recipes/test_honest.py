@@ -263,8 +263,6 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"hypothesis": "b", "premise": "a", "verdict": "no"}\n')
     request = ask(pairs, str(tmp_path / "pairs.jsonl"), out=str(tmp_path / "out.csv"))
     assert request.texts == [["a", "b"]] and request.labels == [0]
-    request.save(tmp_path / "request.json")
-    assert type(request).load(tmp_path / "request.json") == request
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
     facts = TASK.facts(data, options)
     assert facts["joiner"] == " " and facts["rows"]["train"]["LOC"] == facts["rows"]["train"]["PER"] == 54
     facts["num_rows"] = {"train": 54, "dev": 6}
-    assert TASK.describe(facts)[1].endswith("words; entities: LOC (6), PER (6)")
+    assert TASK.describe(facts, "dev").endswith("words; entities: LOC (6), PER (6)")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, could_be_label, is_number
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
 from mindnlp_dp_plugin.recipes.reading.columns import KNOWN_NAMES
 from mindnlp_dp_plugin.recipes.reading.encodings import decode
 from mindnlp_dp_plugin.recipes.words import remark
@@ -24,6 +24,7 @@ SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
 SEPARATORS = {",": Message("commas"), "\t": Message("tabs"), ";": Message("semicolons"), "|": Message("bars")}
 USUAL = {".csv": ",", ".tsv": "\t"}
 ROWS_TRIED = 100
+MOST_LABEL_CHARACTERS = 60
 CONLL_LINE = re.compile(r"\S+(\s+\S+){0,2}\s+(O|[BIESMLU]-[\w-]+)")
 FASTTEXT = "__label__"
 CELLS = {"header": None, "dtype": object, "keep_default_na": False}
@@ -160,9 +161,15 @@ def _with_names(table, said):
 
 
 def _is_value(first, *others):
-    """Whether the first cell of a column is one of its classes, or a number among numbers, and not its name."""
-    is_class = first in others and could_be_label(others)
-    return is_class or is_number(first) and all(map(is_number, filter(None, others)))
+    """Whether the first cell of a column is one of its classes, or a number among numbers, and not its name.
+
+    Classes are a few short values that come again: on average ten times each, or only two of them.
+    """
+    distinct = set(others) - {""}
+    are_classes = 2 <= len(distinct) <= max(2, len(others) // 10) and len(distinct) < len(others)
+    if first in others and are_classes and max(map(len, distinct)) <= MOST_LABEL_CHARACTERS:
+        return True
+    return is_number(first) and all(map(is_number, filter(None, others)))
 
 
 def _read_json(text: str, are_rows: bool):

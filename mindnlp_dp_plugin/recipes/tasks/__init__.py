@@ -122,16 +122,25 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def describe(self, facts: dict) -> list[str]:
-        """Lines about each split."""
+    def describe(self, facts: dict, split: str) -> str:
+        """A line about a split."""
 
     def folds(self, data: LabelledTexts, options: RecipeOptions) -> list[list[int]] | None:
         """The numbers of the rows in each fold; None without ``--folds``."""
         train = data.splits["train"]
         return fold_rows(train, self.strata(train), options.folds, options.seed) if options.folds else None
 
-    def baselines(self, data: LabelledTexts, options: RecipeOptions, facts: dict) -> dict:
-        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows."""
+    def baselines(
+        self, data: LabelledTexts, options: RecipeOptions, facts: dict, tokens: Callable[[str], Any] | None = None
+    ) -> dict:
+        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows.
+
+        Args:
+            data: What ``read`` returned.
+            options: The recipe's.
+            facts: What ``facts`` found.
+            tokens: Gives the columns that ``tokenise`` made of a split.
+        """
         train = data.splits["train"]
         split = list(data.splits)[-1]
         scored = data.splits[split]
@@ -149,15 +158,6 @@ class Task(ABC):
 
     def predict_baselines(self, train: Any, scored: Any, data: LabelledTexts, options: RecipeOptions) -> dict:
         """By the name of each baseline, what it predicts for the rows ``scored`` when fitted on ``train``."""
-        return {}
-
-    def baselines_of_tokens(self, tokens: Callable[[str], Any], split: str) -> dict:
-        """Scores of baselines that need tokens.
-
-        Args:
-            tokens: Gives the columns that ``tokenise`` made of a split.
-            split: To score; the last one there is.
-        """
         return {}
 
     def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]] | None:
@@ -315,4 +315,4 @@ class Task(ABC):
 
 def get_task(name: str) -> Task:
     """The task of that name."""
-    return import_module(RECIPES[name].module).TASK
+    return import_module(RECIPES[name].module or f"{__name__}.{name.replace('-', '_')}").TASK

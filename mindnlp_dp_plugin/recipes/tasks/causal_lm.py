@@ -52,11 +52,11 @@ class CausalLM(Task):
         """Messages of each role in each split."""
         return {"rows": {split: chats.count_roles(rows[MESSAGES]) for split, rows in data.splits.items()}}
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Conversations and messages."""
+        roles = listed(facts["rows"][split])
         line = Message("{split}: {count} conversations; messages: {roles}")
-        rows = facts["rows"].items()
-        return [tr(line, split=split, count=facts["num_rows"][split], roles=listed(roles)) for split, roles in rows]
+        return tr(line, split=split, count=facts["num_rows"][split], roles=roles)
 
     def fit_tokenizer(self, tokenizer):
         """Give it a chat template, and something to pad with, if it has none."""
@@ -65,14 +65,17 @@ class CausalLM(Task):
 
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens of conversations, with the answers as labels; what is too long loses its end."""
-        columns, num_cut = chats.to_columns(tokenizer, rows[MESSAGES], max_length)
-        if "answer_tokens" not in facts:  # of train, which comes first
-            facts["answer_tokens"] = chats.answer_tokens(columns["labels"], max_length)
-        return columns, num_cut
+        return chats.to_columns(tokenizer, rows[MESSAGES], max_length)
 
-    def baselines_of_tokens(self, tokens, split):
+    def baselines(self, data, options, facts, tokens=None):
         """Pairs of tokens, counted in train."""
+        split = list(data.splits)[-1]
         train, scored = tokens("train"), tokens(split)
+        if all(label == IGNORED for row in train["labels"] for label in row[1:]):
+            raise DataParallelError(
+                "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
+                max_length=options.max_length,
+            )
         size = 1 + max(max(row) for split in (train, scored) for row in split["input_ids"])
         loss, accuracy = Bigrams(train["input_ids"], size).score(scored["input_ids"], scored["labels"])
         return {"bigrams": {"perplexity": chats.perplexity(loss), "token_accuracy": accuracy, "split": split}}

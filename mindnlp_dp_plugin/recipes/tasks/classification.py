@@ -51,13 +51,10 @@ class Classification(Task):
             "rows": {split: {name: of[number] for number, name in enumerate(names)} for split, of in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows of each class."""
-        line = Message("{split}: {rows} rows in {count} classes: {classes}")
-        return [
-            tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
-            for split, rows in facts["rows"].items()
-        ]
+        line, rows = Message("{split}: {rows} rows in {count} classes: {classes}"), facts["rows"][split]
+        return tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
 
     def predict_baselines(self, train, scored, data, options):
         """Majority class, and TF-IDF with logistic regression."""

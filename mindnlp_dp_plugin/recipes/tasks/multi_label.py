@@ -47,17 +47,15 @@ class MultiLabel(Task):
             "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows with each class."""
         line = Message(
             "{split}: {rows} rows, {count} classes: {classes}; {mean:.2f} classes a row; rows without a class: {none}"
         )
-        lines = []
-        for split, counts in facts["rows"].items():
-            mean, none = (facts[name][split] for name in ("classes_per_row", "rows_without_class"))
-            of_split = {"rows": facts["num_rows"][split], "count": len(counts), "classes": scores.listed(counts)}
-            lines.append(tr(line, split=split, mean=mean, none=none, **of_split))
-        return lines
+        rows, mean, none = (facts[name][split] for name in ("num_rows", "classes_per_row", "rows_without_class"))
+        counts = facts["rows"][split]
+        shown = {"count": len(counts), "classes": scores.listed(counts)}
+        return tr(line, split=split, rows=rows, mean=mean, none=none, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent class, and for each class a logistic regression on TF-IDF: rows of bools."""

@@ -62,13 +62,14 @@ class Regression(Task):
             "rows": {split: dict(zip(names, of.tolist())) for split, of in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows and range of each split."""
         ranges = list(facts["rows"]["train"])
-        of_train = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
-        (first, rows), *others = facts["num_rows"].items()
-        line = tr("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}", split=first, rows=rows, **of_train)
-        return [line, *(tr("{split}: {rows} rows", split=split, rows=rows) for split, rows in others)]
+        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
+        if split != "train":
+            return tr("{split}: {rows} rows", split=split, rows=facts["num_rows"][split])
+        line = Message("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}")
+        return tr(line, split=split, rows=facts["num_rows"][split], **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""

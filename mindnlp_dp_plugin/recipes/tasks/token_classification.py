@@ -46,13 +46,11 @@ class TokenClassification(Task):
             "num_words": {split: sum(map(len, of)) for split, of in tags.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Sentences, words, and entities of each type."""
-        line, lines = Message("{split}: {sentences} sentences, {words} words; entities: {entities}"), []
-        for split, rows in facts["rows"].items():
-            counts = {"sentences": facts["num_rows"][split], "words": facts["num_words"][split]}
-            lines.append(tr(line, split=split, entities=scores.listed(rows, len(rows)), **counts))
-        return lines
+        line = Message("{split}: {sentences} sentences, {words} words; entities: {entities}")
+        sentences, words, rows = (facts[name][split] for name in ("num_rows", "num_words", "rows"))
+        return tr(line, split=split, sentences=sentences, words=words, entities=scores.listed(rows, len(rows)))
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent tag of each word."""
