@@ -166,12 +166,8 @@ def _show(task, kept, rows):
 
 
 def _show_scores(task, kept, scores):
-    shown = {"rows": scores["rows"], "scores": task.in_words(scores, digits=4)}
-    if (positive := kept.get("positive_label")) is not None:
-        shown |= {"label": positive, "f1": scores["f1"]}
-        print(tr("rows with labels: {rows}; {scores}, F1 of {label!r} {f1:.4f}", **shown))
-    else:
-        print(tr("rows with labels: {rows}; {scores}", **shown))
+    shown = task.in_words(scores, 4, kept.get("positive_label"))
+    print(tr("rows with labels: {rows}; {scores}", rows=scores["rows"], scores=shown))
     names = kept.get("label_names", [])
     if "confusion_matrix" in scores and len(names) <= MOST_IN_MATRIX:
         matrix = pandas.DataFrame(scores["confusion_matrix"], names, names)

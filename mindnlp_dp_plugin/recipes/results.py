@@ -5,7 +5,8 @@ import platform
 import shlex
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
+from importlib.metadata import distributions
 from typing import Any
 
 import mindnlp_dp_plugin as dp
@@ -72,6 +73,7 @@ def leave_results(
     facts = data.facts
     model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
     folder.write_model(model, data.tokenizer)
+    versions = {name: each.version for name in PACKAGES for each in list(distributions(name=name))[:1]}
     results = {
         "task": facts["task"],
         **outcome,
@@ -96,7 +98,7 @@ def leave_results(
         "command": os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv]),
         "ranks": dp.get_world_size(),
         "machine": platform.platform(),
-        "versions": {"python": platform.python_version(), **dict(_versions())},
+        "versions": {"python": platform.python_version(), **versions},
         "history": trainer.state.log_history,
         "parallel": trainer.throughput.summary(trainer.state.global_step),
     }
@@ -107,18 +109,14 @@ def leave_results(
     return dp.broadcast_object(results)
 
 
-def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
+def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     task, model = get_task(results["task"]), results["model"]
     known = {"name": model["name"], "count": model["parameters"], "weights": weights_of(model["origin"])}
     lines = [tr("{name}, {count:,} parameters, {weights}:", **known)]
     for split, scores in results["splits"].items():
-        of_split = {"scores": task.in_words(scores), "rows": scores["rows"], "split": split}
-        if (positive := results.get("positive_label")) is not None:
-            of_split |= {"label": positive, "f1": scores["f1"]}
-            lines.append(tr("{scores}, F1 of {label!r} {f1:.3f} on {rows} {split} rows", **of_split))
-        else:
-            lines.append(tr("{scores} on {rows} {split} rows", **of_split))
+        shown = task.in_words(scores, positive=results.get("positive_label"))
+        lines.append(tr("{scores} on {rows} {split} rows", scores=shown, rows=scores["rows"], split=split))
     if folds := results["folds"]:
         means = [f"{named(name)} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items()]
         line = Message("over {count} folds: {means}; the model kept is that of fold {kept}")
@@ -129,18 +127,10 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     for name, scores in results["baselines"].items():
         lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=named(name)))
     lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
-    paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report), *logs]
-    lines.append("    ".join(paths))
+    paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report)]
+    lines.append("    ".join([*paths, *(tr("curves: {path}", path=folder.home / name) for name in trackers)]))
     lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=shlex.quote(str(folder.home))))
     return "\n".join(lines)
-
-
-def _versions():
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
 
 
 def _best_epoch(state, by):

@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import as_text
-from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
+from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns, require_named
 from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, place, read_file
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
 from mindnlp_dp_plugin.recipes.splitting import split_off_dev
@@ -140,7 +140,8 @@ def read_rows(
         found = remark(TEXT_COLUMNS_FOUND, texts=list(columns.texts))
     splits = {}
     for split, table in tables.items():
-        rows = _parsed(table, columns, split, parse or (lambda *cells: _labelled_text(cells, as_label)))
+        require_named(table, *columns)
+        rows = _parsed(table, columns, parse or (lambda *cells: _labelled_text(cells, as_label)))
         if len(rows) < len(table):
             message = Message("{split}: empty rows dropped: {dropped} of {rows}")
             dropped.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
@@ -152,17 +153,8 @@ def read_rows(
     return PlainRows(splits, tables["train"], columns, [*said, found, *dropped])
 
 
-def _parsed(table, columns, split, parse):
-    names = [name for name in (*columns.texts, columns.label) if name is not None]
-    for name in names:
-        if name not in table:
-            raise DataParallelError(
-                "column {column!r} is not in the {split} split: its columns are {names}.",
-                column=name,
-                split=split,
-                names=", ".join(table),
-            )
-    rows = {}
+def _parsed(table, columns, parse):
+    names, rows = [name for name in (*columns.texts, columns.label) if name is not None], {}
     for where, *cells in table[names].itertuples(name=None):
         try:
             row = parse(*cells)

@@ -19,7 +19,6 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
@@ -29,6 +28,11 @@ from mindnlp_dp_plugin.trainers.mindnlp.public import (
 )
 
 DEV = "dev"
+TRACKERS = {
+    "tensorboard": lambda home: dp.TensorBoardCallback(str(home / "tensorboard")),
+    "wandb": lambda home: dp.WandbCallback(home, settings={"silent": True, "console": "off"}),
+    "swanlab": lambda home: dp.SwanLabCallback(home / "swanlab"),
+}
 
 
 class RecipeTrainer(Trainer):
@@ -112,7 +116,7 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     results = leave_results(trainer, outcome, data, folder, options, began)
     if dp.is_main_process():
         folder.finish(home)
-        print("\n" + summary(results, home, where(options.trackers, home)), flush=True)
+        print("\n" + summary(results, home, options.trackers), flush=True)
     dp.barrier()
     return results
 
@@ -184,7 +188,7 @@ def make_trainer(
     is_fold = rows is not None
     callbacks = [BestIsHere(), Terminal(None if is_fold else options.best_by, data.task, heading)]
     if not is_fold:
-        callbacks += make_trackers(options.trackers, folder)
+        callbacks += [TRACKERS[name](folder.home) for name in options.trackers]
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     train_dataset = data.pipeline("train", options.batch_size, shuffle=True, rows=rows, packing=options.packing)

@@ -82,7 +82,7 @@ def test_what_is_no_conversation(tmp_path, row, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"text_column": ("chat",)}, "column 'chat' is not in the train split: its columns are messages"),
+        ({"text_column": ("chat",)}, "--text-column 'chat' is not in 'data.jsonl': its columns are messages"),
         (
             {"model": "small-bert"},
             "--model 'small-bert' is no model for causal-lm: give small-gpt2, small-qwen2, a",
@@ -267,7 +267,7 @@ def test_the_report_and_the_advice(tmp_path):
     assert "perplexity: 1.255 above counted pairs of tokens" in page and "verdict bad" in page
     assert "the model before training" in page and "guest 0 asks" in page and "20.086" in page
     (below,) = give_advice(results)
-    assert below.startswith("Worse than counted pairs of tokens on dev: perplexity 6.255 against 5.000.")
+    assert below.startswith("perplexity: 1.255 above counted pairs of tokens. Try")
     results["baselines"]["bigrams"]["perplexity"] = 7.0
     assert give_advice(results) == []
     report.write(RunFolder(tmp_path), results)

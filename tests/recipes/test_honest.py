@@ -271,7 +271,7 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
         (["my_reviews.csv"], {}, "'my_reviews.csv' does not exist"),
         (["text"], {"out": "labels.doc"}, "--out 'labels.doc' has an unknown suffix: give one of .csv"),
         (["text"], {"out": "nowhere/labels.csv"}, "its folder does not exist"),
-        (["data.csv"], {"columns": ("txt",)}, "--text-column 'txt' is not there: the columns are text, other"),
+        (["data.csv"], {"columns": ("txt",)}, "--text-column 'txt' is not in 'data.csv': its columns are text, other"),
         (
             ["data.csv"],
             {"columns": ("text", "other")},

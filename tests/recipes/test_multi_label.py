@@ -204,7 +204,7 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
     assert mistake == {"texts": ["text 1"], "label": "money", "predicted": "art, money"}
     assert [each["predicted"] for each in good["splits"]["dev"]["per_class"]] == [2, 1, 1, 0]
     (below,) = give_advice(good)
-    assert below.startswith("Below TF-IDF + one logistic regression for each class on dev: micro F1 0.857 against")
+    assert below.startswith("micro F1: 4.3 points below TF-IDF + one logistic regression for each class. Try")
     assert give_advice(results(-9 * np.ones((3, 4)), labels))[0] == "The model predicts no class for every row of dev."
     same = np.tile([9.0, 9, -9, -9], (3, 1))
     assert give_advice(results(same, labels))[0] == "The model predicts art, money for every row of dev."

@@ -126,7 +126,7 @@ def test_types_that_train_lacks_and_options_of_other_tasks_are_refused(tmp_path)
     assert "S-PER" in TASK.read(RecipeOptions(str(tmp_path))).label_names, "its type is known"
     with pytest.raises(DataParallelError, match="train it with `mindnlp-dp recipe token-classification`"):
         read_labelled_texts(str(tmp_path))
-    with pytest.raises(DataParallelError, match="--text-column 'word' is not there: the columns are tokens, tags"):
+    with pytest.raises(DataParallelError, match="--text-column 'word' is not in 'train.txt': its columns are tok"):
         TASK.read(RecipeOptions(str(tmp_path), text_column=("word",)))
 
 

@@ -9,7 +9,7 @@ import pandas
 from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, numbered, read_file
@@ -19,6 +19,7 @@ SPLIT_WORDS = {
     "dev": {"dev", "valid", "validation", "val", "eval"},
     "test": {"test"},
 }
+NOT_THERE = Message("{option} {name!r} does not exist: check the path, from {cwd!r}.")
 
 
 def read_splits(
@@ -41,21 +42,14 @@ def read_splits(
     named = {split: [Path(file).expanduser()] for split, file in named.items() if file is not None}
     for split, (file,) in named.items():
         if not file.is_file():
-            raise DataParallelError(
-                "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
-                split=split,
-                name=str(file),
-                cwd=str(Path.cwd()),
-            )
+            raise DataParallelError(NOT_THERE, option=f"--{split}-file", name=str(file), cwd=str(Path.cwd()))
     tables = {}
     if path.is_dir():
         named = {**_files_by_split(path, suffixes), **named}
     elif path.is_file():
         named["train"] = [path]
     elif path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
-        raise DataParallelError(
-            "--dataset {name!r} does not exist: check the path, from {cwd!r}.", name=name, cwd=str(Path.cwd())
-        )
+        raise DataParallelError(NOT_THERE, option="--dataset", name=name, cwd=str(Path.cwd()))
     else:
         tables = _read_from_hub(name)
     for split, files in named.items():

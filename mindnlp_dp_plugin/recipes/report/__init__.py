@@ -73,7 +73,7 @@ def write(folder: RunFolder, results: dict) -> None:
         run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
         day=date.today(),
         verdict=judge(results, code),
-        advice=give_advice(results, code, in_percent=True),
+        advice=give_advice(results, code),
         duration=divmod(round(results["seconds"]), 60),
         run_settings={name: value for name, value in results["settings"].items() if value not in (None, [], False)},
     )

@@ -1,7 +1,7 @@
 """Tasks. Each is one file with a class of its own and a ``TASK``, one template beside it, and a row of the registry."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +43,7 @@ class Task(ABC):
         small_models: The models that can be trained from nothing, the default first.
         known_models: A pretrained model to advise for texts in ``en`` and ``zh``.
         hub_models: The same: Hugging Face's name of one, and ModelScope's.
+        choose_model: From texts to the model to train if none is named, and why, as a remark.
         generates: Whether it writes texts.
         auto_model: The class of MindNLP that loads its models.
         kept_facts: Names of the facts that ``metrics.json`` keeps.
@@ -71,6 +72,7 @@ class Task(ABC):
         "en": ("roberta-base", "AI-ModelScope/roberta-base"),
         "zh": ("hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"),
     }
+    choose_model: Callable = staticmethod(choose_model)
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
     kept_facts: tuple[str, ...] = ()
@@ -93,10 +95,6 @@ class Task(ABC):
     def is_worse(self, name: str, score: float, other: float) -> bool:
         """Whether a score of that name is worse than another one."""
         return score > other if name in self.falling else score < other
-
-    def choose_model(self, texts: Iterable[str]) -> tuple[str, dict]:
-        """The model to train if none is named, and why, as a remark."""
-        return choose_model(texts)
 
     def fit_tokenizer(self, tokenizer: Any) -> None:
         """Give a tokenizer what this task needs and it may not have."""
@@ -304,9 +302,11 @@ class Task(ABC):
         """The texts of such a row, for the terminal."""
         return " | ".join(row[name] for name in ("text", "text_pair") if name in row)
 
-    def in_words(self, scores: dict, digits: int = 3) -> str:
-        """Scores in a line."""
-        return joined([f"{named(name)} {decimal(scores[name], digits)}" for name in self.shown])
+    def in_words(self, scores: dict, digits: int = 3, positive: str | None = None) -> str:
+        """Scores in a line, with the F1 of a class if it is named."""
+        parts = [f"{named(name)} {decimal(scores[name], digits)}" for name in self.shown]
+        of_class = tr("F1 of {label!r} {f1}", label=positive, f1=decimal(scores["f1"], digits)) if positive else ""
+        return joined([*parts, *filter(None, [of_class])])
 
     def shown_score(self, name: str, value: float) -> str:
         """A score as people read it: shares in percent."""
