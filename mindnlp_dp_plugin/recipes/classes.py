@@ -103,18 +103,11 @@ def renamed(names: list[str], options: RecipeOptions) -> list[str]:
     names = [own.get(name, name) for name in names]
     if len(set(names)) < len(names):
         raise DataParallelError("--label-name gives two classes one name: {names}.", names=", ".join(names))
-    if positive is not None and len(names) != 2:
-        raise DataParallelError(
-            "--positive-label {positive_label!r} names one of two classes, and the data have {num_classes}: leave it "
-            "out; the macro F1 is reported.",
-            positive_label=positive,
-            num_classes=len(names),
-        )
     if positive not in (None, *names):
         raise DataParallelError(
             "--positive-label {positive_label!r} is no class: they are {classes}.",
             positive_label=positive,
-            classes=", ".join(names),
+            classes=", ".join(names[:MOST_LISTED]),
         )
     return names
 

@@ -107,11 +107,6 @@ class RecipeOptions:
         return self.model in SAVERS
 
     @property
-    def chosen_threshold(self) -> float:
-        """The threshold, unless the user set it."""
-        return 0.5 if self.threshold is None else self.threshold
-
-    @property
     def chosen_learning_rate(self) -> float:
         """The learning rate; unless the user set it, by the kind of model."""
         if self.learning_rate is not None:
@@ -120,17 +115,15 @@ class RecipeOptions:
             return 1e-3
         return 5e-4 if self.lora else 5e-5 if self.model == MINILM else 2e-5
 
-    def chosen_epochs(self, num_rows: int, num_ranks: int, micro_batches: int | None = None) -> float:
+    def chosen_epochs(self, num_rows: int, in_a_step: int) -> float:
         """The number of epochs; unless the user set it, by the kind of model and the number of rows.
 
         Args:
             num_rows: Rows to train on.
-            num_ranks: How many ranks train.
-            micro_batches: Of how many batches a step is; None for those of all ranks and the accumulation.
+            in_a_step: Of how many batches, of all ranks, a step is.
         """
         if self.epochs is not None:
             return self.epochs
-        in_a_step = micro_batches or num_ranks * self.accumulation
         steps = max(1, num_rows // (in_a_step * self.batch_size))
         fewest_steps, most_epochs = (1000, 30) if self.is_from_nothing else (200, 10)
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))

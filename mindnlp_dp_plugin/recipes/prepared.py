@@ -70,7 +70,7 @@ class PreparedData:
         return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
     def texts(self, split: str, numbers: list[int] | None = None) -> list[tuple]:
-        """The text, or the two of a pair, or whatever else the task calls texts, of rows of a split.
+        """What rows of a split hold beside their labels: the text, or the two of a pair, or text and words.
 
         Args:
             split: Which.
@@ -121,6 +121,8 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         model, why = options.model, None
         if model is None:
             model, why = learnt.choose_model(data.splits["train"]["text"])
+        texts = {split: texts_of(rows) for split, rows in data.splits.items()}
+        trained = set(texts.pop("train"))
         facts = {
             "task": task,
             "max_length": options.max_length,
@@ -128,7 +130,7 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
             "folds": learnt.folds(data, options),
             **learnt.facts(data, options),
             "num_rows": {split: len(rows) for split, rows in data.splits.items()},
-            "duplicates": _shared_with_train(data.splits),
+            "duplicates": {split: sum(text in trained for text in of) for split, of in texts.items()},
             "text_columns": list(data.columns.texts) if data.columns else ["text"],
             "label_column": data.columns.label if data.columns else "label",
             "chosen_model": model,
@@ -163,17 +165,10 @@ def _tokenise(splits, facts, options, folder):
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
         digests[name] = digest(tokens["input_ids"][:MOST_COMPARED])
-        rows.select_columns(list(task.own_texts) or text_columns(rows)).save_to_disk(str(folder / "texts" / name))
+        rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
             examples = task.examples(tokens["input_ids"], tokens["labels"])
             if examples is not None:
                 begin_with_counts(Path(source.path), *examples, options.seed)
     return digests
-
-
-def _shared_with_train(splits):
-    """For each other split, how many of its rows have a text that train has, too."""
-    texts = {split: texts_of(rows) for split, rows in splits.items()}
-    trained = set(texts["train"])
-    return {split: sum(text in trained for text in rows) for split, rows in texts.items() if split != "train"}

@@ -13,15 +13,14 @@ class Recipe(NamedTuple):
         summary: Its line of help.
         task: The recipe that has the name of its task.
         module: The file of the task; unless given, the one in ``tasks`` that is called like it.
-        model: The model that is trained unless another is named; None: the task chooses.
-        generates_data: Whether it makes data where none are named.
+        model: Trained unless another is named; a recipe with one makes up reviews unless data are named. None: the task
+            chooses.
     """
 
     summary: str
     task: str = ""
     module: str = ""
     model: str | None = None
-    generates_data: bool = False
 
 
 RECIPES = {
@@ -29,9 +28,8 @@ RECIPES = {
         "RoBERTa on film reviews; generated ones and a small model, unless --dataset and --model are given.",
         task="classification",
         model="small-roberta",
-        generates_data=True,
     ),
-    "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert", generates_data=True),
+    "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert"),
     "classification": Recipe("Texts, or pairs of texts, with labels of your own; two classes or many."),
     "multi-label": Recipe("Texts, or pairs of texts, with any number of labels each: topics, emotions."),
     "token-classification": Recipe(
@@ -51,5 +49,5 @@ def recipe_that_trains(task: str, generates_data: bool) -> str:
         task: The task's name.
         generates_data: Whether no data set was named, which not each recipe of a task allows.
     """
-    made = (name for name, recipe in RECIPES.items() if recipe.generates_data and recipe.task == task)
+    made = (name for name, recipe in RECIPES.items() if recipe.model and recipe.task == task)
     return next(made, task) if generates_data else task

@@ -70,7 +70,9 @@ def leave_results(
     """
     if not dp.is_main_process():
         return dp.broadcast_object(None)
-    facts = data.facts
+    facts, state, tag = data.facts, trainer.state, f"eval_{options.best_by}"
+    best = state.best_metric if outcome["folds"] is None else None
+    epochs = [entry["epoch"] for entry in state.log_history if best is not None and entry.get(tag) == best]
     model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
     folder.write_model(model, data.tokenizer)
     versions = {name: each.version for name in PACKAGES for each in list(distributions(name=name))[:1]}
@@ -87,7 +89,7 @@ def leave_results(
         },
         "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
         **{name: facts[name] for name in data.task.kept_facts},
-        "best": None if outcome["folds"] else _best_epoch(trainer.state, options.best_by),
+        "best": {"epoch": epochs[0], "by": options.best_by, "value": best} if epochs else None,
         "language": facts["language"],
         "settings": {
             **options.settings,
@@ -99,8 +101,8 @@ def leave_results(
         "ranks": dp.get_world_size(),
         "machine": platform.platform(),
         "versions": {"python": platform.python_version(), **versions},
-        "history": trainer.state.log_history,
-        "parallel": trainer.throughput.summary(trainer.state.global_step),
+        "history": state.log_history,
+        "parallel": trainer.throughput.summary(state.global_step),
     }
     results["advice"] = give_advice(results, "en")
     folder.write_results(results)
@@ -131,10 +133,3 @@ def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:
     lines.append("    ".join([*paths, *(tr("curves: {path}", path=folder.home / name) for name in trackers)]))
     lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=shlex.quote(str(folder.home))))
     return "\n".join(lines)
-
-
-def _best_epoch(state, by):
-    """The epoch whose model is kept."""
-    value = state.best_metric
-    epochs = [entry["epoch"] for entry in state.log_history if entry.get(f"eval_{by}", ...) == value]
-    return {"epoch": epochs[0], "by": by, "value": value} if epochs else None

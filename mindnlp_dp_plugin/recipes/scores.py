@@ -10,7 +10,6 @@ from sklearn import metrics
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
 MOST_LISTED = 12
-SURE = 0.95  # of a wrong class: then the label itself may be wrong
 
 
 def _over_occurring(average, labels, chosen):
@@ -71,27 +70,6 @@ def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str])
     return [
         {"label": label, **{name: value.item() for name, value in zip(names, row)}}
         for label, *row in zip(label_names, *scores, counts)
-    ]
-
-
-def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
-    """The wrong predictions with the highest confidence, highest first, each text once.
-
-    Args:
-        logits: Of shape (rows, classes).
-        labels: The true classes, of shape (rows,).
-        texts: One, or the two of a pair, for each row.
-        label_names: Of all classes.
-    """
-    chances, predicted = softmax(logits), logits.argmax(axis=-1)
-    sure = np.where(predicted != labels, chances.max(axis=-1, initial=0), 0)
-    return [
-        {
-            **mistake(texts[row], label_names[labels[row]], label_names[predicted[row]]),
-            "probability": float(sure[row]),
-            "is_label_doubtful": bool(sure[row] >= SURE),
-        }
-        for row in worst_rows(sure, texts)
     ]
 
 

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import is_list
 from mindnlp_dp_plugin.recipes.reading.columns import TAG_NAMES, Columns, require_named
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TOKENS, read_tagged
+from mindnlp_dp_plugin.recipes.reading.conll import TAG, TOKENS
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")
@@ -21,7 +21,7 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
     Raises:
         DataParallelError: If the files hold no tagged sentences; it names the file and the line.
     """
-    found = read_rows(options, parse=_sentence, find=find_tagged, read=read_tagged, suffixes=ALL_SUFFIXES)
+    found = read_rows(options, parse=_sentence, find=find_tagged, tagged=True)
     types = types_of([tag for tags in found.labels() for tag in tags])
     if not types:
         raise DataParallelError(

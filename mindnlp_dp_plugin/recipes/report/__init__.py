@@ -1,14 +1,14 @@
 """The report of a run: a template that is filled, one HTML page in English or Chinese, light or dark."""
 
 import inspect
+import os
 from datetime import date
 from functools import partial
 from pathlib import Path
 
 import jinja2
 
-from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.recipes.languages import report_language
+from mindnlp_dp_plugin.language import VARIABLE, Message, language
 from mindnlp_dp_plugin.recipes.models import weights_of
 from mindnlp_dp_plugin.recipes.registry import recipe_that_trains
 from mindnlp_dp_plugin.recipes.report.charts import line_chart, scatter_chart
@@ -28,7 +28,8 @@ def write(folder: RunFolder, results: dict) -> None:
         folder: The run's.
         results: What is in its ``metrics.json``.
     """
-    code = report_language(results["language"])
+    is_asked_for = os.environ.get(VARIABLE)
+    code = "zh" if results["language"] == "zh" and not is_asked_for else language()  # else the user's
     task, (split, scores) = get_task(results["task"]), list(results["splits"].items())[-1]
     epoch, kept, train = (say(remark(word), code) for word in (Message("epoch"), Message("kept"), Message("train")))
     mark = (results["best"]["epoch"], kept) if results["best"] else (None, "")

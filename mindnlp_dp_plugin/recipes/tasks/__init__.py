@@ -5,18 +5,19 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+import datasets
 import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, read_file
+from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
-from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts
-from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
-from mindnlp_dp_plugin.recipes.words import NAMES, joined, named
+from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
+from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
+from mindnlp_dp_plugin.recipes.words import NAMES, joined, named, remark
 
 RESAMPLES = 100
 MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and reckoned down
@@ -47,12 +48,10 @@ class Task(ABC):
         generates: Whether it writes texts.
         auto_model: The class of MindNLP that loads its models.
         kept_facts: Names of the facts that ``metrics.json`` keeps.
-        own_texts: The columns of a split that ``details`` gets as texts, if not the texts.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
-        read_table: Reads a file to predict, with or without labels, as ``read_file`` does.
-        file_suffixes: Of files with its data.
+        reads_conll: Whether texts are CoNLL.
         out_suffixes: Of files it writes predictions to.
     """
 
@@ -76,12 +75,10 @@ class Task(ABC):
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
     kept_facts: tuple[str, ...] = ()
-    own_texts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
-    read_table: Callable = staticmethod(read_file)
-    file_suffixes: tuple[str, ...] = SUFFIXES
+    reads_conll: bool = False
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
 
     def __init_subclass__(cls):
@@ -101,12 +98,28 @@ class Task(ABC):
         return
 
     @abstractmethod
-    def read(self, options: RecipeOptions) -> LabelledTexts:
+    def labelled(self, options: RecipeOptions) -> LabelledTexts:
         """The data: ``splits`` (each with a column ``text``, perhaps ``text_pair``, and ``label``), and ``remarks``.
 
         Raises:
             DataParallelError: If they are no data for this task, or the options do not fit them.
         """
+
+    def read(self, options: RecipeOptions) -> LabelledTexts:
+        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train."""
+        data = self.labelled(options)
+        splits, remarks = dict(data.splits), list(data.remarks)
+        if "dev" not in splits:
+            train, strata = splits["train"], self.strata(splits["train"])
+            splits["train"], splits["dev"], singles = split_off_dev(train, strata, options.seed)
+            if not options.folds:
+                remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
+            if singles and data.label_names and strata == train["label"]:
+                said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
+                remarks.append(remark(said, labels=first_of([data.label_names[number] for number in singles])))
+        if options.folds:
+            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
+        return data._replace(splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
     def strata(self, rows: Any) -> list[int]:
         """A number for each row; dev and folds are to have equally much of each."""
@@ -178,8 +191,12 @@ class Task(ABC):
             max_length: In tokens.
             facts: What ``facts`` found.
         """
-        columns, num_cut = cut(tokenizer, [rows[name] for name in text_columns(rows)], max_length)
-        return {**columns, "labels": rows["label"]}, num_cut
+        texts = [rows[name] for name in text_columns(rows)]
+        columns = dict(tokenizer(*texts, truncation=True, max_length=max_length))
+        full = [row for row, found in enumerate(columns["input_ids"]) if len(found) >= max_length]
+        again = [[column[row] for row in full] for column in texts]
+        whole = tokenizer(*again, verbose=False)["input_ids"] if full else []
+        return {**columns, "labels": rows["label"]}, sum(len(found) > max_length for found in whole)
 
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task; one for another is begun anew."""
@@ -230,7 +247,7 @@ class Task(ABC):
         Args:
             logits: What ``Trainer.predict`` or ``gather`` returned.
             labels: The same of labels.
-            texts: Those of each row, or its ``own_texts``.
+            texts: What each row holds beside its label.
             kept: What is kept.
         """
         scores = {**self.scores_of(logits, labels, kept), "rows": len(logits)}
@@ -277,7 +294,18 @@ class Task(ABC):
             rows: The same rows as ``as_row`` made them.
             kept: What is kept.
         """
-        return list(logits_of(model, tokenizer, inputs, kept["settings"]["max_length"]))
+        import mindspore
+        from mindnlp.core import no_grad
+
+        longest = max(len(row["input_ids"]) for row in inputs)
+        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(kept["settings"]["max_length"], longest))
+        padded = {}
+        for name in inputs[0].keys() - {"places"}:
+            filling = tokenizer.pad_token_id if name == "input_ids" else 0
+            values = [row[name] + [filling] * (length - len(row[name])) for row in inputs]
+            padded[name] = mindspore.Tensor(np.array(values, np.int32))
+        with no_grad():
+            return list(model(**padded).logits.asnumpy())
 
     def gather(self, rows: list, kept: dict) -> Any:
         """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""

@@ -1,5 +1,7 @@
 """The assistant's answers in conversations: fine-tuning of a causal language model."""
 
+import json
+
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -7,7 +9,7 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import chats
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
-from mindnlp_dp_plugin.recipes.scores import listed
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, shortened
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
@@ -24,23 +26,15 @@ class CausalLM(Task):
     shown = ("perplexity", "token_accuracy")
     not_shares = falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")
+    labelled = staticmethod(chats.read_chats)
     auto_model = "AutoModelForCausalLM"
     scores_before_training = generates = takes_lists = True
-    own_texts = (MESSAGES,)
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
     small_models = ("small-gpt2", "small-qwen2")
     known_models = dict.fromkeys(("en", "zh"), ADVISED)
     hub_models = dict.fromkeys(("en", "zh"), (ADVISED, ADVISED))
     out_suffixes = (".jsonl",)
-
-    def read(self, options):
-        """Conversations in splits."""
-        if options.packing and options.group_by_length:
-            raise DataParallelError(
-                "--packing with --group-by-length: packed rows are all as long as each other. Leave one of the two out."
-            )
-        return chats.read_chats(options).with_dev(self.strata, options)
 
     def choose_model(self, texts):
         """The small GPT-2: no pretrained language model is installed with the plugin."""
@@ -65,7 +59,13 @@ class CausalLM(Task):
 
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens of conversations, with the answers as labels; what is too long loses its end."""
-        return chats.to_columns(tokenizer, rows[MESSAGES], max_length)
+        tokens, labels = zip(*(chats.chat_to_tokens(tokenizer, json.loads(chat)) for chat in rows[MESSAGES]))
+        columns = {
+            "input_ids": [row[:max_length] for row in tokens],
+            "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
+            "labels": [row[:max_length] for row in labels],
+        }
+        return columns, sum(len(row) > max_length for row in tokens)
 
     def baselines(self, data, options, facts, tokens=None):
         """Pairs of tokens, counted in train."""
@@ -99,7 +99,11 @@ class CausalLM(Task):
 
     def details(self, logits, labels, texts, kept):
         """The conversations whose answers are the most unexpected."""
-        return {"tokens": int(logits[:, 1].sum()), "hardest": chats.hardest(logits, texts)}
+        losses, hardest = logits[:, 0] / np.maximum(logits[:, 1], 1), []
+        for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
+            messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][-1])]
+            hardest.append({"messages": messages, "perplexity": chats.perplexity(float(losses[row]))})
+        return {"tokens": int(logits[:, 1].sum()), "hardest": hardest}
 
     def as_row(self, text, results):
         """A question, or a list of messages; an answer at its end is left out."""

@@ -36,8 +36,8 @@ class Regression(Task):
     best_by = ("r2", "spearman", "loss")
     kept_facts = ("mean", "std")
 
-    def read(self, options):
-        """Texts and numbers in splits; with ``--folds``, dev is part of train."""
+    def labelled(self, options):
+        """Texts and numbers in splits."""
         found = read_rows(options, _as_number)
         data, column = found.labelled(), found.columns.label
         distinct = sorted(set(data.splits["train"]["label"]))
@@ -47,7 +47,7 @@ class Regression(Task):
             )
         if len(distinct) == 2:
             data.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
-        return data.with_dev(self.strata, options)
+        return data
 
     def facts(self, data, options):
         """Mean and standard deviation of train, and how many rows of each split are in which range."""
