@@ -57,13 +57,9 @@ def require_classes(labels: list[str], found: PlainRows) -> None:
             label=next(iter(distinct), ""),
         )
     if len(distinct) > max(2, len(labels) // 2):
-        is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
         raise DataParallelError(
-            "label column {column!r} holds {count} different values in {num_rows} rows, which are numbers on a scale: "
-            "train them with `mindnlp-dp recipe regression`, or choose another --label-column among {names}."
-            if is_scale
-            else "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: "
-            "choose another --label-column among {names}.",
+            "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: train "
+            "numbers with `mindnlp-dp recipe regression`, or choose another --label-column among {names}.",
             column=column,
             count=len(distinct),
             num_rows=len(found.train),
