@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -99,12 +100,12 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
     Raises:
         DataParallelError: If the template writes a beginning of the conversation otherwise than in the whole.
     """
-    tokens, labels, written = [], [], ""
+    tokens, labels, written, write = [], [], "", partial(tokenizer.apply_chat_template, tokenize=False)
     for number, message in enumerate(messages):
         if message["role"] != ASSISTANT:
             continue
-        prompt = write(tokenizer, messages[:number], asks=True)
-        whole = write(tokenizer, messages[: number + 1])
+        prompt = write(messages[:number], add_generation_prompt=True)
+        whole = write(messages[: number + 1])
         if not (prompt.startswith(written) and whole.startswith(prompt)):
             raise DataParallelError(
                 "the model's chat template writes the beginning of a conversation otherwise than in the whole, so its "
@@ -116,17 +117,6 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
             labels += found if is_answer else [IGNORED] * len(found)
         written = whole
     return tokens, labels
-
-
-def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
-    """A conversation as the model reads it.
-
-    Args:
-        tokenizer: With a chat template.
-        messages: The conversation.
-        asks: Whether the beginning of an answer follows.
-    """
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
 
 
 def perplexity(loss: float) -> float:

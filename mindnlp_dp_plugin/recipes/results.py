@@ -55,7 +55,7 @@ def to_beat(task: Task, name: str, scores: dict) -> str:
 def leave_results(
     trainer: Any, outcome: dict, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
 ) -> dict:
-    """Save the model, and write metrics, report and settings. All ranks must call it.
+    """Save the model, and write metrics, report and settings. On one rank.
 
     Args:
         trainer: Has the model; one with LoRA is saved with the adapters worked into its weights.
@@ -68,8 +68,6 @@ def leave_results(
     Returns:
         What is in ``metrics.json``.
     """
-    if not dp.is_main_process():
-        return dp.broadcast_object(None)
     facts, state, tag = data.facts, trainer.state, f"eval_{options.best_by}"
     best = state.best_metric if outcome["folds"] is None else None
     epochs = [entry["epoch"] for entry in state.log_history if best is not None and entry.get(tag) == best]
@@ -108,7 +106,7 @@ def leave_results(
     folder.write_results(results)
     folder.write_settings(options, facts["task"])
     report.write(folder, results)
-    return dp.broadcast_object(results)
+    return results
 
 
 def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:

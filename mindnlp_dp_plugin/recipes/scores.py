@@ -1,6 +1,6 @@
 """Scores, by scikit-learn, from one table of names; and the rows that are the furthest off."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -42,17 +42,6 @@ NUMBERS = {
     "pearson": partial(_varying, stats.pearsonr),
     "spearman": partial(_varying, stats.spearmanr),
 }
-
-
-def measure(table: dict[str, Callable], labels: Sequence, predicted: Sequence) -> dict[str, float]:
-    """The scores of a table.
-
-    Args:
-        table: One of those above.
-        labels: What is true of each row: a class, a bool for each class, or a number.
-        predicted: The same.
-    """
-    return {name: float(score(labels, predicted)) for name, score in table.items()}
 
 
 def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str]) -> list[dict]:

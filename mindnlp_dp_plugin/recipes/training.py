@@ -78,15 +78,12 @@ class RecipeTrainer(Trainer):
         return {**scores, "loss": found.metrics[f"{split}_loss"]}
 
 
-def train(options: RecipeOptions, task: str = "classification") -> dict:
+def train(options: RecipeOptions, task: str = "classification") -> None:
     """Train, score, and write the output folder. All ranks must call it.
 
     Args:
         options: What to train on, and how.
         task: What is learnt.
-
-    Returns:
-        What is in the folder's ``metrics.json``.
 
     Raises:
         DataParallelError: If the data, the model or the folder cannot be used.
@@ -112,12 +109,12 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
     dp.print_rank_0(introduction(data))
     trainer, outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
-    results = leave_results(trainer, outcome, data, folder, options, began)
+    dp.barrier()  # every rank has read what was prepared, which is removed now
     if dp.is_main_process():
+        results = leave_results(trainer, outcome, data, folder, options, began)
         folder.finish(home)
         print("\n" + summary(results, home, options.trackers), flush=True)
     dp.barrier()
-    return results
 
 
 def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:

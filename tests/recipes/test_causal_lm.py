@@ -11,7 +11,7 @@ import pytest
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
-from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
+from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
@@ -120,13 +120,13 @@ def test_only_answers_are_learnt(models, name):
     (chat,) = (row["messages"] for row in list(chats(6, seed=4))[5:6])
     chat = [{"role": "system", "content": "be kind"}, *GOOD, {"role": "user", "content": "c"}, *GOOD[1:]]
     tokens, labels = chat_to_tokens(tokenizer, chat)
-    text = write(tokenizer, chat)
+    text = tokenizer.apply_chat_template(chat, tokenize=False)
     assert tokenizer.decode(tokens) == text
     assert all(label in (-100, token) for label, token in zip(labels, tokens))
     learnt = tokenizer.decode([label for label in labels if label != -100])
     end = "<|im_end|>" if name == "small-qwen2" else tokenizer.eos_token
     assert learnt.replace(" ", "").replace("\n", "") == f"b{end}b{end}"
-    asked = write(tokenizer, chat[:2], asks=True)
+    asked = tokenizer.apply_chat_template(chat[:2], tokenize=False, add_generation_prompt=True)
     assert tokens[: len(tokenizer(asked, add_special_tokens=False)["input_ids"])] == tokenizer(asked)["input_ids"]
 
 

@@ -23,7 +23,6 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
-from mindnlp_dp_plugin.recipes.scores import CLASSES, measure
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
 from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -45,8 +44,8 @@ def test_baselines_tell_classes_apart_by_words_by_characters_and_in_pairs():
     for texts in ([english], [chinese], [["same"] * 60, english]):
         rows = rows_of(*texts, labels=labels)
         predicted = TASK.predict_baselines(rows, rows, None, RecipeOptions())
-        found = {name: measure(CLASSES, labels, answers) for name, answers in predicted.items()}
-        assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0}
+        found = {name: TASK.compare(answers, labels, {}) for name, answers in predicted.items()}
+        assert found["tfidf"] == {"accuracy": 1.0, "macro_f1": 1.0, "f1": 1.0}
     assert found["majority"]["accuracy"] == pytest.approx(1 / 3)
     assert found["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
     assert is_written_without_spaces(chinese) and not is_written_without_spaces(english)

@@ -14,7 +14,6 @@ from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import SETS, measure
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import remark, say
@@ -128,14 +127,14 @@ def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
 def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):
     chance = np.random.default_rng(0)
     labels, chosen = chance.random((2, 50, 4)) > 0.6
-    found = measure(SETS, labels, chosen)
+    found = TASK.compare(chosen, labels, {})
     assert found["micro_f1"] == pytest.approx(f1_score(labels, chosen, average="micro"))
     assert found["macro_f1"] == pytest.approx(f1_score(labels, chosen, average="macro"))
     assert found["exact_match"] == (labels == chosen).all(axis=1).mean()
     absent = np.zeros((50, 1), bool)
-    widened = measure(SETS, np.hstack([labels, absent]), np.hstack([chosen, absent]))
+    widened = TASK.compare(np.hstack([chosen, absent]), np.hstack([labels, absent]), {})
     assert widened == found, "a class that neither occurs nor is chosen has no F1"
-    assert measure(SETS, absent, absent)["micro_f1"] == 0
+    assert TASK.compare(absent, absent, {})["micro_f1"] == 0
 
     options = Options(str(write(tmp_path / "data.jsonl", list(articles(300)))))
     data = TASK.read(options)

@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.registry import RECIPES
-from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
+from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
@@ -35,7 +35,7 @@ class Task(ABC):
         options: Of its recipe: ``RecipeOptions``, or those with more.
         names: Its own scores and baselines, by the names under which ``metrics.json`` has them.
         distribution: What ``rows`` of its facts count, as a heading of the report.
-        measures: Its scores, a table such as those of ``scores``.
+        measures: Its scores by name, a table such as those of ``scores``: from what is true and predicted to a number.
         shown: Names of the scores that terminal and report show and compare with baselines.
         not_shares: Those that are no shares of a whole, and are not shown in percent.
         falling: Those that are better the lower they are.
@@ -228,7 +228,7 @@ class Task(ABC):
 
     def compare(self, predicted: Any, labels: Any, kept: dict) -> dict[str, float]:
         """The scores of what a model or a baseline predicted, those of ``shown`` among them."""
-        return measure(self.measures, labels, predicted)
+        return {name: float(score(labels, predicted)) for name, score in self.measures.items()}
 
     def scores_of(self, logits: Any, labels: Any, kept: dict) -> dict[str, float]:
         """The scores over all rows."""

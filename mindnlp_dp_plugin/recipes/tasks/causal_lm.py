@@ -119,7 +119,8 @@ class CausalLM(Task):
 
     def inputs(self, tokenizer, rows, max_length, kept):
         """The tokens of each prompt."""
-        prompts = [chats.write(tokenizer, messages, asks=True) for (messages,) in rows]
+        asking = {"tokenize": False, "add_generation_prompt": True}
+        prompts = [tokenizer.apply_chat_template(messages, **asking) for (messages,) in rows]
         return {"input_ids": [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]}
 
     def answer(self, model, tokenizer, inputs, rows, kept):
