@@ -45,7 +45,10 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
     traced, others = (_inputs(model, tokenizer, (batch_size, max_length), seed) for seed in (0, 1))
     names = list(traced)
     wanted = model(**others).logits.asnumpy()
-    _make_constant(model)
+    for module in model.modules():  # a traced graph within an exported one may have no parameters
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = mindspore.Tensor(parameter.asnumpy())
 
     def logits(*inputs):
         return model(**dict(zip(names, inputs))).logits
@@ -99,14 +102,6 @@ def _inputs(model, tokenizer, shape, seed):
     taken = inspect.signature(model.forward).parameters
     names = [name for name in tokenizer.model_input_names if name in taken]
     return {name: mindspore.Tensor(kinds[name], mindspore.int64) for name in names}
-
-
-def _make_constant(model):
-    """A traced graph within an exported one may have no parameters."""
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = mindspore.Tensor(parameter.asnumpy())
 
 
 def _use_what_can_be_written(patches):

@@ -40,14 +40,3 @@ RECIPES = {
     ),
     "regression": Recipe("Texts, or pairs of texts, with a number for each: a rating, a similarity."),
 }
-
-
-def recipe_that_trains(task: str, generates_data: bool) -> str:
-    """The name of a recipe for a task.
-
-    Args:
-        task: The task's name.
-        generates_data: Whether no data set was named, which not each recipe of a task allows.
-    """
-    made = (name for name, recipe in RECIPES.items() if recipe.model and recipe.task == task)
-    return next(made, task) if generates_data else task

@@ -10,7 +10,7 @@ import jinja2
 
 from mindnlp_dp_plugin.language import VARIABLE, Message, language
 from mindnlp_dp_plugin.recipes.models import weights_of
-from mindnlp_dp_plugin.recipes.registry import recipe_that_trains
+from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.report.charts import line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
@@ -40,6 +40,9 @@ def write(folder: RunFolder, results: dict) -> None:
     def score_chart(names, are_shares):
         return line_chart({named(name, code): points(f"eval_{name}") for name in names}, epoch, are_shares, *mark)
 
+    recipe = results["task"]
+    if results["settings"].get("dataset") is None:  # which not each recipe of a task allows
+        recipe = next((name for name, each in RECIPES.items() if each.model and each.task == recipe), recipe)
     own_part = Path(inspect.getfile(type(task))).with_suffix(".html")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([Path(__file__).parent, own_part.parent]),
@@ -70,7 +73,7 @@ def write(folder: RunFolder, results: dict) -> None:
         scores=scores,
         task=task,
         own_part=own_part.name,
-        recipe=recipe_that_trains(results["task"], results["settings"].get("dataset") is None),
+        recipe=recipe,
         run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
         day=date.today(),
         verdict=judge(results, code),

@@ -64,12 +64,12 @@ class Regression(Task):
 
     def describe(self, facts, split):
         """Rows and range of each split."""
-        ranges = list(facts["rows"]["train"])
-        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
+        rows, ranges = facts["num_rows"][split], list(facts["rows"]["train"])
         if split != "train":
-            return tr("{split}: {rows} rows", split=split, rows=facts["num_rows"][split])
+            return tr("{split}: {rows} rows", split=split, rows=rows)
         line = Message("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}")
-        return tr(line, split=split, rows=facts["num_rows"][split], **shown)
+        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
+        return tr(line, split=split, rows=rows, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""
