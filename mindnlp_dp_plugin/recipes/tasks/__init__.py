@@ -297,13 +297,12 @@ class Task(ABC):
         import mindspore
         from mindnlp.core import no_grad
 
-        longest = max(len(row["input_ids"]) for row in inputs)
-        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(kept["settings"]["max_length"], longest))
-        padded = {}
-        for name in inputs[0].keys() - {"places"}:
-            filling = tokenizer.pad_token_id if name == "input_ids" else 0
-            values = [row[name] + [filling] * (length - len(row[name])) for row in inputs]
-            padded[name] = mindspore.Tensor(np.array(values, np.int32))
+        from mindnlp_dp_plugin.data import DynamicPadding
+
+        fillings = {**dict.fromkeys(inputs[0].keys() - {"places"}, 0), "input_ids": tokenizer.pad_token_id}
+        padding = DynamicPadding(fillings, LENGTH_STEP, kept["settings"]["max_length"])
+        columns = ([np.array(row[name], np.int32) for row in inputs] for name in padding.columns)
+        padded = dict(zip(padding.columns, map(mindspore.Tensor, padding(*columns, None))))
         with no_grad():
             return list(model(**padded).logits.asnumpy())
 
