@@ -84,7 +84,7 @@ NAMES = {
     *("csv", "tsv", "json", "jsonl", "parquet", "xlsx", "txt", "minilm", "causal", "balanced", "dev", "dropout"),
     *("modelscope", "tensorboard", "assistant", "recipes", "train", "test", "zh", "en", "shell", "small", "label"),
     *("classification", "regression", "linear", "none", "measured", "profile"),
-    *("huggingface", "mindir", "onnx", "safetensors", "transformers"),
+    *("huggingface", "mindir", "safetensors", "transformers"),
 }
 
 

@@ -20,9 +20,9 @@ from mindnlp_dp_plugin.recipes.checks import require_packages
 @option(
     "--format",
     "kind",
-    type=click.Choice(["mindir", "onnx", "safetensors"]),
+    type=click.Choice(["mindir", "safetensors"]),
     required=True,
-    help="mindir: a graph for mindspore.load; safetensors: a folder for Hugging Face's transformers; onnx is refused.",
+    help="mindir: a graph for mindspore.load; safetensors: a folder for Hugging Face's transformers.",
 )
 @option("--out", type=click.Path(), help="Where to. Default: model.mindir, or the folder huggingface, in RUN.")
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=1, show_default=True, help="Rows of the graph.")

@@ -1,5 +1,6 @@
 """``mindnlp-dp predict``: classes, tags, numbers or answers for texts, by a model that a recipe trained."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -42,6 +43,6 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     request = make_request(run, inputs, text_column, label_column, encoding, **how)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
-        request.save(path)
+        path.write_text(json.dumps(request._asdict()), encoding="utf-8")
         engine = backends.choose(backend)
         return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir))

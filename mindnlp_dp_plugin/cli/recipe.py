@@ -67,7 +67,7 @@ def add_recipe(name: str) -> None:
     def run(nproc, backend, log_dir, profile, peak_tflops, prove, **values):
         require_single_node("mindnlp-dp recipe")
         options = replace(_defaults(name), **values)
-        if options.dataset is None and not RECIPES[name].generates_data:
+        if options.dataset is None and RECIPES[name].model is None:
             raise click.UsageError(tr("Missing option '--dataset'."))
         DataParallelConfig.from_env()
         engine = backends.choose(backend)

@@ -3,16 +3,14 @@
 import json
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import is_list
 from mindnlp_dp_plugin.recipes.reading.columns import Columns
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 
@@ -32,8 +30,12 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
     """Conversations in the splits there are: columns ``text``, ``messages`` (JSON) and ``label``, which says nothing.
 
     Raises:
-        DataParallelError: If the files hold no conversations; it names the file and the row.
+        DataParallelError: If the files hold no conversations, by file and row, or if options contradict each other.
     """
+    if options.packing and options.group_by_length:
+        raise DataParallelError(
+            "--packing with --group-by-length: packed rows are all as long as each other. Leave one of the two out."
+        )
     if len(options.text_column) > 1:
         raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
     return read_rows(
@@ -98,12 +100,12 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
     Raises:
         DataParallelError: If the template writes a beginning of the conversation otherwise than in the whole.
     """
-    tokens, labels, written = [], [], ""
+    tokens, labels, written, write = [], [], "", partial(tokenizer.apply_chat_template, tokenize=False)
     for number, message in enumerate(messages):
         if message["role"] != ASSISTANT:
             continue
-        prompt = write(tokenizer, messages[:number], asks=True)
-        whole = write(tokenizer, messages[: number + 1])
+        prompt = write(messages[:number], add_generation_prompt=True)
+        whole = write(messages[: number + 1])
         if not (prompt.startswith(written) and whole.startswith(prompt)):
             raise DataParallelError(
                 "the model's chat template writes the beginning of a conversation otherwise than in the whole, so its "
@@ -115,68 +117,6 @@ def chat_to_tokens(tokenizer, messages: list[dict]) -> tuple[list[int], list[int
             labels += found if is_answer else [IGNORED] * len(found)
         written = whole
     return tokens, labels
-
-
-def to_columns(tokenizer: Any, chats: list[str], max_length: int) -> tuple[dict[str, list], int]:
-    """Tokens of conversations, which are JSON, with the answers as labels; and how many lost their end.
-
-    Args:
-        tokenizer: With a chat template.
-        chats: All.
-        max_length: In tokens.
-    """
-    tokens, labels = zip(*(chat_to_tokens(tokenizer, json.loads(chat)) for chat in chats))
-    columns = {
-        "input_ids": [row[:max_length] for row in tokens],
-        "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
-        "labels": [row[:max_length] for row in labels],
-    }
-    return columns, sum(len(row) > max_length for row in tokens)
-
-
-def answer_tokens(labels: list[list[int]], max_length: int) -> float:
-    """How many tokens of answers a row has on average.
-
-    Args:
-        labels: Of each row.
-        max_length: In tokens, for the error.
-
-    Raises:
-        DataParallelError: If there are none.
-    """
-    learnt = sum(label != IGNORED for row in labels for label in row[1:])
-    if not learnt:
-        raise DataParallelError(
-            "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
-            max_length=max_length,
-        )
-    return learnt / len(labels)
-
-
-def hardest(rows: np.ndarray, texts: list[tuple[str]]) -> list[dict]:
-    """The conversations with the most unexpected answers, and the perplexity of these.
-
-    Args:
-        rows: For each the sum of its tokens' losses and how many there are.
-        texts: The conversations, JSON.
-    """
-    losses = rows[:, 0] / np.maximum(rows[:, 1], 1)
-    found = []
-    for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
-        messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][0])]
-        found.append({"messages": messages, "perplexity": perplexity(float(losses[row]))})
-    return found
-
-
-def write(tokenizer, messages: list[dict], asks: bool = False) -> str:
-    """A conversation as the model reads it.
-
-    Args:
-        tokenizer: With a chat template.
-        messages: The conversation.
-        asks: Whether the beginning of an answer follows.
-    """
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks)
 
 
 def perplexity(loss: float) -> float:

@@ -34,10 +34,15 @@ def check(options, num_ranks: int, task: str) -> None:
     from mindnlp_dp_plugin.recipes.options import MODEL_NAMES
     from mindnlp_dp_plugin.recipes.run_folder import RunFolder, fingerprint
     from mindnlp_dp_plugin.recipes.tasks import get_task
-    from mindnlp_dp_plugin.recipes.tracking import check_trackers
 
     learnt, folder = get_task(task), RunFolder(options.output_dir)
-    check_trackers(options.report_to)
+    if "none" in options.report_to and len(options.report_to) > 1:
+        raise DataParallelError("--report-to {names}: none goes with no other.", names=", ".join(options.report_to))
+    for name in options.report_to:
+        if name in ("wandb", "swanlab") and find_spec(name) is None:
+            raise DataParallelError(
+                "--report-to {name} needs {name}, which is not installed: pip install {name}.", name=name
+            )
     if options.best_by not in (None, *learnt.best_by):
         raise DataParallelError(
             "--best-by {best_by!r} is no score of {task}: give one of {scores}.",

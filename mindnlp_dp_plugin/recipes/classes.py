@@ -57,13 +57,9 @@ def require_classes(labels: list[str], found: PlainRows) -> None:
             label=next(iter(distinct), ""),
         )
     if len(distinct) > max(2, len(labels) // 2):
-        is_scale = all(map(is_number, distinct)) and any("." in label for label in distinct)
         raise DataParallelError(
-            "label column {column!r} holds {count} different values in {num_rows} rows, which are numbers on a scale: "
-            "train them with `mindnlp-dp recipe regression`, or choose another --label-column among {names}."
-            if is_scale
-            else "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: "
-            "choose another --label-column among {names}.",
+            "label column {column!r} holds {count} different values in {num_rows} rows, which are no classes: train "
+            "numbers with `mindnlp-dp recipe regression`, or choose another --label-column among {names}.",
             column=column,
             count=len(distinct),
             num_rows=len(found.train),
@@ -103,18 +99,11 @@ def renamed(names: list[str], options: RecipeOptions) -> list[str]:
     names = [own.get(name, name) for name in names]
     if len(set(names)) < len(names):
         raise DataParallelError("--label-name gives two classes one name: {names}.", names=", ".join(names))
-    if positive is not None and len(names) != 2:
-        raise DataParallelError(
-            "--positive-label {positive_label!r} names one of two classes, and the data have {num_classes}: leave it "
-            "out; the macro F1 is reported.",
-            positive_label=positive,
-            num_classes=len(names),
-        )
     if positive not in (None, *names):
         raise DataParallelError(
             "--positive-label {positive_label!r} is no class: they are {classes}.",
             positive_label=positive,
-            classes=", ".join(names),
+            classes=", ".join(names[:MOST_LISTED]),
         )
     return names
 

@@ -1,9 +1,8 @@
 """Entities in tagged sentences, and their scores, as ``conlleval`` and seqeval define them."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 
-import datasets
 import numpy as np
 from seqeval.metrics import sequence_labeling as seqeval
 
@@ -88,21 +87,6 @@ def in_words(words: list[str], tags: list[str], joiner: str) -> str:
     """The entities of a sentence with their types."""
     found = [f"{kind} {joiner.join(words[first : last + 1])}" for kind, first, last in entities(tags)]
     return "; ".join(found) or NO_ENTITY
-
-
-def most_frequent_tags(train: datasets.Dataset, scored: datasets.Dataset) -> list[list[int]]:
-    """For each sentence the tag that each word has most often in ``train``, the first tag if it is not there.
-
-    Args:
-        train: Rows with ``words`` and ``label``, the numbers of their tags.
-        scored: Rows with ``words``.
-    """
-    counts = defaultdict(Counter)
-    for words, tags in zip(train["words"], train["label"]):
-        for word, tag in zip(words, tags):
-            counts[word][tag] += 1
-    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
-    return [[best.get(word, 0) for word in words] for words in scored["words"]]
 
 
 def _as_bioes(tags):

@@ -17,7 +17,7 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
 
     Args:
         run: Folder of a recipe's run, or of a checkpoint.
-        kind: ``mindir``, ``onnx`` or ``safetensors``.
+        kind: ``mindir`` or ``safetensors``.
         out: Where to; None: into the run.
         batch_size: Rows of a graph.
         max_length: Tokens of its rows; None: as trained.
@@ -28,11 +28,6 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
     Raises:
         DataParallelError: If the format cannot be written, or the folder has no such model.
     """
-    if kind == "onnx":
-        raise DataParallelError(
-            "--format onnx: onnxruntime cannot load what MindSpore's ONNX export writes of MindNLP's models (nodes "
-            "without inputs, names twice): give safetensors, and convert that with Hugging Face's optimum."
-        )
     folder = run if (run / "config.json").exists() else RunFolder(run).model
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -83,21 +78,10 @@ def export(request: str) -> None:
         difference = save_mindir(model, tokenizer, out, *asked["shape"])
         print(tr("{out} loaded again: logits differ by {difference:.1e} at most", out=out, difference=difference))
     else:
-        save_for_transformers(model, tokenizer, out)
+        from safetensors.numpy import load_file, save_file
+
+        model.save_pretrained(str(out))
+        tokenizer.save_pretrained(str(out))
+        for weights in out.glob("*.safetensors"):  # transformers refuses those that are marked as NumPy's
+            save_file(load_file(weights), weights, metadata={"format": "pt"})
         print(tr("{out}: a folder for from_pretrained of Hugging Face's transformers", out=out))
-
-
-def save_for_transformers(model, tokenizer, out: Path) -> None:
-    """Save a model and its tokenizer for Hugging Face's transformers, which refuses weights that are marked as NumPy's.
-
-    Args:
-        model: MindNLP's.
-        tokenizer: Its own.
-        out: A new folder.
-    """
-    from safetensors.numpy import load_file, save_file
-
-    model.save_pretrained(str(out))
-    tokenizer.save_pretrained(str(out))
-    for weights in out.glob("*.safetensors"):
-        save_file(load_file(weights), weights, metadata={"format": "pt"})

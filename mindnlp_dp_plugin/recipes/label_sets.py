@@ -38,21 +38,6 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     return found.labelled(lambda labels: marked(labels, names), names)
 
 
-def read_known(cell: Any, separator: str | None, names: list[str]) -> list[float] | None:
-    """A 1 or 0 for each class; None if the cell holds no classes, or others.
-
-    Args:
-        cell: Of a file.
-        separator: What stands between classes.
-        names: All.
-    """
-    try:
-        found = parse(cell)
-        return None if found is None else marked(names_in(found, separator), names)
-    except (KeyError, ValueError):
-        return None
-
-
 def separator_of(data: LabelledTexts) -> str:
     """What stands between classes in the cells of files; where cells hold lists, what is in no name."""
     named = next((each["by"] for each in data.remarks if each["message"] == SEPARATED), None)

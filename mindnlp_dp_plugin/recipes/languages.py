@@ -1,11 +1,8 @@
 """Which script texts are written in, as far as model, baselines and the report's language need it."""
 
-import os
 import re
 from collections.abc import Iterable
 from itertools import islice
-
-from mindnlp_dp_plugin.language import VARIABLE, language
 
 LETTER = re.compile(r"[^\W\d_]")
 HAN = re.compile(r"[\u3400-\u9fff]")
@@ -32,15 +29,6 @@ def is_in_latin_script(texts: Iterable[str]) -> bool:
 def language_of(texts: Iterable[str]) -> str:
     """``zh`` if most letters of the texts are Chinese, otherwise ``en``."""
     return "zh" if _share(HAN, texts) > 0.5 else "en"
-
-
-def report_language(of_texts: str) -> str:
-    """The report's language: the one that was asked for, else Chinese if the user's locale or the texts are.
-
-    Args:
-        of_texts: What ``language_of`` found.
-    """
-    return "zh" if of_texts == "zh" and not os.environ.get(VARIABLE) else language()
 
 
 def _share(letters, texts):

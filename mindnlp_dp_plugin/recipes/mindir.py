@@ -3,7 +3,7 @@
 import inspect
 import math
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,7 +45,10 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
     traced, others = (_inputs(model, tokenizer, (batch_size, max_length), seed) for seed in (0, 1))
     names = list(traced)
     wanted = model(**others).logits.asnumpy()
-    _make_constant(model)
+    for module in model.modules():  # a traced graph within an exported one may have no parameters
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = mindspore.Tensor(parameter.asnumpy())
 
     def logits(*inputs):
         return model(**dict(zip(names, inputs))).logits
@@ -58,9 +61,11 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
     def of_three(first, second, third):
         return graph(first, second, third)
 
-    with _scratch_folder(out.parent) as scratch:
-        written = scratch / out.name
-        patches = Patches()
+    with TemporaryDirectory(dir=out.parent, ignore_cleanup_errors=True) as scratch, ExitStack() as afterwards:
+        written, patches = Path(scratch, out.name), Patches()
+        afterwards.callback(os.chdir, Path.cwd())
+        os.chdir(scratch)  # where a graph cannot be compiled, MindSpore leaves files
+        afterwards.callback(patches.undo)
         _use_what_can_be_written(patches)
         try:
             mindspore.export(
@@ -72,8 +77,6 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
             raise DataParallelError(
                 "MindSpore cannot export {model} as MindIR: {reason}", model=type(model).__name__, reason=reason
             ) from None
-        finally:
-            patches.undo()
         difference = float(np.abs(found - wanted).max())
         if not difference <= TOLERANCE:
             raise DataParallelError(
@@ -83,18 +86,6 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
             )
         written.rename(out)
     return difference
-
-
-@contextmanager
-def _scratch_folder(parent):
-    """The working folder meanwhile: where a graph cannot be compiled, MindSpore leaves files there."""
-    home = Path.cwd()
-    with TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as name:
-        os.chdir(name)
-        try:
-            yield Path(name)
-        finally:
-            os.chdir(home)
 
 
 def _inputs(model, tokenizer, shape, seed):
@@ -111,14 +102,6 @@ def _inputs(model, tokenizer, shape, seed):
     taken = inspect.signature(model.forward).parameters
     names = [name for name in tokenizer.model_input_names if name in taken]
     return {name: mindspore.Tensor(kinds[name], mindspore.int64) for name in names}
-
-
-def _make_constant(model):
-    """A traced graph within an exported one may have no parameters."""
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = mindspore.Tensor(parameter.asnumpy())
 
 
 def _use_what_can_be_written(patches):

@@ -90,7 +90,7 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
                 minilm=MINILM,
                 minilm_package=MINILM_PACKAGE,
             )
-        home = Path(find_spec(_module(MINILM_PACKAGE)).origin).parent
+        home = Path(find_spec(MINILM_PACKAGE.replace("-", "_")).origin).parent
         return ModelSource(str(home / "model"), MINILM, origin=remark("package {name}", name=MINILM_PACKAGE))
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -101,11 +101,7 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
 
 def has_minilm() -> bool:
     """Whether the package that ``--model minilm`` means is installed."""
-    return find_spec(_module(MINILM_PACKAGE)) is not None
-
-
-def _module(package):
-    return package.replace("-", "_")
+    return find_spec(MINILM_PACKAGE.replace("-", "_")) is not None
 
 
 def check_model(name: str, max_length: int, mirror: str | None = None) -> None:

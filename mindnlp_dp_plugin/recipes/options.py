@@ -21,18 +21,11 @@ LABELLED = ("classification", "multi-label", "token-classification", "regression
 
 
 def option(default, help, of: tuple[str, ...] = (), **click_settings):
-    """A field of ``RecipeOptions`` with the help and the type that click shows; ``of`` some tasks, or of all."""
+    """A field of ``RecipeOptions`` with the help and the type that click shows; ``of`` some tasks, or of all.
+
+    One that is False unless given is a flag; one that is () may be given several times.
+    """
     return field(default=default, metadata={"of": of, "click": {"help": help, **click_settings}})
-
-
-def several(help, **others):
-    """The same of an option that may be given several times."""
-    return option((), help, multiple=True, **others)
-
-
-def flag(help, **others):
-    """The same of an option without a value."""
-    return option(False, help, is_flag=True, **others)
 
 
 def whole(default, least, help, **others):
@@ -45,9 +38,9 @@ class RecipeOptions:
     """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
 
     dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
-    text_column: tuple[str, ...] = several("Text column; twice for pairs. Default: found.")
+    text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: found.")
     label_column: str | None = option(None, "Label column. Default: found.", of=LABELLED)
-    label_name: tuple[str, ...] = several("Name for a class, such as 1=good; once for each.", of=("classification",))
+    label_name: tuple[str, ...] = option((), "Name for a class, such as 1=good; once for each.", of=("classification",))
     label_separator: str | None = option(
         None, "Between the classes of a cell. Default: the first of ; | , found.", of=("multi-label",)
     )
@@ -90,16 +83,16 @@ class RecipeOptions:
     patience: int | None = whole(None, 1, "Epochs without a better --best-by to stop.")
     folds: int | None = whole(None, 2, "Cross-validate with so many folds.", of=LABELLED)
     max_length: int = whole(128, 8, "Longest text in tokens; the rest is cut off.")
-    packing: bool = flag("Several conversations in a row of --max-length: faster.", of=("causal-lm",))
-    group_by_length: bool = flag("Batch texts of similar length: faster.")
-    fp16: bool = flag("float16 where it is safe; slower on a CPU.")
-    lora: bool = flag("Train low-rank adapters and the head only.")
+    packing: bool = option(False, "Several conversations in a row of --max-length: faster.", of=("causal-lm",))
+    group_by_length: bool = option(False, "Batch texts of similar length: faster.")
+    fp16: bool = option(False, "float16 where it is safe; slower on a CPU.")
+    lora: bool = option(False, "Train low-rank adapters and the head only.")
     lora_r: int = whole(8, 1, "Rank of the adapters.")
     lora_alpha: float = option(16.0, "They are scaled by lora_alpha / lora_r.", type=ABOVE_0)
-    report_to: tuple[str, ...] = several(
-        "Where curves go; several times. Default: tensorboard.", type=click.Choice(TRACKERS)
+    report_to: tuple[str, ...] = option(
+        (), "Where curves go; several times. Default: tensorboard.", type=click.Choice(TRACKERS)
     )
-    resume: bool = flag("Go on from the last checkpoint in --output-dir.")
+    resume: bool = option(False, "Go on from the last checkpoint in --output-dir.")
     output_dir: Path = option(Path("classification_output"), "For the results.", type=click.Path(path_type=Path))
     seed: int = whole(42, 0, "Of splits, order, new weights and dropout.")
 
@@ -114,11 +107,6 @@ class RecipeOptions:
         return self.model in SAVERS
 
     @property
-    def chosen_threshold(self) -> float:
-        """The threshold, unless the user set it."""
-        return 0.5 if self.threshold is None else self.threshold
-
-    @property
     def chosen_learning_rate(self) -> float:
         """The learning rate; unless the user set it, by the kind of model."""
         if self.learning_rate is not None:
@@ -127,17 +115,15 @@ class RecipeOptions:
             return 1e-3
         return 5e-4 if self.lora else 5e-5 if self.model == MINILM else 2e-5
 
-    def chosen_epochs(self, num_rows: int, num_ranks: int, micro_batches: int | None = None) -> float:
+    def chosen_epochs(self, num_rows: int, in_a_step: int) -> float:
         """The number of epochs; unless the user set it, by the kind of model and the number of rows.
 
         Args:
             num_rows: Rows to train on.
-            num_ranks: How many ranks train.
-            micro_batches: Of how many batches a step is; None for those of all ranks and the accumulation.
+            in_a_step: Of how many batches, of all ranks, a step is.
         """
         if self.epochs is not None:
             return self.epochs
-        in_a_step = micro_batches or num_ranks * self.accumulation
         steps = max(1, num_rows // (in_a_step * self.batch_size))
         fewest_steps, most_epochs = (1000, 30) if self.is_from_nothing else (200, 10)
         return float(min(most_epochs, max(3, -(-fewest_steps // steps))))
@@ -145,14 +131,11 @@ class RecipeOptions:
     @property
     def settings(self) -> dict:
         """All options in a form JSON and YAML can hold."""
-        return {
-            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-            for name, value in asdict(self).items()
-        }
+        return json.loads(self.to_json())
 
     def to_json(self) -> str:
         """What ``from_json`` makes these options of, for the ranks."""
-        return json.dumps(self.settings)
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> "RecipeOptions":
@@ -205,11 +188,8 @@ def _take_defaults_from(context, parameter, path):
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
     known = sorted(each.name for each in context.command.params)
-    if not isinstance(found, dict):
-        raise DataParallelError(
-            "--config {path!r} holds no settings: they are {known}.", path=str(path), known=", ".join(known)
-        )
     of_others = RecipeOptions().settings  # which runs before 0.3 wrote down, too
+    found = found if isinstance(found, dict) else {str(found): None}
     found = {name: value for name, value in found.items() if name in known or value != of_others.get(name, ...)}
     if unknown := [str(name) for name in found if name not in known]:
         raise DataParallelError(
@@ -222,9 +202,7 @@ def _take_defaults_from(context, parameter, path):
 
 
 def _parameter(each, default):
-    how = dict(each.metadata["click"])
-    is_flag = how.get("is_flag", False)
-    if not is_flag:
-        how.setdefault("metavar", METAVARS.get(type(how.get("type"))))
-    shown = default not in (None, ()) and not is_flag
-    return Option(["--" + each.name.replace("_", "-")], default=default, show_default=shown, **how)
+    given, is_flag = each.metadata["click"], each.default is False
+    how = {"metavar": METAVARS.get(type(given.get("type"))), **given} if not is_flag else given
+    how = {"is_flag": is_flag, "multiple": each.default == (), "show_default": default not in (None, (), False), **how}
+    return Option(["--" + each.name.replace("_", "-")], default=default, **how)

@@ -1,5 +1,6 @@
 """Predict with a trained model: in Python, or on the ranks of ``mindnlp-dp predict``."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,6 @@ from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 MOST_SHOWN = 20
 MOST_IN_MATRIX = 12
-MOST_CLASSES = 6
 MISTAKES_SHOWN = 5
 PROBABILITY = "probability_"
 
@@ -121,7 +121,7 @@ def answer(path: str) -> None:
     Args:
         path: Of the request.
     """
-    request = Request.load(Path(path))
+    request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
     predictor = Predictor(request.run)
     task, kept = predictor.task, predictor.kept
     kept["max_new_tokens"] = request.max_new_tokens
@@ -156,23 +156,18 @@ def answer(path: str) -> None:
 def _show(task, kept, rows):
     for row in rows[:MOST_SHOWN]:
         texts = task.text_of(row, kept)
-        chances = {name: value for name, value in row.items() if name.startswith(PROBABILITY) and value is not None}
-        likely = sorted(chances, key=chances.get, reverse=True)[:MOST_CLASSES]
-        others = [f"{name.removeprefix(PROBABILITY)} {chances[name]:.3f}" for name in chances if name in likely]
-        others += ["..."] * (len(chances) > MOST_CLASSES)
-        predicted = task.in_short(row, kept) if all(value is not None for value in row.values()) else "-"
-        print("  ".join([predicted, *others, texts if len(texts) <= 100 else texts[:100] + " ..."]))
+        predicted, chances = "-", []
+        if all(value is not None for value in row.values()):
+            predicted, asked = task.in_short(row, kept), [name for name in row if name.startswith(PROBABILITY)]
+            chances = [f"{name.removeprefix(PROBABILITY)} {row[name]:.3f}" for name in asked]
+        print("  ".join([predicted, *chances, texts if len(texts) <= 100 else texts[:100] + " ..."]))
     if len(rows) > MOST_SHOWN:
         print(tr("... and {count} more: give --out FILE for all", count=len(rows) - MOST_SHOWN))
 
 
 def _show_scores(task, kept, scores):
-    shown = {"rows": scores["rows"], "scores": task.in_words(scores, digits=4)}
-    if (positive := kept.get("positive_label")) is not None:
-        shown |= {"label": positive, "f1": scores["f1"]}
-        print(tr("rows with labels: {rows}; {scores}, F1 of {label!r} {f1:.4f}", **shown))
-    else:
-        print(tr("rows with labels: {rows}; {scores}", **shown))
+    shown = task.in_words(scores, 4, kept.get("positive_label"))
+    print(tr("rows with labels: {rows}; {scores}", rows=scores["rows"], scores=shown))
     names = kept.get("label_names", [])
     if "confusion_matrix" in scores and len(names) <= MOST_IN_MATRIX:
         matrix = pandas.DataFrame(scores["confusion_matrix"], names, names)

@@ -47,7 +47,7 @@ class PreparedData:
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None, packing: bool = False
     ) -> GeneratorDataset:
-        """A whole split in batches; the plugin shards it.
+        """A whole split in batches, each padded to its longest row; the plugin shards it.
 
         Args:
             split: Which.
@@ -61,11 +61,16 @@ class PreparedData:
             return pack_dataset(
                 rows, self.facts["max_length"], batch_size, shuffle, pad_token_id=self.tokenizer.pad_token_id
             )
-        fillings = {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
-        return batches(Rows(self._folder / split, rows), fillings, batch_size, self.facts["max_length"], shuffle)
+        found = Rows(self._folder / split, rows)
+        fillings = dict.fromkeys(found.columns, 0)
+        fillings |= {"input_ids": self.tokenizer.pad_token_id, "labels": self.task.label_filling}
+        padded = {name: filling for name, filling in fillings.items() if filling is not None}
+        padding = DynamicPadding(padded, LENGTH_STEP, self.facts["max_length"])
+        pipeline = GeneratorDataset(found, found.columns, shuffle=shuffle)
+        return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
     def texts(self, split: str, numbers: list[int] | None = None) -> list[tuple]:
-        """The text, or the two of a pair, or whatever else the task calls texts, of rows of a split.
+        """What rows of a split hold beside their labels: the text, or the two of a pair, or text and words.
 
         Args:
             split: Which.
@@ -99,22 +104,6 @@ class Rows:
         return len(self._rows)
 
 
-def batches(rows, fillings: dict, batch_size: int, max_length: int, shuffle: bool = False) -> GeneratorDataset:
-    """Rows of tokens in batches, padded to the longest of their batch.
-
-    Args:
-        rows: With ``columns``, ``__len__``, and a tuple of arrays for each row.
-        fillings: What a column is padded with, if not with 0; None for one that is not padded.
-        batch_size: Rows per batch.
-        max_length: The longest row.
-        shuffle: Whether in a new order each epoch.
-    """
-    padded = {name: fillings.get(name, 0) for name in rows.columns if fillings.get(name, 0) is not None}
-    padding = DynamicPadding(padded, LENGTH_STEP, max_length)
-    pipeline = GeneratorDataset(rows, rows.columns, shuffle=shuffle)
-    return pipeline.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
-
-
 def prepare(options: RecipeOptions, folder: Path, task: str = "classification") -> PreparedData:
     """Read, tokenize and save a data set on rank 0, and open it on all ranks. All ranks must call it.
 
@@ -132,6 +121,8 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         model, why = options.model, None
         if model is None:
             model, why = learnt.choose_model(data.splits["train"]["text"])
+        texts = {split: texts_of(rows) for split, rows in data.splits.items()}
+        trained = set(texts.pop("train"))
         facts = {
             "task": task,
             "max_length": options.max_length,
@@ -139,7 +130,7 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
             "folds": learnt.folds(data, options),
             **learnt.facts(data, options),
             "num_rows": {split: len(rows) for split, rows in data.splits.items()},
-            "duplicates": _shared_with_train(data.splits),
+            "duplicates": {split: sum(text in trained for text in of) for split, of in texts.items()},
             "text_columns": list(data.columns.texts) if data.columns else ["text"],
             "label_column": data.columns.label if data.columns else "label",
             "chosen_model": model,
@@ -148,9 +139,8 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
         }
         tokens = _tokenise(data.splits, facts, replace(options, model=model), folder)
         facts["fingerprint"] = {**fingerprint(learnt, data, options, model), TOKENS: tokens}
-        facts["baselines"] = learnt.baselines(data, options, facts)
-        facts["baselines"] |= learnt.baselines_of_tokens(
-            lambda split: datasets.load_from_disk(str(folder / split)), list(data.splits)[-1]
+        facts["baselines"] = learnt.baselines(
+            data, options, facts, tokens=lambda split: datasets.load_from_disk(str(folder / split))
         )
         (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     barrier()
@@ -175,17 +165,10 @@ def _tokenise(splits, facts, options, folder):
     for name, rows in splits.items():
         tokens, facts["cut_texts"][name] = task.tokenise(tokenizer, rows, options.max_length, facts)
         digests[name] = digest(tokens["input_ids"][:MOST_COMPARED])
-        rows.select_columns(list(task.own_texts) or text_columns(rows)).save_to_disk(str(folder / "texts" / name))
+        rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
         if name == "train" and options.is_from_nothing:
             examples = task.examples(tokens["input_ids"], tokens["labels"])
             if examples is not None:
                 begin_with_counts(Path(source.path), *examples, options.seed)
     return digests
-
-
-def _shared_with_train(splits):
-    """For each other split, how many of its rows have a text that train has, too."""
-    texts = {split: texts_of(rows) for split, rows in splits.items()}
-    trained = set(texts["train"])
-    return {split: sum(text in trained for text in rows) for split, rows in texts.items() if split != "train"}

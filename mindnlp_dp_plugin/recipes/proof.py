@@ -102,6 +102,8 @@ def take_steps(options: RecipeOptions, task: str) -> None:
         options: The recipe's; its output folder gets the record.
         task: What is learnt.
     """
+    from mindnlp.transformers import AutoConfig
+
     import mindnlp_dp_plugin as dp
     from mindnlp_dp_plugin.recipes.prepared import prepare
     from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
@@ -112,7 +114,9 @@ def take_steps(options: RecipeOptions, task: str) -> None:
     data = prepare(options, folder.prepared, task)
     options = replace(options, model=data.facts["chosen_model"], best_by="loss")
     with dp.main_process_first():
-        model = data.task.load_model(data.model.path, data.facts, **data.model.how, **_without_dropout(data.model))
+        settings = AutoConfig.from_pretrained(data.model.path, **data.model.how).to_dict()
+        kept = {name: 0.0 for name, value in settings.items() if "drop" in name and isinstance(value, float)}
+        model = data.task.load_model(data.model.path, data.facts, **data.model.how, **kept)
     arguments = training_arguments(options, folder, epochs=1.0, is_fold=True)
     arguments.max_steps, arguments.logging_steps, arguments.logging_first_step = STEPS, 1, True
     rows = data.pipeline("train", options.batch_size)
@@ -124,14 +128,6 @@ def take_steps(options: RecipeOptions, task: str) -> None:
         speed = trainer.throughput.summary(STEPS)["rows_per_second"]
         np.savez(folder.home / RECORD, losses=losses, before=before, after=_weights(model), rows_per_second=speed)
     dp.barrier()
-
-
-def _without_dropout(source):
-    """Settings of a model with every probability of dropout at 0."""
-    from mindnlp.transformers import AutoConfig
-
-    settings = AutoConfig.from_pretrained(source.path, **source.how).to_dict()
-    return {name: 0.0 for name, value in settings.items() if "drop" in name and isinstance(value, float)}
 
 
 def _weights(model):

@@ -3,8 +3,6 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from mindnlp_dp_plugin.job.environments import detect
@@ -19,30 +17,23 @@ def begin() -> None:
     logging.captureWarnings(True)
     logging.getLogger("py.warnings").addHandler(handler)
     warnings.simplefilter("default")
-    with _output_to(path):  # MindSpore tells of its allocator when the first tensor is made, jieba of its dictionary
+    # MindSpore tells of its allocator when the first tensor is made, jieba of its dictionary: native code, too.
+    kept, file = [os.dup(1), os.dup(2)], os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.dup2(file, 1)
+        os.dup2(file, 2)
         import datasets
         import mindspore
 
         mindspore.Tensor([0.0]).copy()
         import mindnlp.transformers  # noqa: F401
-
-    datasets.disable_progress_bars()
-    for name in ("mindnlp", "datasets", "MindSpore", "matplotlib"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-
-
-@contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Also that of native code."""
-    kept = [os.dup(1), os.dup(2)]
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        yield
     finally:
         for descriptor, saved in zip((1, 2), kept):
             os.dup2(saved, descriptor)
             os.close(saved)
         os.close(file)
+
+    datasets.disable_progress_bars()
+    for name in ("mindnlp", "datasets", "MindSpore", "matplotlib"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False

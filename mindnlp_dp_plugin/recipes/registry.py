@@ -12,16 +12,15 @@ class Recipe(NamedTuple):
     Attributes:
         summary: Its line of help.
         task: The recipe that has the name of its task.
-        module: The file of the task, if the recipe is named after it.
-        model: The model that is trained unless another is named; None: the task chooses.
-        generates_data: Whether it makes data where none are named.
+        module: The file of the task; unless given, the one in ``tasks`` that is called like it.
+        model: Trained unless another is named; a recipe with one makes up reviews unless data are named. None: the task
+            chooses.
     """
 
     summary: str
     task: str = ""
     module: str = ""
     model: str | None = None
-    generates_data: bool = False
 
 
 RECIPES = {
@@ -29,38 +28,15 @@ RECIPES = {
         "RoBERTa on film reviews; generated ones and a small model, unless --dataset and --model are given.",
         task="classification",
         model="small-roberta",
-        generates_data=True,
     ),
-    "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert", generates_data=True),
-    "classification": Recipe(
-        "Texts, or pairs of texts, with labels of your own; two classes or many.",
-        module="mindnlp_dp_plugin.recipes.tasks.classification",
-    ),
-    "multi-label": Recipe(
-        "Texts, or pairs of texts, with any number of labels each: topics, emotions.",
-        module="mindnlp_dp_plugin.recipes.tasks.multi_label",
-    ),
+    "bert-imdb": Recipe("The same with BERT.", task="classification", model="small-bert"),
+    "classification": Recipe("Texts, or pairs of texts, with labels of your own; two classes or many."),
+    "multi-label": Recipe("Texts, or pairs of texts, with any number of labels each: topics, emotions."),
     "token-classification": Recipe(
-        "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl.",
-        module="mindnlp_dp_plugin.recipes.tasks.token_classification",
+        "A tag for each word: names of persons, places and other entities, from CoNLL files or jsonl."
     ),
     "causal-lm": Recipe(
-        "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers.",
-        module="mindnlp_dp_plugin.recipes.tasks.causal_lm",
+        "Conversations in jsonl: a language model such as GPT-2 or Qwen2 learns the assistant's answers."
     ),
-    "regression": Recipe(
-        "Texts, or pairs of texts, with a number for each: a rating, a similarity.",
-        module="mindnlp_dp_plugin.recipes.tasks.regression",
-    ),
+    "regression": Recipe("Texts, or pairs of texts, with a number for each: a rating, a similarity."),
 }
-
-
-def recipe_that_trains(task: str, generates_data: bool) -> str:
-    """The name of a recipe for a task.
-
-    Args:
-        task: The task's name.
-        generates_data: Whether no data set was named, which not each recipe of a task allows.
-    """
-    made = (name for name, recipe in RECIPES.items() if recipe.generates_data and recipe.task == task)
-    return next(made, task) if generates_data else task

@@ -1,6 +1,6 @@
 """The input of a prediction, texts, pairs or a file, checked before any rank starts."""
 
-import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import pandas
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
 from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TAG_NAMES, TEXTS, find_texts, require_named
-from mindnlp_dp_plugin.recipes.reading.files import numbered, place
+from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, numbered, place, read_file
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND, TEXT_COLUMNS_FOUND
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
@@ -38,15 +38,6 @@ class Request(NamedTuple):
     batch_size: int = 32
     all_probabilities: bool = False
     max_new_tokens: int | None = None
-
-    def save(self, path: Path) -> None:
-        """Write it for the ranks."""
-        path.write_text(json.dumps(self._asdict()), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> "Request":
-        """Read what ``save`` wrote."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str | None, encoding, **how) -> Request:
@@ -80,9 +71,9 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
             task=task.name,
         )
     first, *others = inputs
-    if not others and _is_file(path := Path(first)):
-        return Request(str(run), *_read_asked(task, path, results, columns, label, encoding), **how)
-    if not others and first.lower().endswith((*task.file_suffixes, ".xls")) and not any(map(str.isspace, first)):
+    if not others and os.path.isfile(first):  # of a long text Path.is_file() raises
+        return Request(str(run), *_read_asked(task, Path(first), results, columns, label, encoding), **how)
+    if not others and first.lower().endswith((*SUFFIXES, ".xls")) and not any(map(str.isspace, first)):
         raise DataParallelError(
             "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
         )
@@ -95,17 +86,10 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
     return Request(str(run), [list(task.as_row(row, results)) for row in texts], **how)
 
 
-def _is_file(path):
-    try:
-        return path.is_file()
-    except OSError:  # a text longer than any name of a file
-        return False
-
-
 def _read_asked(task: Task, path: Path, results: dict, columns: tuple, label: str | None, encoding: Any):
     """The texts of a file, the labels of its rows if it has any, and remarks."""
     trained, remarks = tuple(results["data"]["text_columns"]), []
-    table = task.read_table(path, encoding, remarks, results.get("label_names", []))
+    table = read_file(path, encoding, remarks, results.get("label_names", []), task.reads_conll)
     lists = [name for name in table if task.takes_lists and any(map(is_list, table[name]))]
     if len(table.columns) == 1 and table.columns[0].lower() not in (*TEXTS, *trained, *lists):
         (only,) = table

@@ -3,11 +3,11 @@
 import os
 import platform
 import shlex
-import statistics
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from importlib.metadata import distributions
+from typing import Any
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.job.variables import COMMAND_LINE
@@ -31,29 +31,13 @@ COUNTED = {  # rows of a split
 }
 
 
-class Outcome(NamedTuple):
-    """The result of training.
-
-    Attributes:
-        trainer: The one whose model is kept.
-        splits: What ``metrics.json`` keeps about each split.
-        folds: The scores of each fold.
-        kept_fold: The number of the fold whose model is kept.
-    """
-
-    trainer: Any
-    splits: dict[str, dict]
-    folds: list[dict] = []
-    kept_fold: int | None = None
-
-
 def introduction(data: PreparedData) -> str:
     """The first lines of a run: the model, the data, and the baselines."""
     facts, model = data.facts, data.model
     line = tr("model: {name}, {weights}", name=model.name, weights=weights_of(model.origin))
     lines = [f"{line} ({say(facts['why'])})" if facts["why"] else line]
     lines += map(say, facts["remarks"])
-    lines += data.task.describe(facts)
+    lines += [data.task.describe(facts, split) for split in facts["rows"]]
     for fact, message in COUNTED.items():
         for split, count in facts[fact].items():
             share = count / facts["num_rows"][split]
@@ -69,12 +53,13 @@ def to_beat(task: Task, name: str, scores: dict) -> str:
 
 
 def leave_results(
-    outcome: Outcome, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
+    trainer: Any, outcome: dict, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
 ) -> dict:
-    """Save the model, and write metrics, report and settings. All ranks must call it.
+    """Save the model, and write metrics, report and settings. On one rank.
 
     Args:
-        outcome: Of training. A model with LoRA is saved with the adapters worked into its weights.
+        trainer: Has the model; one with LoRA is saved with the adapters worked into its weights.
+        outcome: The scores of ``splits``, and those over ``folds``, None without.
         data: What it was trained on.
         folder: Where to.
         options: How it was trained.
@@ -83,14 +68,15 @@ def leave_results(
     Returns:
         What is in ``metrics.json``.
     """
-    if not dp.is_main_process():
-        return dp.broadcast_object(None)
-    trainer, facts = outcome.trainer, data.facts
+    facts, state, tag = data.facts, trainer.state, f"eval_{options.best_by}"
+    best = state.best_metric if outcome["folds"] is None else None
+    epochs = [entry["epoch"] for entry in state.log_history if best is not None and entry.get(tag) == best]
     model = merge_lora(trainer.model) if hasattr(trainer.model, "peft_config") else trainer.model
     folder.write_model(model, data.tokenizer)
+    versions = {name: each.version for name in PACKAGES for each in list(distributions(name=name))[:1]}
     results = {
         "task": facts["task"],
-        "splits": outcome.splits,
+        **outcome,
         "baselines": facts["baselines"],
         "model": {
             "name": data.model.name,
@@ -101,8 +87,7 @@ def leave_results(
         },
         "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
         **{name: facts[name] for name in data.task.kept_facts},
-        "best": _best_epoch(outcome, options),
-        "folds": _spread(outcome, data.task.shown),
+        "best": {"epoch": epochs[0], "by": options.best_by, "value": best} if epochs else None,
         "language": facts["language"],
         "settings": {
             **options.settings,
@@ -113,29 +98,25 @@ def leave_results(
         "command": os.environ.get(COMMAND_LINE) or shlex.join(["python", *sys.argv]),
         "ranks": dp.get_world_size(),
         "machine": platform.platform(),
-        "versions": {"python": platform.python_version(), **dict(_versions())},
-        "history": trainer.state.log_history,
-        "parallel": trainer.throughput.summary(trainer.state.global_step),
+        "versions": {"python": platform.python_version(), **versions},
+        "history": state.log_history,
+        "parallel": trainer.throughput.summary(state.global_step),
     }
     results["advice"] = give_advice(results, "en")
     folder.write_results(results)
     folder.write_settings(options, facts["task"])
     report.write(folder, results)
-    return dp.broadcast_object(results)
+    return results
 
 
-def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
+def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:
     """The last lines of a run: scores beside the baselines, advice, and paths."""
     task, model = get_task(results["task"]), results["model"]
     known = {"name": model["name"], "count": model["parameters"], "weights": weights_of(model["origin"])}
     lines = [tr("{name}, {count:,} parameters, {weights}:", **known)]
     for split, scores in results["splits"].items():
-        of_split = {"scores": task.in_words(scores), "rows": scores["rows"], "split": split}
-        if (positive := results.get("positive_label")) is not None:
-            of_split |= {"label": positive, "f1": scores["f1"]}
-            lines.append(tr("{scores}, F1 of {label!r} {f1:.3f} on {rows} {split} rows", **of_split))
-        else:
-            lines.append(tr("{scores} on {rows} {split} rows", **of_split))
+        shown = task.in_words(scores, positive=results.get("positive_label"))
+        lines.append(tr("{scores} on {rows} {split} rows", scores=shown, rows=scores["rows"], split=split))
     if folds := results["folds"]:
         means = [f"{named(name)} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items()]
         line = Message("over {count} folds: {means}; the model kept is that of fold {kept}")
@@ -146,35 +127,7 @@ def summary(results: dict, folder: RunFolder, logs: list[str]) -> str:
     for name, scores in results["baselines"].items():
         lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=named(name)))
     lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
-    paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report), *logs]
-    lines.append("    ".join(paths))
+    paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report)]
+    lines.append("    ".join([*paths, *(tr("curves: {path}", path=folder.home / name) for name in trackers)]))
     lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=shlex.quote(str(folder.home))))
     return "\n".join(lines)
-
-
-def _versions():
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
-
-
-def _best_epoch(outcome, options):
-    """The epoch whose model is kept."""
-    state = outcome.trainer.state
-    if outcome.folds or state.best_metric is None:
-        return None
-    tag = f"eval_{options.best_by}"
-    epochs = [entry["epoch"] for entry in state.log_history if entry.get(tag) == state.best_metric]
-    return {"epoch": epochs[0], "by": options.best_by, "value": state.best_metric} if epochs else None
-
-
-def _spread(outcome, names):
-    """The scores over the folds."""
-    found = {name: [scores[name] for scores in outcome.folds] for name in names if outcome.folds}
-    spread = {
-        name: {"mean": statistics.mean(each), "std": statistics.stdev(each), "each": each}
-        for name, each in found.items()
-    }
-    return {"count": len(outcome.folds), "kept": outcome.kept_fold + 1, "scores": spread} if found else None

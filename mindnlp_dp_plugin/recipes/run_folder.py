@@ -29,16 +29,13 @@ class RunFolder:
         metrics: ``metrics.json``: scores, history, command and versions.
         report: ``report.html``: one page of all that, with plots.
         settings: ``run.yaml``: what ``--config`` takes to run it again.
-        tensorboard: Event files.
-        wandb: Those of Weights & Biases.
-        swanlab: Those of SwanLab.
         checkpoints: What a run goes on from, and what such a run must have in common with them.
         prepared: Tokenised data; gone when the run is done.
     """
 
     def __init__(self, folder: str | Path):
         self.home = Path(folder)
-        for name in ("model", "checkpoints", "prepared", "tensorboard", "wandb", "swanlab"):
+        for name in ("model", "checkpoints", "prepared"):
             setattr(self, name, self.home / name)
         self.metrics, self.report = self.home / "metrics.json", self.home / "report.html"
         self.settings, self._fingerprint = self.home / "run.yaml", self.checkpoints / "fingerprint.json"
@@ -137,8 +134,8 @@ class RunFolder:
             fingerprint: What a run that goes on from it must have in common.
         """
         if not options.resume:
-            for left in (self.model, self.tensorboard, self.wandb, self.swanlab, self.checkpoints):
-                shutil.rmtree(left, ignore_errors=True)
+            for left in ("model", "tensorboard", "wandb", "swanlab", "checkpoints"):
+                shutil.rmtree(self.home / left, ignore_errors=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         _write(self._fingerprint, json.dumps(fingerprint, indent=2))
         if not self.metrics.exists():

@@ -1,6 +1,6 @@
 """Scores, by scikit-learn, from one table of names; and the rows that are the furthest off."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -10,7 +10,6 @@ from sklearn import metrics
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
 MOST_LISTED = 12
-SURE = 0.95  # of a wrong class: then the label itself may be wrong
 
 
 def _over_occurring(average, labels, chosen):
@@ -45,17 +44,6 @@ NUMBERS = {
 }
 
 
-def measure(table: dict[str, Callable], labels: Sequence, predicted: Sequence) -> dict[str, float]:
-    """The scores of a table.
-
-    Args:
-        table: One of those above.
-        labels: What is true of each row: a class, a bool for each class, or a number.
-        predicted: The same.
-    """
-    return {name: float(score(labels, predicted)) for name, score in table.items()}
-
-
 def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str]) -> list[dict]:
     """Precision, recall, F1, rows and predicted rows of each class.
 
@@ -71,27 +59,6 @@ def per_class(predicted: np.ndarray, labels: np.ndarray, label_names: list[str])
     return [
         {"label": label, **{name: value.item() for name, value in zip(names, row)}}
         for label, *row in zip(label_names, *scores, counts)
-    ]
-
-
-def worst_mistakes(logits: np.ndarray, labels: np.ndarray, texts: list[tuple[str, ...]], label_names) -> list[dict]:
-    """The wrong predictions with the highest confidence, highest first, each text once.
-
-    Args:
-        logits: Of shape (rows, classes).
-        labels: The true classes, of shape (rows,).
-        texts: One, or the two of a pair, for each row.
-        label_names: Of all classes.
-    """
-    chances, predicted = softmax(logits), logits.argmax(axis=-1)
-    sure = np.where(predicted != labels, chances.max(axis=-1, initial=0), 0)
-    return [
-        {
-            **mistake(texts[row], label_names[labels[row]], label_names[predicted[row]]),
-            "probability": float(sure[row]),
-            "is_label_doubtful": bool(sure[row] >= SURE),
-        }
-        for row in worst_rows(sure, texts)
     ]
 
 

@@ -24,12 +24,6 @@ SIZE = {
     # 0.02 is for layers of 768: in those of 64 attention stays even, and never learns which words belong together.
     "initializer_range": 0.1,
 }
-GPT2_NAMES = {
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "initializer_range": "initializer_range",
-}
 CLASSIFIER = "ForSequenceClassification"
 
 
@@ -73,8 +67,8 @@ def save_small_gpt2(folder: str | Path, texts: Iterable[str], num_labels: None =
     from mindnlp.transformers import GPT2TokenizerFast
 
     tokenizer = GPT2TokenizerFast(*_learn_bpe(folder, texts, [END_OF_TEXT])[1], model_max_length=max_length)
-    size = {theirs: SIZE[name] for name, theirs in GPT2_NAMES.items()}
-    _save("GPT2", "LMHeadModel", tokenizer, folder, n_positions=max_length + MOST_NEW_TOKENS, **size)
+    size = {name: value for name, value in SIZE.items() if name != "intermediate_size"}  # its own is four times as wide
+    _save("GPT2", "LMHeadModel", tokenizer, folder, max_position_embeddings=max_length + MOST_NEW_TOKENS, **size)
 
 
 def save_small_qwen2(folder: str | Path, texts: Iterable[str], num_labels: None = None, max_length: int = 128) -> None:

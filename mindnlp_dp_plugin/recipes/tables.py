@@ -1,8 +1,8 @@
 """A data set: texts and labels, without empty rows, in splits."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import datasets
 import pandas
@@ -11,10 +11,9 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import as_text
-from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, place, read_file
-from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS, read_splits
-from mindnlp_dp_plugin.recipes.splitting import split_off_dev
+from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns, require_named
+from mindnlp_dp_plugin.recipes.reading.files import place
+from mindnlp_dp_plugin.recipes.reading.splits import read_splits
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_SHOWN = 20
@@ -22,8 +21,7 @@ COLUMNS_FOUND = Message("text: {texts}; label: {label}")
 TEXT_COLUMNS_FOUND = Message("text: {texts}")
 
 
-@dataclass(frozen=True)
-class LabelledTexts:
+class LabelledTexts(NamedTuple):
     """Texts with labels.
 
     Attributes:
@@ -36,29 +34,8 @@ class LabelledTexts:
 
     splits: dict[str, datasets.Dataset]
     label_names: list[str]
-    remarks: list[dict] = field(default_factory=list)
+    remarks: list[dict]
     columns: Columns | None = None
-
-    def with_dev(self, strata: Callable, options: RecipeOptions, names: Sequence[str] = ()) -> "LabelledTexts":
-        """These texts with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train.
-
-        Args:
-            strata: From the rows of train to a number for each; dev gets equally much of each.
-            options: Say whether there are folds, and the seed.
-            names: Of the strata, where it is worth a remark that one has a single text.
-        """
-        splits, remarks = dict(self.splits), list(self.remarks)
-        if "dev" not in splits:
-            train = splits["train"]
-            splits["train"], splits["dev"], singles = split_off_dev(train, strata(train), options.seed)
-            if not options.folds:
-                remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
-            if singles and names:
-                said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
-                remarks.append(remark(said, labels=_first([names[number] for number in singles])))
-        if options.folds:
-            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
-        return replace(self, splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
 
 @dataclass(frozen=True)
@@ -105,7 +82,7 @@ class PlainRows:
                         place=place(where),
                         label=unseen.args[0],
                         split=split,
-                        known=", ".join(_first(names)),
+                        known=", ".join(first_of(names)),
                     ) from None
             splits[split] = datasets.Dataset.from_list(learnt)
         return LabelledTexts(splits, list(names), self.remarks, self.columns)
@@ -116,8 +93,7 @@ def read_rows(
     as_label: Callable[[Any], Any] = as_text,
     parse: Callable[..., dict | None] | None = None,
     find: Callable = find_columns,
-    read: Callable = read_file,
-    suffixes: tuple[str, ...] = SUFFIXES,
+    tagged: bool = False,
 ) -> PlainRows:
     """Read a data set, find its columns, and leave out rows in which something is missing.
 
@@ -126,21 +102,21 @@ def read_rows(
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
         parse: From the cells of a row to what is read of it, None if something is missing; unless rows are texts.
         find: Finds the columns in a table.
-        read: Reads a file.
-        suffixes: Those of files that are data.
+        tagged: Whether texts are CoNLL.
 
     Raises:
         DataParallelError: If the data cannot be read, or train has no row that is whole.
     """
     said, dropped = [], []
-    tables = read_splits(options, said, read, suffixes)
+    tables = read_splits(options, said, tagged)
     columns = find(tables["train"], options.text_column, options.label_column)
     found = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
     if columns.label is None:
         found = remark(TEXT_COLUMNS_FOUND, texts=list(columns.texts))
     splits = {}
     for split, table in tables.items():
-        rows = _parsed(table, columns, split, parse or (lambda *cells: _labelled_text(cells, as_label)))
+        require_named(table, *columns)
+        rows = _parsed(table, columns, parse or (lambda *cells: _labelled_text(cells, as_label)))
         if len(rows) < len(table):
             message = Message("{split}: empty rows dropped: {dropped} of {rows}")
             dropped.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
@@ -152,17 +128,8 @@ def read_rows(
     return PlainRows(splits, tables["train"], columns, [*said, found, *dropped])
 
 
-def _parsed(table, columns, split, parse):
-    names = [name for name in (*columns.texts, columns.label) if name is not None]
-    for name in names:
-        if name not in table:
-            raise DataParallelError(
-                "column {column!r} is not in the {split} split: its columns are {names}.",
-                column=name,
-                split=split,
-                names=", ".join(table),
-            )
-    rows = {}
+def _parsed(table, columns, parse):
+    names, rows = [name for name in (*columns.texts, columns.label) if name is not None], {}
     for where, *cells in table[names].itertuples(name=None):
         try:
             row = parse(*cells)
@@ -179,6 +146,6 @@ def _labelled_text(cells, as_label):
     return None if any(value in (None, "") for value in row.values()) else row
 
 
-def _first(names: Iterable[str]):
-    names = list(names)
+def first_of(names: Sequence[str]) -> list[str]:
+    """The first names, and whether there are more."""
     return [*names[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]

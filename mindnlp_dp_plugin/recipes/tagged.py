@@ -1,7 +1,5 @@
 """Sentences whose words have tags: read, checked, and made a data set."""
 
-from typing import Any
-
 import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -11,7 +9,7 @@ from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.cells import is_list
 from mindnlp_dp_plugin.recipes.reading.columns import TAG_NAMES, Columns, require_named
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAG, TOKENS, read_tagged
+from mindnlp_dp_plugin.recipes.reading.conll import TAG, TOKENS
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")
@@ -23,7 +21,7 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
     Raises:
         DataParallelError: If the files hold no tagged sentences; it names the file and the line.
     """
-    found = read_rows(options, parse=_sentence, find=find_tagged, read=read_tagged, suffixes=ALL_SUFFIXES)
+    found = read_rows(options, parse=_sentence, find=find_tagged, tagged=True)
     types = types_of([tag for tags in found.labels() for tag in tags])
     if not types:
         raise DataParallelError(
@@ -63,20 +61,12 @@ def find_tagged(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: str
     return Columns((tokens,), tags)
 
 
-def words_of(cell: Any) -> list[str]:
-    """The words of a cell.
-
-    Raises:
-        ValueError: If it holds something else.
-    """
-    if not is_list(cell) or not all(isinstance(word, (str, int, float)) for word in cell):
-        raise ValueError(tr('{cell!r} is no list of words: give one, such as ["EU", "rejects"]', cell=cell))
-    return list(map(str, cell))
-
-
 def _sentence(words, tags):
-    if words is None or words != words or not (words := words_of(words)) or tags is None or tags != tags:
+    if words is None or words != words or words == [] or tags is None or tags != tags:
         return None
+    if not is_list(words) or not all(isinstance(word, (str, int, float)) for word in words):
+        raise ValueError(tr('{cell!r} is no list of words: give one, such as ["EU", "rejects"]', cell=words))
+    words = list(map(str, words))
     if not is_list(tags) or len(tags) != len(words):
         message = Message("{count} words ({words}, ...) and the tags {tags!r}: give a list with one for each")
         raise ValueError(tr(message, count=len(words), words=", ".join(words[:3]), tags=tags))

@@ -9,22 +9,6 @@ LENGTH_STEP = 16  # lengths of batches are multiples of it: little padding on CP
 IGNORED = -100  # the label of a token that no loss and no score counts
 
 
-def cut(tokenizer, texts: list[list[str]], max_length: int) -> tuple[dict[str, list], int]:
-    """Tokens of texts, or of pairs of them, cut to a length; and how many had to be.
-
-    Args:
-        tokenizer: The model's.
-        texts: A list of texts, or two.
-        max_length: In tokens.
-    """
-    tokens = dict(tokenizer(*texts, truncation=True, max_length=max_length))
-    full = [row for row, found in enumerate(tokens["input_ids"]) if len(found) >= max_length]
-    if not full:
-        return tokens, 0
-    whole = tokenizer(*([column[row] for row in full] for column in texts), verbose=False)["input_ids"]
-    return tokens, sum(len(found) > max_length for found in whole)
-
-
 def words_to_tokens(
     tokenizer, sentences: Sequence[Sequence[str]], joiner: str, max_length: int
 ) -> tuple[dict[str, list], list[list[int]], int]:
@@ -65,23 +49,6 @@ def words_to_tokens(
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = [[0] * len(row) for row in rows]
     return columns, places, num_cut
-
-
-def tags_of_tokens(num_tokens: int, places: list[int], tags: list[int], max_length: int) -> list[int]:
-    """The tag of each word at its first token.
-
-    Tags of words that are cut off stand behind ``max_length``: no loss sees them, and in scores they count as predicted
-    to be no entity.
-
-    Args:
-        num_tokens: Of the sentence.
-        places: The first token of each word that was not cut off.
-        tags: Of all words.
-        max_length: In tokens.
-    """
-    labels = np.full(max_length if len(places) < len(tags) else num_tokens, IGNORED)
-    labels[places] = tags[: len(places)]
-    return [*labels.tolist(), *tags[len(places) :]]
 
 
 def labelled_tokens(tokens: list[list[int]], labels: list[list[int]]) -> tuple[list[list[int]], list[int]]:
@@ -133,26 +100,3 @@ def mean_over_seen(logits: Any, labels: Any) -> Any:
 
     seen = labels[:, : logits.shape[1]]
     return global_mean(token_losses(logits, seen).sum(), (seen != IGNORED).sum().float())
-
-
-def logits_of(model, tokenizer, rows: list[dict], max_length: int) -> np.ndarray:
-    """The model's logits for a batch.
-
-    Args:
-        model: The trained one.
-        tokenizer: Says what ``input_ids`` are padded with.
-        rows: The inputs of each row; what is called ``places`` is not for the model.
-        max_length: Rows are padded no further, unless one is longer.
-    """
-    import mindspore
-    from mindnlp.core import no_grad
-
-    longest = max(len(row["input_ids"]) for row in rows)
-    length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, max(max_length, longest))
-    inputs = {}
-    for name in [name for name in rows[0] if name != "places"]:
-        filling = tokenizer.pad_token_id if name == "input_ids" else 0
-        padded = [row[name] + [filling] * (length - len(row[name])) for row in rows]
-        inputs[name] = mindspore.Tensor(np.array(padded, np.int32))
-    with no_grad():
-        return model(**inputs).logits.asnumpy()

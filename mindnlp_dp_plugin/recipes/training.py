@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import mean, stdev
 
 import numpy as np
 
@@ -16,9 +17,8 @@ from mindnlp_dp_plugin.recipes.callbacks import TRAINING, BestIsHere, Terminal, 
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
-from mindnlp_dp_plugin.recipes.results import Outcome, introduction, leave_results, summary, to_beat
+from mindnlp_dp_plugin.recipes.results import introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tracking import make_trackers, where
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,
@@ -27,7 +27,11 @@ from mindnlp_dp_plugin.trainers.mindnlp.public import (
     set_seed,
 )
 
-DEV = "dev"
+TRACKERS = {
+    "tensorboard": lambda home: dp.TensorBoardCallback(str(home / "tensorboard")),
+    "wandb": lambda home: dp.WandbCallback(home, settings={"silent": True, "console": "off"}),
+    "swanlab": lambda home: dp.SwanLabCallback(home / "swanlab"),
+}
 
 
 class RecipeTrainer(Trainer):
@@ -74,15 +78,12 @@ class RecipeTrainer(Trainer):
         return {**scores, "loss": found.metrics[f"{split}_loss"]}
 
 
-def train(options: RecipeOptions, task: str = "classification") -> dict:
+def train(options: RecipeOptions, task: str = "classification") -> None:
     """Train, score, and write the output folder. All ranks must call it.
 
     Args:
         options: What to train on, and how.
         task: What is learnt.
-
-    Returns:
-        What is in the folder's ``metrics.json``.
 
     Raises:
         DataParallelError: If the data, the model or the folder cannot be used.
@@ -107,16 +108,16 @@ def train(options: RecipeOptions, task: str = "classification") -> dict:
     dp.barrier()
     options = replace(options, model=data.facts["chosen_model"], best_by=options.best_by or data.task.best_by[0])
     dp.print_rank_0(introduction(data))
-    outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
-    results = leave_results(outcome, data, folder, options, began)
+    trainer, outcome = cross_validate(options, data, folder) if options.folds else train_once(options, data, folder)
+    dp.barrier()  # every rank has read what was prepared, which is removed now
     if dp.is_main_process():
+        results = leave_results(trainer, outcome, data, folder, options, began)
         folder.finish(home)
-        print("\n" + summary(results, home, where(options.trackers, home)), flush=True)
+        print("\n" + summary(results, home, options.trackers), flush=True)
     dp.barrier()
-    return results
 
 
-def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
     if data.task.scores_before_training:
@@ -126,10 +127,10 @@ def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) ->
         data.facts["baselines"] = {"before_training": before, **data.facts["baselines"]}
         dp.print_rank_0(to_beat(data.task, "before_training", before))
     trainer.train(resume_from_checkpoint=options.resume)
-    return Outcome(trainer, {split: trainer.scores_on(split) for split in data.splits[1:]})
+    return trainer, {"splits": {split: trainer.scores_on(split) for split in data.splits[1:]}, "folds": None}
 
 
-def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> Outcome:
+def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train once for each fold on all rows outside of it, and score it by its last epoch.
 
     The kept model is that of the fold with the best score; which epoch is best is not asked, as that would be chosen on
@@ -153,7 +154,10 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
     logits, labels = (concatenate(each)[order] for each in zip(*((part.predictions, part.label_ids) for part in parts)))
     _, kept, trainer = best
     splits = {"dev": data.score(logits, labels, "train")}
-    return Outcome(trainer, splits | {split: trainer.scores_on(split) for split in data.splits[1:]}, scores, kept)
+    splits |= {split: trainer.scores_on(split) for split in data.splits[1:]}
+    each = {name: [of[name] for of in scores] for name in task.shown}
+    spread = {name: {"mean": mean(of), "std": stdev(of), "each": of} for name, of in each.items()}
+    return trainer, {"splits": splits, "folds": {"count": len(folds), "kept": kept + 1, "scores": spread}}
 
 
 def make_trainer(
@@ -180,15 +184,15 @@ def make_trainer(
     is_fold = rows is not None
     callbacks = [BestIsHere(), Terminal(None if is_fold else options.best_by, data.task, heading)]
     if not is_fold:
-        callbacks += make_trackers(options.trackers, folder)
+        callbacks += [TRACKERS[name](folder.home) for name in options.trackers]
         if options.patience:
             callbacks.append(EarlyStoppingCallback(options.patience))
     train_dataset = data.pipeline("train", options.batch_size, shuffle=True, rows=rows, packing=options.packing)
     num_rows = data.facts["num_rows"]["train"] if rows is None else len(rows)
     if packed := packed_rows_of(train_dataset):
         num_rows = len(packed)
-    micro_batches = dp.DataParallelConfig.from_env().micro_batches
-    epochs = options.chosen_epochs(num_rows, dp.get_world_size(), micro_batches)
+    in_a_step = dp.DataParallelConfig.from_env().micro_batches or dp.get_world_size() * options.accumulation
+    epochs = options.chosen_epochs(num_rows, in_a_step)
     return RecipeTrainer(
         data,
         options,
@@ -196,7 +200,7 @@ def make_trainer(
         model=model,
         args=training_arguments(options, folder, epochs, is_fold, data.task.falling),
         train_dataset=train_dataset,
-        eval_dataset=None if is_fold else data.pipeline(DEV, options.batch_size),
+        eval_dataset=None if is_fold else data.pipeline("dev", options.batch_size),
         compute_metrics=lambda found: data.task.scores_of(found.predictions, found.label_ids, data.facts),
     )
 

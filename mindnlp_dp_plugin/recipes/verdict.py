@@ -6,7 +6,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import fields_of
 from mindnlp_dp_plugin.recipes.scores import decimal
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.words import named, remark, say
+from mindnlp_dp_plugin.recipes.words import NAMES, remark, say
 
 LOW = 0.5  # of a share: below it even a better model is of little use
 MUCH_CUT = 0.2
@@ -37,29 +37,20 @@ def judge(results: dict, code: str | None = None) -> Verdict:
     task, (split, scores) = get_task(results["task"]), list(results["splits"].items())[-1]
     main, baselines = task.main_score, results["baselines"]
     best = (min if main in task.falling else max)(baselines, key=lambda name: baselines[name][main])
-    notes = [say(each, code) for each in _notes(task, results, split, baselines[best], code)]
-    difference = scores[main] - baselines[best][main]
-    rival, size = named(best, code), decimal(abs(difference))
-    if abs(difference) < 5e-4:
-        return Verdict(say(remark("as good as {baseline}", baseline=rival), code), "fair", notes)
-    if main not in task.not_shares:
-        size = remark("{points} points", points=abs(round(100 * difference, 1)))
-    above, below = Message("{score}: {difference} above {baseline}"), Message("{score}: {difference} below {baseline}")
-    found = remark(above if difference > 0 else below, score=named(main, code), difference=size, baseline=rival)
-    if _is_within_chance(task, scores, baselines[best]):
-        found = remark("{sentence} (within chance for {rows} rows)", sentence=found, rows=scores["rows"])
-        return Verdict(say(found, code), "fair", notes)
-    is_worse, is_low = task.is_worse(main, difference, 0), _is_low(task, scores)
-    return Verdict(say(found, code), "bad" if is_worse else "fair" if is_low else "good", notes)
+    notes = [say(each, code) for each in _notes(task, results, split, baselines[best])]
+    sentence, is_chance = _compared(task, scores, best, baselines[best])
+    style = "bad" if task.is_worse(main, scores[main], baselines[best][main]) else "good"
+    if is_chance or style == "good" and _is_low(task, scores):
+        style = "fair"
+    return Verdict(say(sentence, code), style, notes)
 
 
-def give_advice(results: dict, code: str | None = None, in_percent: bool = False) -> list[str]:
+def give_advice(results: dict, code: str | None = None) -> list[str]:
     """What is wrong with the model, by the last split that was scored, and what to try; nothing if all is well.
 
     Args:
         results: What ``metrics.json`` is made of.
         code: ``en`` or ``zh``; None for the user's language.
-        in_percent: Whether shares are.
     """
     task, (split, scores), found = get_task(results["task"]), list(results["splits"].items())[-1], []
     if (only := task.always(scores, results)) is not None:
@@ -67,7 +58,7 @@ def give_advice(results: dict, code: str | None = None, in_percent: bool = False
         found.append([remark(single, label=only or remark("no class"), split=split)])
     for name, baseline in results["baselines"].items():
         if task.is_worse(task.main_score, scores[task.main_score], baseline[task.main_score]):
-            found.append(list(_below(task, scores, baseline, name, split, in_percent, code)))
+            found.append([remark("{sentence}.", sentence=_compared(task, scores, name, baseline)[0])])
     if found:
         found[-1].append(remark("Try {ideas}.", ideas=list(_ideas(results, task, only is not None))))
         if not results["model"]["pretrained"]:
@@ -90,21 +81,35 @@ def rises_from(history: list[dict]) -> float | None:
     return losses[lowest][0] if 2 * (lowest + 1) <= len(losses) and losses[-1][1] > 1.05 * losses[lowest][1] else None
 
 
-def _is_within_chance(task, scores, baseline):
-    """Whether the main scores differ by no more than two standard errors: other rows could turn them around."""
-    difference = scores[task.main_score] - baseline[task.main_score]
-    return abs(difference) <= 2 * scores.get("standard_error", 0.0)
+def _compared(task, scores, rival, baseline):
+    """How far the main score is from a baseline's; and whether other rows could turn them around.
+
+    They could within two standard errors.
+    """
+    main = task.main_score
+    difference, error = scores[main] - baseline[main], scores.get("standard_error", 0.0)
+    if abs(difference) < 5e-4:
+        return remark("as good as {baseline}", baseline=remark(NAMES[rival])), True
+    size = decimal(abs(difference))
+    if main not in task.not_shares:
+        size = remark("{points} points", points=abs(round(100 * difference, 1)))
+    above, below = Message("{score}: {difference} above {baseline}"), Message("{score}: {difference} below {baseline}")
+    known = {"score": remark(NAMES[main]), "difference": size, "baseline": remark(NAMES[rival])}
+    found = remark(above if difference > 0 else below, **known)
+    if abs(difference) > 2 * error:
+        return found, False
+    return remark("{sentence} (within chance for {rows} rows)", sentence=found, rows=scores["rows"]), True
 
 
 def _is_low(task, scores):
     return task.main_score not in task.not_shares and scores[task.main_score] < LOW
 
 
-def _notes(task, results, split, baseline, code):
+def _notes(task, results, split, baseline):
     main, scores = task.main_score, results["splits"][split]
     if _is_low(task, scores):
         low = Message("{score} of {value} is low all the same: most is still wrong.")
-        yield remark(low, score=named(main, code), value=task.shown_score(main, scores[main]))
+        yield remark(low, score=remark(NAMES[main]), value=task.shown_score(main, scores[main]))
     if split != "dev":
         return
     if results["best"]:
@@ -113,25 +118,6 @@ def _notes(task, results, split, baseline, code):
     if each and not task.is_worse(main, scores[main], baseline[main]) and task.is_worse(main, each[-1], baseline[main]):
         peak = Message("Best of {count} epochs that go up and down; the last ends below the baseline, at {last}.")
         yield remark(peak, count=len(each), last=task.shown_score(main, each[-1]))
-
-
-def _below(task, scores, baseline, rival, split, in_percent, code):
-    shown = task.shown_score if in_percent else lambda name, value: f"{value:.3f}"
-    compared = [
-        remark(
-            "{name} {mine} against {theirs}",
-            name=named(name, code),
-            mine=shown(name, scores[name]),
-            theirs=shown(name, baseline[name]),
-        )
-        for name in task.shown
-        if task.is_worse(name, scores[name], baseline[name])
-    ]
-    worse, below = Message("Worse than {name} on {split}: {scores}."), Message("Below {name} on {split}: {scores}.")
-    said = worse if task.main_score in task.falling else below
-    yield remark(said, name=named(rival, code), split=split, scores=compared)
-    if _is_within_chance(task, scores, baseline):
-        yield remark("This is within chance for {rows} rows.", rows=scores["rows"])
 
 
 def _ideas(results, task, is_single):

@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pandas
 
-from mindnlp_dp_plugin.recipes.reading.conll import write_conll
+from mindnlp_dp_plugin.recipes.reading.conll import TAGS, TOKENS
 
 
 def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> None:
@@ -19,7 +19,10 @@ def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> Non
     """
     kind = path.suffix.lower()
     if kind in (".conll", ".txt"):
-        write_conll(path, rows)
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows:
+                file.writelines(f"{word}\t{tag}\n" for word, tag in zip(row[TOKENS], row[TAGS] or []))
+                file.write("\n")
         return
     if kind == ".parquet":
         datasets.Dataset.from_list(rows).to_parquet(str(path))

@@ -10,9 +10,9 @@ import pytest
 
 from mindnlp_dp_plugin.cli import main
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tracking import check_trackers, make_trackers, where
+from mindnlp_dp_plugin.recipes.training import TRACKERS
 from tests.harness import run_ranks_successfully
 from tests.recipes.test_tables import reviews, write
 
@@ -74,14 +74,11 @@ def test_swanlab_gets_every_number(tmp_path):
 
 def test_a_recipe_reports_to_what_is_chosen(tmp_path, monkeypatch, capfd):
     assert RecipeOptions().trackers == ("tensorboard",) and RecipeOptions(report_to=("none",)).trackers == ()
-    folder = RunFolder(tmp_path)
-    (callback,) = make_trackers(("tensorboard",), folder)
-    assert type(callback).__name__ == "TensorBoardCallback"
-    assert where(("tensorboard", "wandb"), folder)[1] == f"logs for Weights & Biases: {tmp_path / 'wandb'}"
+    assert type(TRACKERS["tensorboard"](tmp_path)).__name__ == "TensorBoardCallback"
     with pytest.raises(DataParallelError, match="--report-to none, wandb: none goes with no other"):
-        check_trackers(("none", "wandb"))
+        check(RecipeOptions(report_to=("none", "wandb")), 1, "classification")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mindnlp_dp_plugin.recipes.tracking.find_spec", lambda name: None)
+    monkeypatch.setattr("mindnlp_dp_plugin.recipes.checks.find_spec", lambda name: name != "swanlab" or None)
     write(tmp_path / "data.csv", reviews(40))
     words = ["mindnlp-dp", "recipe", "classification", "--nproc", "2", "--dataset", "data.csv"]
     monkeypatch.setattr(sys, "argv", [*words, "--report-to", "swanlab"])

@@ -27,15 +27,15 @@ class Shouting(Task):
     shown = falling = not_shares = best_by = ("capitals",)
     kept_facts = ("loud",)
 
-    def read(self, options):
-        return read_rows(options, as_label=float).labelled().with_dev(self.strata, options)
+    def labelled(self, options):
+        return read_rows(options, as_label=float).labelled()
 
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}
         return {"loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
 
-    def describe(self, facts):
-        return [f"{split}: {rows['loud']} shout" for split, rows in facts["rows"].items()]
+    def describe(self, facts, split):
+        return f"{split}: {facts['rows'][split]['loud']} shout"
 
     def predict_baselines(self, train, scored, data, options):
         return {"never": [0.0] * len(scored)}

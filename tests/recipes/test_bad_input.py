@@ -45,10 +45,10 @@ def test_columns_that_are_not_there_or_hold_no_text(refused, tmp_path):
     rows = [{"number": row, **each} for row, each in enumerate(reviews(40))]
     write(tmp_path / "data.csv", rows)
     data = ("--dataset", "data.csv")
-    assert "--text-column 'txt' is not there: the columns are number, text, label" in refused(
+    assert "--text-column 'txt' is not in 'data.csv': its columns are number, text, label" in refused(
         *data, "--text-column", "txt"
     )
-    assert "--label-column 'mood' is not there" in refused(*data, "--label-column", "mood")
+    assert "--label-column 'mood' is not in 'data.csv'" in refused(*data, "--label-column", "mood")
     assert "column 'number' holds no text (for example '0')" in refused(*data, "--text-column", "number")
     assert "holds 40 different values in 40 rows, which are no classes" in refused(*data, "--label-column", "number")
 
@@ -116,7 +116,7 @@ def test_configurations(refused, tmp_path):
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: true\n")
     assert "holds other things than settings (packing)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("[1, 2]")
-    assert "'run.yaml' holds no settings:" in refused("--config", "run.yaml")
+    assert "'run.yaml' holds other things than settings ([1, 2]): they are" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\n")
     assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
     assert "--dataset 'other.csv' does not exist" in refused("--config", "run.yaml", "--dataset", "other.csv")

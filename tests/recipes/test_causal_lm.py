@@ -11,7 +11,7 @@ import pytest
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
-from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens, write
+from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
@@ -52,7 +52,7 @@ def test_conversations_are_read_and_described(tmp_path, kind):
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 54, "dev": 6}
     facts = {**TASK.facts(data, options), "num_rows": {"train": 54, "dev": 6}}
     assert set(facts["rows"]["train"]) == {"system", "user", "assistant"}
-    assert TASK.describe(facts)[0].startswith("train: 54 conversations; messages: system (")
+    assert TASK.describe(facts, "train").startswith("train: 54 conversations; messages: system (")
 
 
 GOOD = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
@@ -82,7 +82,7 @@ def test_what_is_no_conversation(tmp_path, row, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"text_column": ("chat",)}, "column 'chat' is not in the train split: its columns are messages"),
+        ({"text_column": ("chat",)}, "--text-column 'chat' is not in 'data.jsonl': its columns are messages"),
         (
             {"model": "small-bert"},
             "--model 'small-bert' is no model for causal-lm: give small-gpt2, small-qwen2, a",
@@ -120,13 +120,13 @@ def test_only_answers_are_learnt(models, name):
     (chat,) = (row["messages"] for row in list(chats(6, seed=4))[5:6])
     chat = [{"role": "system", "content": "be kind"}, *GOOD, {"role": "user", "content": "c"}, *GOOD[1:]]
     tokens, labels = chat_to_tokens(tokenizer, chat)
-    text = write(tokenizer, chat)
+    text = tokenizer.apply_chat_template(chat, tokenize=False)
     assert tokenizer.decode(tokens) == text
     assert all(label in (-100, token) for label, token in zip(labels, tokens))
     learnt = tokenizer.decode([label for label in labels if label != -100])
     end = "<|im_end|>" if name == "small-qwen2" else tokenizer.eos_token
     assert learnt.replace(" ", "").replace("\n", "") == f"b{end}b{end}"
-    asked = write(tokenizer, chat[:2], asks=True)
+    asked = tokenizer.apply_chat_template(chat[:2], tokenize=False, add_generation_prompt=True)
     assert tokens[: len(tokenizer(asked, add_special_tokens=False)["input_ids"])] == tokenizer(asked)["input_ids"]
 
 
@@ -267,7 +267,7 @@ def test_the_report_and_the_advice(tmp_path):
     assert "perplexity: 1.255 above counted pairs of tokens" in page and "verdict bad" in page
     assert "the model before training" in page and "guest 0 asks" in page and "20.086" in page
     (below,) = give_advice(results)
-    assert below.startswith("Worse than counted pairs of tokens on dev: perplexity 6.255 against 5.000.")
+    assert below.startswith("perplexity: 1.255 above counted pairs of tokens. Try")
     results["baselines"]["bigrams"]["perplexity"] = 7.0
     assert give_advice(results) == []
     report.write(RunFolder(tmp_path), results)

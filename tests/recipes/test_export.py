@@ -52,6 +52,5 @@ def test_safetensors_are_marked_as_transformers_wants_them(tmp_path):
 
 def test_what_cannot_be_exported_is_refused(tmp_path):
     assert "holds no model" in export(tmp_path, "--format", "mindir").stderr
-    assert "onnxruntime cannot load" in export(tmp_path, "--format", "onnx").stderr
     (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     assert "holds GPT2LMHeadModel" in export(tmp_path, "--format", "mindir").stderr

@@ -14,7 +14,6 @@ from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import SETS, measure
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import remark, say
@@ -128,14 +127,14 @@ def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
 def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):
     chance = np.random.default_rng(0)
     labels, chosen = chance.random((2, 50, 4)) > 0.6
-    found = measure(SETS, labels, chosen)
+    found = TASK.compare(chosen, labels, {})
     assert found["micro_f1"] == pytest.approx(f1_score(labels, chosen, average="micro"))
     assert found["macro_f1"] == pytest.approx(f1_score(labels, chosen, average="macro"))
     assert found["exact_match"] == (labels == chosen).all(axis=1).mean()
     absent = np.zeros((50, 1), bool)
-    widened = measure(SETS, np.hstack([labels, absent]), np.hstack([chosen, absent]))
+    widened = TASK.compare(np.hstack([chosen, absent]), np.hstack([labels, absent]), {})
     assert widened == found, "a class that neither occurs nor is chosen has no F1"
-    assert measure(SETS, absent, absent)["micro_f1"] == 0
+    assert TASK.compare(absent, absent, {})["micro_f1"] == 0
 
     options = Options(str(write(tmp_path / "data.jsonl", list(articles(300)))))
     data = TASK.read(options)
@@ -143,7 +142,7 @@ def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_pat
     assert baselines["tfidf_one_vs_rest"]["micro_f1"] > 0.95 > 0.6 > baselines["majority"]["micro_f1"] > 0.2
     facts = {**TASK.facts(data, options), "num_rows": {"train": 270, "dev": 30}}
     assert facts["label_separator"] == ";" and facts["threshold"] == 0.5
-    first, _ = TASK.describe(facts)
+    first = TASK.describe(facts, "train")
     assert first.startswith("train: 270 rows, 4 classes: art (") and "rows without a class: " in first
     rows, classes = TASK.examples([[1], [2]], [[1.0, 0, 1.0, 0], [0, 0, 0, 0]])
     assert rows == [[1], [1], [2]] and classes == [0, 2, 4]
@@ -204,7 +203,7 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
     assert mistake == {"texts": ["text 1"], "label": "money", "predicted": "art, money"}
     assert [each["predicted"] for each in good["splits"]["dev"]["per_class"]] == [2, 1, 1, 0]
     (below,) = give_advice(good)
-    assert below.startswith("Below TF-IDF + one logistic regression for each class on dev: micro F1 0.857 against")
+    assert below.startswith("micro F1: 4.3 points below TF-IDF + one logistic regression for each class. Try")
     assert give_advice(results(-9 * np.ones((3, 4)), labels))[0] == "The model predicts no class for every row of dev."
     same = np.tile([9.0, 9, -9, -9], (3, 1))
     assert give_advice(results(same, labels))[0] == "The model predicts art, money for every row of dev."

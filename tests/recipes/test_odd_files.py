@@ -196,7 +196,7 @@ REFUSED = {
     "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "a line has several __label__"),
     "scores.csv": (
         as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),
-        "which are numbers on a scale: train them with `mindnlp-dp recipe regression`",
+        "which are no classes: train numbers with `mindnlp-dp recipe regression`",
     ),
     "prose.txt": (b"".join(b"w%d and other words\n" % n for n in range(40)), "neither columns that are known nor"),
     "one_class.csv": (as_csv([(text, "a") for text, _ in SAME]).encode(), "holds one class only, 'a'"),

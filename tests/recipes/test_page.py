@@ -26,10 +26,18 @@ def test_many_classes_are_a_list_of_confusions_and_of_classes_with_the_worst_fir
     assert "<h2>Confusion matrix" in written(tmp_path, ["a", "b"], np.eye(2), np.arange(2))
 
 
+def test_a_run_on_generated_data_is_repeated_by_a_recipe_that_generates_it(tmp_path):
+    settings = {"epochs": 3.0, "max_length": 128, "model": None}
+    page = written(tmp_path, ["a", "b"], np.eye(2), np.arange(2), settings={**settings, "dataset": None})
+    assert "mindnlp-dp recipe roberta-imdb --config run.yaml" in page
+    page = written(tmp_path, ["a", "b"], np.eye(2), np.arange(2), settings={**settings, "dataset": "data.csv"})
+    assert "mindnlp-dp recipe classification --config run.yaml" in page
+
+
 def test_scores_are_in_percent_and_settings_in_their_own_words(tmp_path):
     page = written(tmp_path, ["a", "b"], np.eye(2)[[1, 0]], np.arange(2))
     advice = re.search(r'(?s)<section class="card advice">(.*?)</section>', page)[1]
-    assert "macro F1 0.0% against 80.0%" in advice and "0.800" not in advice
+    assert "macro F1: 80.0 points below TF-IDF" in advice and "0.800" not in advice
     assert (
         "--model roberta-base --mirror hf-mirror, or --model AI-ModelScope/roberta-base --mirror modelscope" in advice
     )

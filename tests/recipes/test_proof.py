@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.recipes.proof import compare, in_words
-from mindnlp_dp_plugin.recipes.registry import RECIPES, recipe_that_trains
 from tests.distributed.test_example import run_command
 from tests.recipes.test_tables import reviews, write
 
@@ -26,12 +25,6 @@ def test_steps_that_differ_are_no_proof():
     for other in (record(losses=losses), record(after=np.ones(100) + 0.1)):
         found = compare(record(), other, 2)
         assert not found["equal"] and "2 ranks do NOT take the steps of one" in in_words(found)
-
-
-def test_a_run_on_generated_data_is_proven_by_a_recipe_that_generates_it():
-    assert recipe_that_trains("classification", generates_data=False) == "classification"
-    assert RECIPES[recipe_that_trains("classification", generates_data=True)].generates_data
-    assert recipe_that_trains("multi_label", generates_data=True) == "multi_label"  # there is none
 
 
 def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import NUMBERS, decimal, measure
+from mindnlp_dp_plugin.recipes.scores import decimal
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from tests.recipes.test_tables import write
 
@@ -32,8 +32,8 @@ def test_numbers_are_read_described_and_split(tmp_path):
     assert facts["mean"] == pytest.approx(np.mean(data.splits["train"]["label"]))
     assert sum(facts["rows"]["train"].values()) == 180 and sum(facts["rows"]["dev"].values()) == 20
     facts["num_rows"] = {"train": 180, "dev": 20}
-    lines = TASK.describe(facts)
-    assert lines[0].startswith("train: 180 rows, from ") and ", mean 5." in lines[0] or ", mean 4." in lines[0]
+    line = TASK.describe(facts, "train")
+    assert line.startswith("train: 180 rows, from ") and (", mean 5." in line or ", mean 4." in line)
     baselines = TASK.baselines(data, options, facts)
     assert baselines["mean"]["r2"] < 0.05 < 0.7 < baselines["tfidf_ridge"]["r2"]
     assert baselines["mean"]["spearman"] == 0 and baselines["mean"]["split"] == "dev"
@@ -69,12 +69,12 @@ def test_the_column_of_numbers_is_found_by_name_or_is_named(tmp_path, column):
 
 def test_scores_of_numbers():
     numbers = np.array([1.0, 2.0, 3.0, 6.0])
-    found = measure(NUMBERS, numbers, np.array([1.0, 2.0, 3.0, 4.0]))
+    found = TASK.compare(np.array([1.0, 2.0, 3.0, 4.0]), numbers, {})
     assert found["rmse"] == 1 and found["mae"] == 0.5 and found["spearman"] == pytest.approx(1)
     assert found["r2"] == pytest.approx(1 - 4 / 14) and 0.9 < found["pearson"] < 1
-    constant = measure(NUMBERS, numbers, np.full(4, 3.0))
+    constant = TASK.compare(np.full(4, 3.0), numbers, {})
     assert constant["r2"] == 0 and constant["pearson"] == constant["spearman"] == 0
-    assert measure(NUMBERS, np.array([1.0]), np.array([2.0])) == {
+    assert TASK.compare(np.array([2.0]), np.array([1.0]), {}) == {
         "r2": 0,
         "rmse": 1,
         "mae": 1,

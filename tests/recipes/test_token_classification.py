@@ -16,13 +16,14 @@ from mindnlp_dp_plugin.recipes.entities import Compared, entities, in_words
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
-from mindnlp_dp_plugin.recipes.reading.conll import read_conll, write_conll
+from mindnlp_dp_plugin.recipes.reading.conll import read_conll
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import first_tokens, words_to_tokens
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import say
+from mindnlp_dp_plugin.recipes.writing import write_predictions
 from tests.recipes.test_parts import results_of
 from tests.recipes.test_tables import SHARED_DATA, read_labelled_texts, write
 
@@ -88,7 +89,7 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
     facts = TASK.facts(data, options)
     assert facts["joiner"] == " " and facts["rows"]["train"]["LOC"] == facts["rows"]["train"]["PER"] == 54
     facts["num_rows"] = {"train": 54, "dev": 6}
-    assert TASK.describe(facts)[1].endswith("words; entities: LOC (6), PER (6)")
+    assert TASK.describe(facts, "dev").endswith("words; entities: LOC (6), PER (6)")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
     [
         ("a.txt", "EU B-ORG\nrejects\n", "'a.txt', line 2 is 'rejects': give a word and its tag in each line"),
         ("a.txt", "EU B-ORG\n\nrun VERB\n", "'a.txt', line 3 is 'run VERB': give a word and its tag"),
-        ("a.txt", "\n\n", "'a.txt' has no sentences"),
+        ("a.txt", "\n\n", "a.txt' has no rows"),
         ("a.txt", "EU O\n" * 20, "holds no tag but O in train"),
         (
             "a.jsonl",
@@ -126,7 +127,7 @@ def test_types_that_train_lacks_and_options_of_other_tasks_are_refused(tmp_path)
     assert "S-PER" in TASK.read(RecipeOptions(str(tmp_path))).label_names, "its type is known"
     with pytest.raises(DataParallelError, match="train it with `mindnlp-dp recipe token-classification`"):
         read_labelled_texts(str(tmp_path))
-    with pytest.raises(DataParallelError, match="--text-column 'word' is not there: the columns are tokens, tags"):
+    with pytest.raises(DataParallelError, match="--text-column 'word' is not in 'train.txt': its columns are tok"):
         TASK.read(RecipeOptions(str(tmp_path), text_column=("word",)))
 
 
@@ -298,7 +299,9 @@ def test_sentences_to_predict(tmp_path):
     assert found["entities"] == [[{"type": "PER", "first": 0, "last": 1}], []]
     answer = first_tokens(np.eye(5)[[0, 2, 4, 0]], np.array([1, 2]), 3)
     assert answer.argmax(axis=-1).tolist() == [2, 4, 0]
-    write_conll(tmp_path / "out.conll", [{"tokens": ["Ada"], "tags": ["B-PER"]}, {"tokens": ["x"], "tags": ["O"]}])
+    write_predictions(
+        tmp_path / "out.conll", [{"tokens": ["Ada"], "tags": ["B-PER"]}, {"tokens": ["x"], "tags": ["O"]}]
+    )
     assert read_conll((tmp_path / "out.conll").read_text(), "out.conll") == [(["Ada"], ["B-PER"]), (["x"], ["O"])]
 
 

@@ -26,7 +26,7 @@ def test_what_is_within_chance_is_neither_praised_nor_blamed(tmp_path):
     (above, _), (below, results) = judged(0.887, 0.880, 1000), judged(0.880, 0.887, 1000)
     assert above.style == below.style == "fair"
     assert below.sentence == "macro F1: 0.7 points below TF-IDF + logistic regression (within chance for 1000 rows)"
-    assert "This is within chance for 1000 rows." in give_advice(results)[0]
+    assert "TF-IDF + logistic regression (within chance for 1000 rows). Try" in give_advice(results)[0]
     report.write(RunFolder(tmp_path), results)
     assert 'class="verdict fair"' in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert judged(0.95, 0.90, 1000)[0].style == "good" and judged(0.90, 0.95, 1000)[0].style == "bad"

@@ -1,10 +1,8 @@
 """What a cell of a table holds."""
 
-from collections.abc import Sequence
 from typing import Any
 
 SURROGATES = {code: "\ufffd" for code in range(0xD800, 0xE000)}
-MOST_LABEL_CHARACTERS = 60
 
 
 def as_text(value: Any) -> str:
@@ -28,11 +26,3 @@ def is_number(text: str) -> bool:
 def is_list(value: Any) -> bool:
     """Whether a cell holds several things."""
     return isinstance(value, (list, tuple))
-
-
-def could_be_label(texts: Sequence[str]) -> bool:
-    """Whether it is a few short values that come again: on average ten times each, or only two of them."""
-    distinct = set(texts) - {""}
-    if not 2 <= len(distinct) <= max(2, len(texts) // 10):
-        return False
-    return len(distinct) < len(texts) and max(map(len, distinct)) <= MOST_LABEL_CHARACTERS

@@ -82,13 +82,14 @@ def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: st
 
 
 def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | None) -> None:
-    """Raise a DataParallelError unless the columns that ``--text-column`` and ``--label-column`` name are there."""
+    """Raise a DataParallelError unless a table has the columns that were named, or found in the rows to train on."""
     for option, name in [*(("--text-column", name) for name in texts), ("--label-column", label)]:
         if name is not None and name not in table:
             raise DataParallelError(
-                "{option} {name!r} is not there: the columns are {names}.",
+                "{option} {name!r} is not in {file!r}: its columns are {names}.",
                 option=option,
                 name=name,
+                file=table.index[0][0],
                 names=", ".join(table),
             )
 

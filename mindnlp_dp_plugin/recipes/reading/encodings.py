@@ -1,22 +1,15 @@
 """The text of a file in whatever encoding it is; one that had to be assumed is told."""
 
-import codecs
 import re
 from pathlib import Path
 
 from charset_normalizer import from_bytes
+from charset_normalizer.utils import identify_sig_or_bom
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.words import remark
 
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",  # before that of UTF-16, with which it begins
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 # Those that people's files are in. Of more, charset-normalizer chooses rare ones for short files.
 CHINESE = "gb18030"
 LIKELY = [CHINESE, "big5", "shift_jis", "euc_jp", "euc_kr", "cp1251", "cp1252"]
@@ -36,7 +29,7 @@ def decode(path: Path, encoding: str | None, said: list[dict]) -> str:
         DataParallelError: If the file is not in the named encoding, is UTF-8 but for a few lines, or is no text.
     """
     raw = path.read_bytes()
-    encoding = encoding or next((name for mark, name in BYTE_ORDER_MARKS.items() if raw.startswith(mark)), None)
+    encoding = encoding or identify_sig_or_bom(raw)[0]
     if encoding is not None:
         return _decode_as(raw, encoding, path).removeprefix("\ufeff")
     try:

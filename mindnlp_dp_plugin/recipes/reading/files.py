@@ -15,21 +15,24 @@ import pyarrow.parquet
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, could_be_label, is_number
+from mindnlp_dp_plugin.recipes.reading import conll
+from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
 from mindnlp_dp_plugin.recipes.reading.columns import KNOWN_NAMES
 from mindnlp_dp_plugin.recipes.reading.encodings import decode
 from mindnlp_dp_plugin.recipes.words import remark
 
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt")
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".txt", *conll.SUFFIXES)
 SEPARATORS = {",": Message("commas"), "\t": Message("tabs"), ";": Message("semicolons"), "|": Message("bars")}
 USUAL = {".csv": ",", ".tsv": "\t"}
 ROWS_TRIED = 100
-CONLL_LINE = re.compile(r"\S+(\s+\S+){0,2}\s+(O|[BIESMLU]-[\w-]+)")
+MOST_LABEL_CHARACTERS = 60
 FASTTEXT = "__label__"
 CELLS = {"header": None, "dtype": object, "keep_default_na": False}
 
 
-def read_file(path: Path, encoding: str | None, said: list[dict], known_labels: list[str] | None = None):
+def read_file(
+    path: Path, encoding: str | None, said: list[dict], known_labels: list[str] | None = None, tagged: bool = False
+) -> pandas.DataFrame:
     """The rows of one file, a pandas table whose index has file and number of each.
 
     Args:
@@ -37,12 +40,13 @@ def read_file(path: Path, encoding: str | None, said: list[dict], known_labels: 
         encoding: Of its text, if the user named one; otherwise found.
         said: Gets remarks of what was assumed.
         known_labels: If given, the rows may be without labels, and a file without columns may hold a text in each line.
+        tagged: Whether a text is CoNLL, with columns of words and of tags; with ``known_labels`` if it looks like it.
 
     Raises:
         DataParallelError: If it is empty or cannot be read; the message says how to save it.
     """
     try:
-        table = _read(path, encoding, said, known_labels)
+        table = _read(path, encoding, said, known_labels, tagged)
     except DataParallelError:
         raise
     except Exception as error:  # of pandas, pyarrow, openpyxl, zip and XML
@@ -81,14 +85,7 @@ def from_dataset(rows: datasets.Dataset) -> pandas.DataFrame:
     return table
 
 
-def looks_like_conll(text: str) -> bool:
-    """Whether a text has a word and its tag in each line."""
-    filled = [line.strip() for line in text[:100_000].split("\n")[:-1] or [text] if line.strip()][:2000]
-    tagged = [line for line in filled if CONLL_LINE.fullmatch(line)]
-    return len(tagged) > 0.8 * len(filled) and any(line.split()[-1] != "O" for line in tagged)
-
-
-def _read(path, encoding, said, known_labels):
+def _read(path, encoding, said, known_labels, tagged):
     with path.open("rb") as file:
         beginning = file.read(4)
     suffix = path.suffix.lower()
@@ -101,7 +98,9 @@ def _read(path, encoding, said, known_labels):
         return pandas.DataFrame()
     if suffix in (".json", ".jsonl") or text.lstrip().startswith(('{"', "[{")):
         return _read_json(text, are_rows=suffix == ".jsonl")
-    if looks_like_conll(text):
+    if tagged and (known_labels is None or conll.looks_like_conll(text)):
+        return pandas.DataFrame(conll.read_conll(text, path.name), columns=[conll.TOKENS, conll.TAGS])
+    if conll.looks_like_conll(text):
         raise ValueError(
             tr(
                 "it looks like CoNLL, a token and its tag in each line: train it with `mindnlp-dp recipe "
@@ -160,9 +159,15 @@ def _with_names(table, said):
 
 
 def _is_value(first, *others):
-    """Whether the first cell of a column is one of its classes, or a number among numbers, and not its name."""
-    is_class = first in others and could_be_label(others)
-    return is_class or is_number(first) and all(map(is_number, filter(None, others)))
+    """Whether the first cell of a column is one of its classes, or a number among numbers, and not its name.
+
+    Classes are a few short values that come again: on average ten times each, or only two of them.
+    """
+    distinct = set(others) - {""}
+    are_classes = 2 <= len(distinct) <= max(2, len(others) // 10) and len(distinct) < len(others)
+    if first in others and are_classes and max(map(len, distinct)) <= MOST_LABEL_CHARACTERS:
+        return True
+    return is_number(first) and all(map(is_number, filter(None, others)))
 
 
 def _read_json(text: str, are_rows: bool):

@@ -1,7 +1,6 @@
 """Tables of texts as they lie on disk or in the hub, one for each split, columns as they are."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import datasets
@@ -9,7 +8,7 @@ import pandas
 from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, numbered, read_file
@@ -19,19 +18,17 @@ SPLIT_WORDS = {
     "dev": {"dev", "valid", "validation", "val", "eval"},
     "test": {"test"},
 }
+NOT_THERE = Message("{option} {name!r} does not exist: check the path, from {cwd!r}.")
 
 
-def read_splits(
-    options: RecipeOptions, said: list[dict], read: Callable = read_file, suffixes: tuple[str, ...] = SUFFIXES
-) -> dict[str, pandas.DataFrame]:
+def read_splits(options: RecipeOptions, said: list[dict], tagged: bool = False) -> dict[str, pandas.DataFrame]:
     """All splits of a data set: ``train``, and ``dev`` and ``test`` where there are such.
 
     Args:
         options: Name it: a file; a folder with one file, or with files whose names say train, dev and test; or a data
             set's name in the hub. They may name files for dev and test, and the encoding of all files.
         said: Gets remarks of what was assumed.
-        read: Reads a file.
-        suffixes: Those of files that are data.
+        tagged: Whether texts are CoNLL.
 
     Raises:
         DataParallelError: If it is not there, or cannot be read; the message names the file.
@@ -41,30 +38,23 @@ def read_splits(
     named = {split: [Path(file).expanduser()] for split, file in named.items() if file is not None}
     for split, (file,) in named.items():
         if not file.is_file():
-            raise DataParallelError(
-                "--{split}-file {name!r} does not exist: check the path, from {cwd!r}.",
-                split=split,
-                name=str(file),
-                cwd=str(Path.cwd()),
-            )
+            raise DataParallelError(NOT_THERE, option=f"--{split}-file", name=str(file), cwd=str(Path.cwd()))
     tables = {}
     if path.is_dir():
-        named = {**_files_by_split(path, suffixes), **named}
+        named = {**_files_by_split(path), **named}
     elif path.is_file():
         named["train"] = [path]
-    elif path.suffix.lower() in suffixes or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
-        raise DataParallelError(
-            "--dataset {name!r} does not exist: check the path, from {cwd!r}.", name=name, cwd=str(Path.cwd())
-        )
+    elif path.suffix.lower() in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
+        raise DataParallelError(NOT_THERE, option="--dataset", name=name, cwd=str(Path.cwd()))
     else:
         tables = _read_from_hub(name)
     for split, files in named.items():
-        tables[split] = _concatenated(files, [read(file, options.encoding, said) for file in files])
+        tables[split] = _concatenated(files, [read_file(file, options.encoding, said, tagged=tagged) for file in files])
     return {split: tables[split] for split in SPLIT_WORDS if split in tables}
 
 
-def _files_by_split(folder, suffixes):
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
+def _files_by_split(folder):
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     files = files or sorted(path for path in folder.iterdir() if path.is_file())  # data are also called TREC.train.all
     words = {path: set(re.split(r"[._-]", path.name.lower())) for path in files}
     found = {split: [path for path in files if words[path] & known] for split, known in SPLIT_WORDS.items()}

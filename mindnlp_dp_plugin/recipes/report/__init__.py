@@ -1,16 +1,16 @@
 """The report of a run: a template that is filled, one HTML page in English or Chinese, light or dark."""
 
 import inspect
+import os
 from datetime import date
 from functools import partial
 from pathlib import Path
 
 import jinja2
 
-from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.recipes.languages import report_language
+from mindnlp_dp_plugin.language import VARIABLE, Message, language
 from mindnlp_dp_plugin.recipes.models import weights_of
-from mindnlp_dp_plugin.recipes.registry import recipe_that_trains
+from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.report.charts import line_chart, scatter_chart
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
@@ -28,7 +28,8 @@ def write(folder: RunFolder, results: dict) -> None:
         folder: The run's.
         results: What is in its ``metrics.json``.
     """
-    code = report_language(results["language"])
+    is_asked_for = os.environ.get(VARIABLE)
+    code = "zh" if results["language"] == "zh" and not is_asked_for else language()  # else the user's
     task, (split, scores) = get_task(results["task"]), list(results["splits"].items())[-1]
     epoch, kept, train = (say(remark(word), code) for word in (Message("epoch"), Message("kept"), Message("train")))
     mark = (results["best"]["epoch"], kept) if results["best"] else (None, "")
@@ -39,6 +40,9 @@ def write(folder: RunFolder, results: dict) -> None:
     def score_chart(names, are_shares):
         return line_chart({named(name, code): points(f"eval_{name}") for name in names}, epoch, are_shares, *mark)
 
+    recipe = results["task"]
+    if results["settings"].get("dataset") is None:  # which not each recipe of a task allows
+        recipe = next((name for name, each in RECIPES.items() if each.model and each.task == recipe), recipe)
     own_part = Path(inspect.getfile(type(task))).with_suffix(".html")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([Path(__file__).parent, own_part.parent]),
@@ -69,11 +73,11 @@ def write(folder: RunFolder, results: dict) -> None:
         scores=scores,
         task=task,
         own_part=own_part.name,
-        recipe=recipe_that_trains(results["task"], results["settings"].get("dataset") is None),
+        recipe=recipe,
         run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
         day=date.today(),
         verdict=judge(results, code),
-        advice=give_advice(results, code, in_percent=True),
+        advice=give_advice(results, code),
         duration=divmod(round(results["seconds"]), 60),
         run_settings={name: value for name, value in results["settings"].items() if value not in (None, [], False)},
     )

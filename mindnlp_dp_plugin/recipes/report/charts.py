@@ -1,7 +1,6 @@
 """Curves and points by matplotlib, as SVG that takes its colours from the page's style, light or dark."""
 
 import io
-import math
 import re
 import warnings
 
@@ -41,7 +40,10 @@ def line_chart(
         marked_x: Where an upright line stands.
         mark: What it says.
     """
-    lines = {name: [point for point in points if _is_finite(point)] for name, points in lines.items()}
+    lines = {
+        name: [point for point in points if all(abs(value) < MOST_DRAWN for value in point)]
+        for name, points in lines.items()
+    }
     lines = {name: points for name, points in lines.items() if len(points) > 1}
     if not lines:
         return ""
@@ -93,7 +95,3 @@ def _svg(figure):
     for colour, own in IN_THE_PAGE.items():
         text = text.replace(colour, own)
     return text
-
-
-def _is_finite(point):
-    return all(math.isfinite(value) and abs(value) < MOST_DRAWN for value in point)

@@ -1,22 +1,23 @@
 """Tasks. Each is one file with a class of its own and a ``TASK``, one template beside it, and a row of the registry."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+import datasets
 import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, read_file
+from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.registry import RECIPES
-from mindnlp_dp_plugin.recipes.scores import decimal, measure, shown_label
-from mindnlp_dp_plugin.recipes.splitting import fold_rows, text_columns
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts
-from mindnlp_dp_plugin.recipes.tokens import cut, logits_of
-from mindnlp_dp_plugin.recipes.words import NAMES, joined, named
+from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
+from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
+from mindnlp_dp_plugin.recipes.words import NAMES, joined, named, remark
 
 RESAMPLES = 100
 MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and reckoned down
@@ -34,7 +35,7 @@ class Task(ABC):
         options: Of its recipe: ``RecipeOptions``, or those with more.
         names: Its own scores and baselines, by the names under which ``metrics.json`` has them.
         distribution: What ``rows`` of its facts count, as a heading of the report.
-        measures: Its scores, a table such as those of ``scores``.
+        measures: Its scores by name, a table such as those of ``scores``: from what is true and predicted to a number.
         shown: Names of the scores that terminal and report show and compare with baselines.
         not_shares: Those that are no shares of a whole, and are not shown in percent.
         falling: Those that are better the lower they are.
@@ -43,15 +44,14 @@ class Task(ABC):
         small_models: The models that can be trained from nothing, the default first.
         known_models: A pretrained model to advise for texts in ``en`` and ``zh``.
         hub_models: The same: Hugging Face's name of one, and ModelScope's.
+        choose_model: From texts to the model to train if none is named, and why, as a remark.
         generates: Whether it writes texts.
         auto_model: The class of MindNLP that loads its models.
         kept_facts: Names of the facts that ``metrics.json`` keeps.
-        own_texts: The columns of a split that ``details`` gets as texts, if not the texts.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
-        read_table: Reads a file to predict, with or without labels, as ``read_file`` does.
-        file_suffixes: Of files with its data.
+        reads_conll: Whether texts are CoNLL.
         out_suffixes: Of files it writes predictions to.
     """
 
@@ -71,15 +71,14 @@ class Task(ABC):
         "en": ("roberta-base", "AI-ModelScope/roberta-base"),
         "zh": ("hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"),
     }
+    choose_model: Callable = staticmethod(choose_model)
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
     kept_facts: tuple[str, ...] = ()
-    own_texts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
-    read_table: Callable = staticmethod(read_file)
-    file_suffixes: tuple[str, ...] = SUFFIXES
+    reads_conll: bool = False
     out_suffixes: tuple[str, ...] = (".csv", ".jsonl", ".parquet", ".xlsx")
 
     def __init_subclass__(cls):
@@ -94,21 +93,33 @@ class Task(ABC):
         """Whether a score of that name is worse than another one."""
         return score > other if name in self.falling else score < other
 
-    def choose_model(self, texts: Iterable[str]) -> tuple[str, dict]:
-        """The model to train if none is named, and why, as a remark."""
-        return choose_model(texts)
-
     def fit_tokenizer(self, tokenizer: Any) -> None:
         """Give a tokenizer what this task needs and it may not have."""
         return
 
     @abstractmethod
-    def read(self, options: RecipeOptions) -> LabelledTexts:
+    def labelled(self, options: RecipeOptions) -> LabelledTexts:
         """The data: ``splits`` (each with a column ``text``, perhaps ``text_pair``, and ``label``), and ``remarks``.
 
         Raises:
             DataParallelError: If they are no data for this task, or the options do not fit them.
         """
+
+    def read(self, options: RecipeOptions) -> LabelledTexts:
+        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train."""
+        data = self.labelled(options)
+        splits, remarks = dict(data.splits), list(data.remarks)
+        if "dev" not in splits:
+            train, strata = splits["train"], self.strata(splits["train"])
+            splits["train"], splits["dev"], singles = split_off_dev(train, strata, options.seed)
+            if not options.folds:
+                remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
+            if singles and data.label_names and strata == train["label"]:
+                said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
+                remarks.append(remark(said, labels=first_of([data.label_names[number] for number in singles])))
+        if options.folds:
+            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
+        return data._replace(splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
     def strata(self, rows: Any) -> list[int]:
         """A number for each row; dev and folds are to have equally much of each."""
@@ -122,16 +133,25 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def describe(self, facts: dict) -> list[str]:
-        """Lines about each split."""
+    def describe(self, facts: dict, split: str) -> str:
+        """A line about a split."""
 
     def folds(self, data: LabelledTexts, options: RecipeOptions) -> list[list[int]] | None:
         """The numbers of the rows in each fold; None without ``--folds``."""
         train = data.splits["train"]
         return fold_rows(train, self.strata(train), options.folds, options.seed) if options.folds else None
 
-    def baselines(self, data: LabelledTexts, options: RecipeOptions, facts: dict) -> dict:
-        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows."""
+    def baselines(
+        self, data: LabelledTexts, options: RecipeOptions, facts: dict, tokens: Callable[[str], Any] | None = None
+    ) -> dict:
+        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows.
+
+        Args:
+            data: What ``read`` returned.
+            options: The recipe's.
+            facts: What ``facts`` found.
+            tokens: Gives the columns that ``tokenise`` made of a split.
+        """
         train = data.splits["train"]
         split = list(data.splits)[-1]
         scored = data.splits[split]
@@ -149,15 +169,6 @@ class Task(ABC):
 
     def predict_baselines(self, train: Any, scored: Any, data: LabelledTexts, options: RecipeOptions) -> dict:
         """By the name of each baseline, what it predicts for the rows ``scored`` when fitted on ``train``."""
-        return {}
-
-    def baselines_of_tokens(self, tokens: Callable[[str], Any], split: str) -> dict:
-        """Scores of baselines that need tokens.
-
-        Args:
-            tokens: Gives the columns that ``tokenise`` made of a split.
-            split: To score; the last one there is.
-        """
         return {}
 
     def examples(self, tokens: list[list[int]], labels: list) -> tuple[list[list[int]], list[int]] | None:
@@ -180,8 +191,12 @@ class Task(ABC):
             max_length: In tokens.
             facts: What ``facts`` found.
         """
-        columns, num_cut = cut(tokenizer, [rows[name] for name in text_columns(rows)], max_length)
-        return {**columns, "labels": rows["label"]}, num_cut
+        texts = [rows[name] for name in text_columns(rows)]
+        columns = dict(tokenizer(*texts, truncation=True, max_length=max_length))
+        full = [row for row, found in enumerate(columns["input_ids"]) if len(found) >= max_length]
+        again = [[column[row] for row in full] for column in texts]
+        whole = tokenizer(*again, verbose=False)["input_ids"] if full else []
+        return {**columns, "labels": rows["label"]}, sum(len(found) > max_length for found in whole)
 
     def load_model(self, name: str, kept: dict, **how: Any) -> Any:
         """The model to train: a folder's or the hub's, with a head for this task; one for another is begun anew."""
@@ -213,7 +228,7 @@ class Task(ABC):
 
     def compare(self, predicted: Any, labels: Any, kept: dict) -> dict[str, float]:
         """The scores of what a model or a baseline predicted, those of ``shown`` among them."""
-        return measure(self.measures, labels, predicted)
+        return {name: float(score(labels, predicted)) for name, score in self.measures.items()}
 
     def scores_of(self, logits: Any, labels: Any, kept: dict) -> dict[str, float]:
         """The scores over all rows."""
@@ -232,7 +247,7 @@ class Task(ABC):
         Args:
             logits: What ``Trainer.predict`` or ``gather`` returned.
             labels: The same of labels.
-            texts: Those of each row, or its ``own_texts``.
+            texts: What each row holds beside its label.
             kept: What is kept.
         """
         scores = {**self.scores_of(logits, labels, kept), "rows": len(logits)}
@@ -279,7 +294,17 @@ class Task(ABC):
             rows: The same rows as ``as_row`` made them.
             kept: What is kept.
         """
-        return list(logits_of(model, tokenizer, inputs, kept["settings"]["max_length"]))
+        import mindspore
+        from mindnlp.core import no_grad
+
+        from mindnlp_dp_plugin.data import DynamicPadding
+
+        fillings = {**dict.fromkeys(inputs[0].keys() - {"places"}, 0), "input_ids": tokenizer.pad_token_id}
+        padding = DynamicPadding(fillings, LENGTH_STEP, kept["settings"]["max_length"])
+        columns = ([np.array(row[name], np.int32) for row in inputs] for name in padding.columns)
+        padded = dict(zip(padding.columns, map(mindspore.Tensor, padding(*columns, None))))
+        with no_grad():
+            return list(model(**padded).logits.asnumpy())
 
     def gather(self, rows: list, kept: dict) -> Any:
         """Answers or labels of all rows, as ``score`` and ``predictions`` take them; a list of rows of many tokens."""
@@ -304,9 +329,11 @@ class Task(ABC):
         """The texts of such a row, for the terminal."""
         return " | ".join(row[name] for name in ("text", "text_pair") if name in row)
 
-    def in_words(self, scores: dict, digits: int = 3) -> str:
-        """Scores in a line."""
-        return joined([f"{named(name)} {decimal(scores[name], digits)}" for name in self.shown])
+    def in_words(self, scores: dict, digits: int = 3, positive: str | None = None) -> str:
+        """Scores in a line, with the F1 of a class if it is named."""
+        parts = [f"{named(name)} {decimal(scores[name], digits)}" for name in self.shown]
+        of_class = tr("F1 of {label!r} {f1}", label=positive, f1=decimal(scores["f1"], digits)) if positive else ""
+        return joined([*parts, *filter(None, [of_class])])
 
     def shown_score(self, name: str, value: float) -> str:
         """A score as people read it: shares in percent."""
@@ -315,4 +342,4 @@ class Task(ABC):
 
 def get_task(name: str) -> Task:
     """The task of that name."""
-    return import_module(RECIPES[name].module).TASK
+    return import_module(RECIPES[name].module or f"{__name__}.{name.replace('-', '_')}").TASK

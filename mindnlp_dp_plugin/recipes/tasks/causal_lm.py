@@ -1,5 +1,7 @@
 """The assistant's answers in conversations: fine-tuning of a causal language model."""
 
+import json
+
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -7,7 +9,7 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import chats
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
-from mindnlp_dp_plugin.recipes.scores import listed
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, shortened
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
@@ -24,23 +26,15 @@ class CausalLM(Task):
     shown = ("perplexity", "token_accuracy")
     not_shares = falling = ("perplexity",)
     best_by = ("perplexity", "token_accuracy", "loss")
+    labelled = staticmethod(chats.read_chats)
     auto_model = "AutoModelForCausalLM"
     scores_before_training = generates = takes_lists = True
-    own_texts = (MESSAGES,)
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
     small_models = ("small-gpt2", "small-qwen2")
     known_models = dict.fromkeys(("en", "zh"), ADVISED)
     hub_models = dict.fromkeys(("en", "zh"), (ADVISED, ADVISED))
     out_suffixes = (".jsonl",)
-
-    def read(self, options):
-        """Conversations in splits."""
-        if options.packing and options.group_by_length:
-            raise DataParallelError(
-                "--packing with --group-by-length: packed rows are all as long as each other. Leave one of the two out."
-            )
-        return chats.read_chats(options).with_dev(self.strata, options)
 
     def choose_model(self, texts):
         """The small GPT-2: no pretrained language model is installed with the plugin."""
@@ -52,11 +46,11 @@ class CausalLM(Task):
         """Messages of each role in each split."""
         return {"rows": {split: chats.count_roles(rows[MESSAGES]) for split, rows in data.splits.items()}}
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Conversations and messages."""
+        roles = listed(facts["rows"][split])
         line = Message("{split}: {count} conversations; messages: {roles}")
-        rows = facts["rows"].items()
-        return [tr(line, split=split, count=facts["num_rows"][split], roles=listed(roles)) for split, roles in rows]
+        return tr(line, split=split, count=facts["num_rows"][split], roles=roles)
 
     def fit_tokenizer(self, tokenizer):
         """Give it a chat template, and something to pad with, if it has none."""
@@ -65,14 +59,23 @@ class CausalLM(Task):
 
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens of conversations, with the answers as labels; what is too long loses its end."""
-        columns, num_cut = chats.to_columns(tokenizer, rows[MESSAGES], max_length)
-        if "answer_tokens" not in facts:  # of train, which comes first
-            facts["answer_tokens"] = chats.answer_tokens(columns["labels"], max_length)
-        return columns, num_cut
+        tokens, labels = zip(*(chats.chat_to_tokens(tokenizer, json.loads(chat)) for chat in rows[MESSAGES]))
+        columns = {
+            "input_ids": [row[:max_length] for row in tokens],
+            "attention_mask": [[1] * min(len(row), max_length) for row in tokens],
+            "labels": [row[:max_length] for row in labels],
+        }
+        return columns, sum(len(row) > max_length for row in tokens)
 
-    def baselines_of_tokens(self, tokens, split):
+    def baselines(self, data, options, facts, tokens=None):
         """Pairs of tokens, counted in train."""
+        split = list(data.splits)[-1]
         train, scored = tokens("train"), tokens(split)
+        if all(label == IGNORED for row in train["labels"] for label in row[1:]):
+            raise DataParallelError(
+                "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
+                max_length=options.max_length,
+            )
         size = 1 + max(max(row) for split in (train, scored) for row in split["input_ids"])
         loss, accuracy = Bigrams(train["input_ids"], size).score(scored["input_ids"], scored["labels"])
         return {"bigrams": {"perplexity": chats.perplexity(loss), "token_accuracy": accuracy, "split": split}}
@@ -96,7 +99,11 @@ class CausalLM(Task):
 
     def details(self, logits, labels, texts, kept):
         """The conversations whose answers are the most unexpected."""
-        return {"tokens": int(logits[:, 1].sum()), "hardest": chats.hardest(logits, texts)}
+        losses, hardest = logits[:, 0] / np.maximum(logits[:, 1], 1), []
+        for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
+            messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][-1])]
+            hardest.append({"messages": messages, "perplexity": chats.perplexity(float(losses[row]))})
+        return {"tokens": int(logits[:, 1].sum()), "hardest": hardest}
 
     def as_row(self, text, results):
         """A question, or a list of messages; an answer at its end is left out."""
@@ -112,7 +119,8 @@ class CausalLM(Task):
 
     def inputs(self, tokenizer, rows, max_length, kept):
         """The tokens of each prompt."""
-        prompts = [chats.write(tokenizer, messages, asks=True) for (messages,) in rows]
+        asking = {"tokenize": False, "add_generation_prompt": True}
+        prompts = [tokenizer.apply_chat_template(messages, **asking) for (messages,) in rows]
         return {"input_ids": [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in prompts]}
 
     def answer(self, model, tokenizer, inputs, rows, kept):

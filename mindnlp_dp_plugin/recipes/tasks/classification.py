@@ -1,7 +1,6 @@
 """Texts, or pairs of texts, into classes."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 from sklearn.dummy import DummyClassifier
@@ -16,6 +15,7 @@ from mindnlp_dp_plugin.recipes.reading.cells import as_text
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 MOST_CONFUSIONS = 20
+SURE = 0.95  # of a wrong class: then the label itself may be wrong
 
 
 class Classification(Task):
@@ -28,11 +28,10 @@ class Classification(Task):
     best_by = ("macro_f1", "accuracy", "f1", "loss")
     kept_facts = ("label_names", "positive_label", "label_name")
 
-    def read(self, options):
+    def labelled(self, options):
         """Texts and class numbers in splits; without a data set generated film reviews."""
         data = generated() if options.dataset is None else read_classes(options)
-        data = replace(data, label_names=renamed(data.label_names, options))
-        return data.with_dev(self.strata, options, data.label_names)
+        return data._replace(label_names=renamed(data.label_names, options))
 
     def strata(self, rows):
         """The class of each row."""
@@ -51,13 +50,10 @@ class Classification(Task):
             "rows": {split: {name: of[number] for number, name in enumerate(names)} for split, of in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows of each class."""
-        line = Message("{split}: {rows} rows in {count} classes: {classes}")
-        return [
-            tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
-            for split, rows in facts["rows"].items()
-        ]
+        line, rows = Message("{split}: {rows} rows in {count} classes: {classes}"), facts["rows"][split]
+        return tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
 
     def predict_baselines(self, train, scored, data, options):
         """Majority class, and TF-IDF with logistic regression."""
@@ -98,15 +94,23 @@ class Classification(Task):
 
     def details(self, logits, labels, texts, kept):
         """Scores by class, the confusion matrix, the most frequent confusions, and the worst mistakes."""
-        names, (predicted, _) = kept["label_names"], self.choose(logits, labels, kept)
+        names, chances, (predicted, _) = kept["label_names"], scores.softmax(logits), self.choose(logits, labels, kept)
         wrong = Counter(zip(labels[predicted != labels].tolist(), predicted[predicted != labels].tolist()))
+        sure = np.where(predicted != labels, chances.max(axis=-1, initial=0), 0)
         return {
             "per_class": scores.per_class(predicted, labels, names),
             "confusion_matrix": confusion_matrix(labels, predicted, labels=range(len(names))).tolist(),
             "confusions": [
                 [count, *(names[each] for each in pair)] for pair, count in wrong.most_common(MOST_CONFUSIONS)
             ],
-            "mistakes": scores.worst_mistakes(logits, labels, texts, names),
+            "mistakes": [
+                {
+                    **scores.mistake(texts[row], names[labels[row]], names[predicted[row]]),
+                    "probability": float(sure[row]),
+                    "is_label_doubtful": bool(sure[row] >= SURE),
+                }
+                for row in scores.worst_rows(sure, texts)
+            ],
         }
 
     def read_label(self, cell, kept):

@@ -9,10 +9,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.label_sets import chosen_names, read_known, read_label_sets, separator_of
+from mindnlp_dp_plugin.recipes.label_sets import chosen_names, marked, names_in, parse, read_label_sets, separator_of
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 NO_CLASS = "–"
+THRESHOLD = 0.5
 
 
 class MultiLabel(Task):
@@ -23,11 +24,8 @@ class MultiLabel(Task):
     measures = scores.SETS
     shown = ("micro_f1", "macro_f1", "exact_match")
     best_by = (*shown, "loss")
+    labelled = staticmethod(read_label_sets)
     kept_facts = ("label_names", "threshold", "label_separator")
-
-    def read(self, options):
-        """Texts and a 1 or 0 for each class in splits; with ``--folds``, dev is part of train."""
-        return read_label_sets(options).with_dev(self.strata, options)
 
     def strata(self, rows):
         """Of each row the rarest of its classes: a split by it leaves no class out of train."""
@@ -40,24 +38,22 @@ class MultiLabel(Task):
         counts, names = {split: np.array(rows["label"]) for split, rows in data.splits.items()}, data.label_names
         return {
             "label_names": names,
-            "threshold": options.chosen_threshold,
+            "threshold": options.threshold or THRESHOLD,
             "label_separator": separator_of(data),
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},
             "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
             "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows with each class."""
         line = Message(
             "{split}: {rows} rows, {count} classes: {classes}; {mean:.2f} classes a row; rows without a class: {none}"
         )
-        lines = []
-        for split, counts in facts["rows"].items():
-            mean, none = (facts[name][split] for name in ("classes_per_row", "rows_without_class"))
-            of_split = {"rows": facts["num_rows"][split], "count": len(counts), "classes": scores.listed(counts)}
-            lines.append(tr(line, split=split, mean=mean, none=none, **of_split))
-        return lines
+        rows, mean, none = (facts[name][split] for name in ("num_rows", "classes_per_row", "rows_without_class"))
+        counts = facts["rows"][split]
+        shown = {"count": len(counts), "classes": scores.listed(counts)}
+        return tr(line, split=split, rows=rows, mean=mean, none=none, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent class, and for each class a logistic regression on TF-IDF: rows of bools."""
@@ -65,7 +61,8 @@ class MultiLabel(Task):
         models = {"majority": DummyRegressor(), "tfidf_one_vs_rest": OneVsRestClassifier(one)}
         chances = predict_baselines(models, train, scored, options.seed)
         majority = np.eye(chances["majority"].shape[1], dtype=bool)[chances["majority"].argmax(axis=1)]
-        return {"majority": majority, "tfidf_one_vs_rest": chances["tfidf_one_vs_rest"] >= options.chosen_threshold}
+        chosen = chances["tfidf_one_vs_rest"] >= (options.threshold or THRESHOLD)
+        return {"majority": majority, "tfidf_one_vs_rest": chosen}
 
     def compare(self, predicted, labels, kept):
         """What ``SETS`` says of bools."""
@@ -120,7 +117,11 @@ class MultiLabel(Task):
 
     def read_label(self, cell, kept):
         """A 1 or 0 for each class; None if there are classes that the model does not know."""
-        return read_known(cell, kept["label_separator"], kept["label_names"])
+        try:
+            found = parse(cell)
+            return None if found is None else marked(names_in(found, kept["label_separator"]), kept["label_names"])
+        except (KeyError, ValueError):
+            return None
 
     def predictions(self, logits, kept, all_probabilities):
         """``labels`` and their ``probabilities``, and if wanted a column of probabilities for each class."""

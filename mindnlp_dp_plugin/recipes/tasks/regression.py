@@ -36,8 +36,8 @@ class Regression(Task):
     best_by = ("r2", "spearman", "loss")
     kept_facts = ("mean", "std")
 
-    def read(self, options):
-        """Texts and numbers in splits; with ``--folds``, dev is part of train."""
+    def labelled(self, options):
+        """Texts and numbers in splits."""
         found = read_rows(options, _as_number)
         data, column = found.labelled(), found.columns.label
         distinct = sorted(set(data.splits["train"]["label"]))
@@ -47,7 +47,7 @@ class Regression(Task):
             )
         if len(distinct) == 2:
             data.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
-        return data.with_dev(self.strata, options)
+        return data
 
     def facts(self, data, options):
         """Mean and standard deviation of train, and how many rows of each split are in which range."""
@@ -62,13 +62,14 @@ class Regression(Task):
             "rows": {split: dict(zip(names, of.tolist())) for split, of in counts.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Rows and range of each split."""
-        ranges = list(facts["rows"]["train"])
-        of_train = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
-        (first, rows), *others = facts["num_rows"].items()
-        line = tr("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}", split=first, rows=rows, **of_train)
-        return [line, *(tr("{split}: {rows} rows", split=split, rows=rows) for split, rows in others)]
+        rows, ranges = facts["num_rows"][split], list(facts["rows"]["train"])
+        if split != "train":
+            return tr("{split}: {rows} rows", split=split, rows=rows)
+        line = Message("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}")
+        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
+        return tr(line, split=split, rows=rows, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""

@@ -1,12 +1,14 @@
 """A tag for each word of a sentence: names of persons and places, and other entities."""
 
+from collections import Counter, defaultdict
+
 import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.conll import ALL_SUFFIXES, TAGS, TOKENS, read_tagged
+from mindnlp_dp_plugin.recipes.reading.conll import TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.tagged import read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 
@@ -18,19 +20,14 @@ class TokenClassification(Task):
     distribution = Message("Entities of each type")
     shown = ("f1", "precision", "recall")
     best_by = ("f1", "loss")
+    labelled = staticmethod(read_sentences)
+    examples = staticmethod(tokens.labelled_tokens)
     auto_model = "AutoModelForTokenClassification"
     kept_facts = ("label_names", "joiner")
-    own_texts = ("words",)
     label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
-    takes_lists = True
-    read_table = staticmethod(read_tagged)
-    file_suffixes = ALL_SUFFIXES
+    takes_lists = reads_conll = True
     out_suffixes = (".conll", ".txt", ".jsonl")
-
-    def read(self, options):
-        """Words, and the number of the tag of each, in splits; with ``--folds``, dev is part of train."""
-        return read_sentences(options).with_dev(self.strata, options)
 
     def strata(self, rows):
         """1 for each sentence with an entity, 0 for the others."""
@@ -46,27 +43,30 @@ class TokenClassification(Task):
             "num_words": {split: sum(map(len, of)) for split, of in tags.items()},
         }
 
-    def describe(self, facts):
+    def describe(self, facts, split):
         """Sentences, words, and entities of each type."""
-        line, lines = Message("{split}: {sentences} sentences, {words} words; entities: {entities}"), []
-        for split, rows in facts["rows"].items():
-            counts = {"sentences": facts["num_rows"][split], "words": facts["num_words"][split]}
-            lines.append(tr(line, split=split, entities=scores.listed(rows, len(rows)), **counts))
-        return lines
+        line = Message("{split}: {sentences} sentences, {words} words; entities: {entities}")
+        sentences, words, rows = (facts[name][split] for name in ("num_rows", "num_words", "rows"))
+        return tr(line, split=split, sentences=sentences, words=words, entities=scores.listed(rows, len(rows)))
 
     def predict_baselines(self, train, scored, data, options):
-        """The most frequent tag of each word."""
-        return {"frequent_tag": entities.most_frequent_tags(train, scored)}
-
-    def examples(self, rows, labels):
-        """Each token that begins a word, with the word's tag."""
-        return tokens.labelled_tokens(rows, labels)
+        """The most frequent tag of each word; of one that is not in train the first, O."""
+        counts = defaultdict(Counter)
+        for words, tags in zip(train["words"], train["label"]):
+            for word, tag in zip(words, tags):
+                counts[word][tag] += 1
+        best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
+        return {"frequent_tag": [[best.get(word, 0) for word in words] for words in scored["words"]]}
 
     def tokenise(self, tokenizer, rows, max_length, facts):
         """Tokens, and the tag of each word at its first token."""
         columns, places, num_cut = tokens.words_to_tokens(tokenizer, rows["words"], facts["joiner"], max_length)
-        of_rows = zip(columns["input_ids"], places, rows["label"])
-        columns["labels"] = [tokens.tags_of_tokens(len(ids), *row, max_length) for ids, *row in of_rows]
+        columns["labels"] = []
+        for ids, firsts, tags in zip(columns["input_ids"], places, rows["label"]):
+            # Tags of words that are cut off stand behind max_length: no loss sees them, and scores take them for O.
+            labels = np.full(max_length if len(firsts) < len(tags) else len(ids), tokens.IGNORED)
+            labels[firsts] = tags[: len(firsts)]
+            columns["labels"].append([*labels.tolist(), *tags[len(firsts) :]])
         return columns, num_cut
 
     def inputs(self, tokenizer, rows, max_length, kept):
@@ -132,7 +132,7 @@ class TokenClassification(Task):
 
     def named_texts(self, texts, kept):
         """The words."""
-        return {TOKENS: texts[0]}
+        return {TOKENS: texts[-1]}
 
     def in_short(self, row, kept):
         """The entities."""
