@@ -89,6 +89,7 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
     [
         ("auto_find_batch_size", "auto_find_batch_size=True"),
         ("even_batches", "even_batches=False"),
+        ("loaders", "OwnBatches reads rows from a DataLoader of its own"),
         ("rows", "train_dataset"),
         ("zero_stage", "zero_stage=1"),
     ],

@@ -19,6 +19,9 @@ ALL = (
         "in_batch_negatives",
         "in_batch_negatives_accumulated",
         "class_weights",
+        "tags",
+        "own_loaders",
+        "prepared_loaders",
     ),
 )
 # The engine and a third rank could change these; ``make test-mindnlp05-slow`` runs the others so, too.

@@ -26,6 +26,7 @@ from mindnlp.transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
+    BertForQuestionAnswering,
     BertForTokenClassification,
     GPT2Config,
     GPT2LMHeadModel,
@@ -80,12 +81,26 @@ def text_of(row):
     return words, labels
 
 
+def answer_of(row):
+    """A row of a question and its text; every third answer is cut off, and stands behind the last token."""
+    words, _ = words_of(row)
+    ends = LENGTH + np.zeros(2, np.int64) if row % 3 == 1 else np.sort(words[:2] % LENGTH)
+    return words, *ends.astype(np.int32)
+
+
 class OwnLoss(Trainer):
     """Returns the model's loss, by its outputs."""
 
     def compute_loss(self, model, inputs, return_outputs=False):
         outputs = model(**inputs)
         return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+
+class OfTags(Trainer):
+    """A loss of labels in a column of another name."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        return model(input_ids=inputs["input_ids"], labels=inputs["tags"]).loss
 
 
 def contrastive(logits):
@@ -131,6 +146,7 @@ class Case:
         trainer: The Trainer.
         without_labels_on: The rank whose first batch has no label that counts; None for none.
         is_shuffled: Whether rows come in an order drawn from a seed.
+        columns: Of a row.
     """
 
     model: Any
@@ -142,6 +158,7 @@ class Case:
     trainer: type = Trainer
     without_labels_on: int | None = None
     is_shuffled: bool = False
+    columns: tuple = ("input_ids", "labels")
 
 
 def token_classifier():
@@ -186,6 +203,19 @@ CASES = {
     ),
     "in_batch_negatives_zero3": Case(token_classifier, trainer=InBatchNegatives, config={"zero_stage": 3}),
     "class_weights": Case(token_classifier, trainer=ClassWeights, num_batches=3, num_missing=BATCH_SIZE + 1),
+    "answers_cut_off": Case(
+        lambda: BertForQuestionAnswering(BertConfig(**BERT)),
+        answer_of,
+        columns=("input_ids", "start_positions", "end_positions"),
+    ),
+    "tags": Case(
+        token_classifier,
+        trainer=OfTags,
+        arguments={"label_names": ["tags"]},
+        columns=("input_ids", "tags"),
+        num_batches=3,
+        num_missing=1,
+    ),
     "by_micro_batches": Case(token_classifier, num_missing=1, config={"elastic_determinism": True}),
 }
 
@@ -197,6 +227,7 @@ LOOPS = [
     *("token_classification.dict", "gpt2.place", "accumulation_3_spanning_epochs.dict", "no_label_on_rank_1.place"),
     *("uneven_end_of_one_row.closure", "uneven_end.place", "zero1.dict"),
     *("uneven_end_of_one_row.contrast", "uneven_end_of_one_row.classes", "seeds_by_rank.dict"),
+    *("uneven_end_of_one_row.kept", "uneven_end.passes", "answers_cut_off.dict"),
 ]
 
 
@@ -221,7 +252,7 @@ def dataset_of(case, num_ranks):
     if case.without_labels_on is not None:
         for row in range(case.without_labels_on, BATCH_SIZE * num_ranks, num_ranks):
             rows[row][1][:] = -100
-    return GeneratorDataset(rows, ["input_ids", "labels"], shuffle=case.is_shuffled).batch(batch_size)
+    return GeneratorDataset(rows, list(case.columns), shuffle=case.is_shuffled).batch(batch_size)
 
 
 def values_of(model):
@@ -252,7 +283,10 @@ def train(name, output, num_ranks):
 
 
 def train_by_loop(name, output, num_ranks):
-    """A loop of one's own, which hands the batch on as users do: as a dict, in places, or not at all."""
+    """A loop of one's own, which hands the batch on as users do: as a dict, in places, or not at all.
+
+    It may keep the batches of the first pass, and take them in another order; or all passes from one iterator.
+    """
     case, ranks = {**CASES, **OF_SEEDS}[name.partition(".")[0]], dp.get_world_size()
     dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
     seed_everything(3)
@@ -278,12 +312,15 @@ def train_by_loop(name, output, num_ranks):
         return weighed_by_class(model(input_ids=batch["input_ids"]).logits, batch["labels"])
 
     ways = dict(dict=by_dict, place=by_place, closure=by_closure, contrast=by_contrast, classes=by_class)
-    way = ways[name.partition(".")[2]]
+    kind = name.partition(".")[2]
+    way = ways.get(kind, by_dict)
     gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)
     accumulation, parameters, num_micro_steps = case.arguments.get("gradient_accumulation_steps", 1), [], 0
     votes = count_votes()
+    kept = list(rows.create_dict_iterator(num_epochs=1))[::-1] if kind == "kept" else None
+    passes = rows.create_dict_iterator()
     while len(parameters) < NUM_STEPS:
-        for words in rows.create_dict_iterator():
+        for words in kept or (passes if kind == "passes" else rows.create_dict_iterator(num_epochs=1)):
             num_micro_steps += 1
             steps = num_micro_steps % accumulation == 0
             given = {by_place: tuple(words.values()), by_closure: ()}.get(way, (words,))

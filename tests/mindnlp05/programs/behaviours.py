@@ -234,6 +234,14 @@ def gradients_come_through_hooks():
     }
 
 
+class OwnBatches(Trainer):
+    """Reads what no one can share out."""
+
+    def get_train_dataloader(self):
+        batches = torch.utils.data.BatchSampler(range(24), 4, True)
+        return torch.utils.data.DataLoader(self.train_dataset, batch_sampler=[*batches])
+
+
 @case
 def refusals():
     """Each as a line."""
@@ -257,6 +265,7 @@ def refusals():
         found["auto_find_batch_size"] = raised(lambda: trainer(options={"auto_find_batch_size": True}).train())
         uneven = {"accelerator_config": {"even_batches": False}}
         found["even_batches"] = raised(lambda: trainer(options=uneven).train())
+        found["loaders"] = raised(lambda: OwnBatches(models.bert(), arguments(), train_dataset=models.Rows(24)).train())
         found["rows"] = raised(lambda: trainer(rows=24 + dp.get_rank()).train())
         found["zero_stage"] = raised(lambda: dp.install(dp.DataParallelConfig(zero_stage=1)))
         dp.install()

@@ -10,7 +10,11 @@ NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 class Rows(torch.utils.data.Dataset):
-    """Random rows; ``labels``: one a row (``class``, ``float``), or one a ``tokens``, of which the last are padding."""
+    """Random rows.
+
+    ``labels``: one a row (``class``, ``float``), or one for each of the
+    ``tokens``, of which the last are padding, as ``tags`` in a column of that name.
+    """
 
     def __init__(self, number, labels="class", seed=0):
         chance = np.random.default_rng(seed)
@@ -24,13 +28,13 @@ class Rows(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         words, is_padding = self.words[index], np.arange(12) >= self.lengths[index]
-        labels = np.where(is_padding, -100, words) if self.kind == "tokens" else self.labels[index]
+        labels = np.where(is_padding, -100, words) if self.kind in ("tokens", "tags") else self.labels[index]
         if self.kind == "float":
             labels = labels.astype(np.float32)
         return {
             "input_ids": torch.tensor(words),
             "attention_mask": torch.tensor(1 - is_padding.astype(np.int64)),
-            "labels": torch.tensor(labels),
+            "tags" if self.kind == "tags" else "labels": torch.tensor(labels),
         }
 
 

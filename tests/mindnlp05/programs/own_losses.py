@@ -119,3 +119,31 @@ class ClassWeights(OfRows):
         total = nn.functional.cross_entropy(logits, labels, weight=weights, reduction="sum")
         loss = dp.global_mean(total, weights[labels[labels != -100]].sum())
         return (loss, {}) if return_outputs else loss
+
+
+class OfTags(Trainer):
+    """A loss of labels in a column of another name."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        outputs = model(input_ids=inputs["input_ids"], labels=inputs["tags"])
+        return (outputs["loss"], outputs) if return_outputs else outputs["loss"]
+
+
+class OwnLoaders(Trainer):
+    """Makes its loaders itself, as one process does."""
+
+    def get_train_dataloader(self):
+        return torch.utils.data.DataLoader(self.train_dataset, batch_size=self.args.per_device_train_batch_size)
+
+    def get_eval_dataloader(self, eval_dataset=None):
+        return torch.utils.data.DataLoader(eval_dataset, batch_size=self.args.per_device_eval_batch_size)
+
+
+class PreparedLoaders(OwnLoaders):
+    """Shares them out itself."""
+
+    def get_train_dataloader(self):
+        return self.accelerator.prepare(super().get_train_dataloader())
+
+    def get_eval_dataloader(self, eval_dataset=None):
+        return self.accelerator.prepare(super().get_eval_dataloader(eval_dataset))

@@ -22,7 +22,10 @@ from tests.mindnlp05.programs.own_losses import (
     Logits,
     OfDoubled,
     OfNested,
+    OfTags,
     OfTheModel,
+    OwnLoaders,
+    PreparedLoaders,
     SumsItself,
     TakesTheMean,
     doubled,
@@ -75,6 +78,9 @@ OWN = {  # with what else the Trainer gets
     "in_batch_negatives": (Logits, "class", SGD, {"kind": InBatchNegatives}),
     "in_batch_negatives_accumulated": (Logits, "class", ACCUMULATED, {"kind": InBatchNegatives}),
     "class_weights": (Logits, "tokens", SGD, {"kind": ClassWeights}),
+    "tags": (TakesTheMean, "tags", {**SGD, "label_names": ["tags"]}, {"kind": OfTags}),
+    "own_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": OwnLoaders}),
+    "prepared_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": PreparedLoaders}),
 }
 
 

@@ -10,6 +10,7 @@ from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
+from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
@@ -44,6 +45,36 @@ def test_a_causal_language_model_never_predicts_the_first_token():
 
 def test_samples_are_rows():
     assert count_samples(batch(input_ids=np.ones((5, 7)))) == 5
+
+
+@pytest.mark.parametrize(
+    "columns, name, expected",
+    [
+        ({"labels": [[1, -100], [2, 3]]}, "labels", 3),
+        ({"labels": [1, -100, 2]}, "labels", 2),
+        ({"labels": [1, 0, 2]}, "labels", None),
+        ({"tags": [[1, -100], [2, 3]], "labels": [0, 1]}, "tags", 3),
+        ({"input_ids": np.ones((3, 4)), "start_positions": [0, 4, 1], "end_positions": [2, 9, 3]}, "labels", 2),
+        ({"input_ids": np.ones((3, 4)), "start_positions": [0, -100, 1], "end_positions": [2, 0, 3]}, "labels", 3),
+        ({"input_ids": np.ones((3, 4))}, "labels", None),
+    ],
+)
+def test_a_loss_is_a_mean_over_labels_or_else_over_rows(columns, name, expected):
+    assert count_labels(batch(**columns), name=name) == expected
+    assert expected is None or may_have_labels(batch(**columns), name)
+
+
+@pytest.mark.parametrize(
+    "columns, named",
+    [
+        ({"input_ids": [[1, 2]], "tags": [[1, -100]]}, "'tags' holds -100"),
+        ({"labels": [0, 1], "words": [[1, -100], [1, 2]]}, "'words' holds -100"),
+        ({"input_ids": [[1, 2]], "start_positions": [1], "end_positions": [2]}, "within the 2 tokens of its row"),
+    ],
+)
+def test_labels_that_nobody_counts_are_named(columns, named):
+    with pytest.raises(dp.DataParallelError, match=named):
+        count_labels(batch(**columns))
 
 
 @pytest.mark.parametrize(
