@@ -60,7 +60,7 @@ class Door:
             was begun with another split of the same global batch.
         dtype: What forward is to compute in; None for the model's own.
         weighs_losses: Whether the loop itself makes losses the shares of ranks in one mean.
-        labels: The column of labels, of which a loss is a mean where a row has several.
+        labels: The column of labels, of which a loss is a mean where a row has several; None if there is none.
         predicts_next_token: Whether the loss leaves out the first label of each row, as causal language models do.
         may_call_backward_again: Whether user code between ``micro_step`` and ``training_step`` may read gradients, and
             call backward more than once. They are then averaged after each.
@@ -78,7 +78,7 @@ class Door:
     seed: int
     accumulation = nominal_accumulation = 1
     dtype: Any = None
-    labels = "labels"
+    labels: str | None = "labels"
     weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
         "They are averaged by the end of the training_step after which the Trainer steps: let only the Trainer step."

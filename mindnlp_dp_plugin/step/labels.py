@@ -1,6 +1,6 @@
 """What a loss is a mean over: labels that are not -100, or rows where there are none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,17 +11,24 @@ LABELS = "labels"
 SPANS = ("start_positions", "end_positions")
 
 
-def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str = LABELS) -> int | None:
+def name_of_labels(names: Sequence[str] | None) -> str | None:
+    """The column of labels, by ``TrainingArguments.label_names``; None if that says there is none."""
+    return LABELS if names is None else next(iter(names), None)
+
+
+def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str | None = LABELS) -> int | None:
     """How many labels a batch has of which a row may have several, or none; None where rows count.
 
     Args:
         batch: The columns, by name.
         predicts_next_token: Whether the model shifts its labels.
-        name: The column of labels.
+        name: The column of labels; None if rows count, whatever the columns are.
 
     Raises:
         DataParallelError: If labels stand in another column, or a row has one end of a span without the other.
     """
+    if name is None:
+        return None
     labels = labels_of(batch, name)
     if labels is not None:
         return count_kept(labels, predicts_next_token)
@@ -29,9 +36,9 @@ def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str = 
     return _count_spans(batch)
 
 
-def may_have_labels(batch: Mapping, name: str = LABELS) -> bool:
+def may_have_labels(batch: Mapping, name: str | None = LABELS) -> bool:
     """Whether ``count_labels`` may find any: the same on all ranks, where some have rows without."""
-    if not isinstance(batch, Mapping):
+    if name is None or not isinstance(batch, Mapping):
         return False
     labels = batch.get(name)
     is_counted = getattr(labels, "ndim", 0) > 0 and to_numpy(labels[:1]).dtype.kind in "iu"
@@ -61,8 +68,8 @@ def _require_no_other_labels(batch, name):
         if array.dtype.kind == "i" and (array == PADDING).any():
             raise DataParallelError(
                 "{column!r} holds -100, as labels do that a loss leaves out, but only labels in {name!r} are counted. "
-                "Rename it: the column, or the argument of your own loop's function; or name it in "
-                "TrainingArguments(label_names=[...]). If it holds no labels, choose average_over='samples'.",
+                "Name it in TrainingArguments(label_names=[...]), or call the argument of your own loop's function "
+                "'labels'. If your loss is a mean over rows, give label_names=[], or in a loop average_over='samples'.",
                 column=column,
                 name=name,
             )

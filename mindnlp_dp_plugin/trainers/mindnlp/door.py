@@ -5,6 +5,7 @@ from mindnlp.engine.trainer.base import Trainer
 
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import Clock
+from mindnlp_dp_plugin.step.labels import name_of_labels
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
@@ -34,7 +35,7 @@ class TrainerDoor(Door):
         self.may_replace_gradients = self.may_call_backward_again or _overrides(
             trainer, "update_gradient_by_distributed_type"
         )
-        self.labels = (trainer.args.label_names or [self.labels])[0]
+        self.labels = name_of_labels(trainer.args.label_names)
         self.votes, self.count = preemption.votes, preemption.count
 
     @property

@@ -4,6 +4,7 @@ from mindtorch.nn import utils
 from transformers import Trainer
 
 from mindnlp_dp_plugin.port import Door
+from mindnlp_dp_plugin.step.labels import name_of_labels
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.preemption import Preemption
 
@@ -60,7 +61,7 @@ class TrainerDoor(Door):
         self.may_call_backward_again = self.may_replace_gradients = (
             getattr(trainer.training_step, "__func__", None) is not Trainer.training_step
         )
-        self.labels = (trainer.args.label_names or [self.labels])[0]
+        self.labels = name_of_labels(trainer.args.label_names)
         self.votes, self.count = preemption.votes, preemption.count
 
     @property

@@ -24,7 +24,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
-from mindnlp_dp_plugin.step.labels import LABELS, count_labels, may_have_labels
+from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels, name_of_labels
 from mindnlp_dp_plugin.step.next_token import predicts_next_token
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
@@ -223,7 +223,7 @@ def _prediction_step_of(self, patches):
 
     Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
     """
-    seen, name = {"sum": False}, (self.args.label_names or [LABELS])[0]
+    seen, name = {"sum": False}, name_of_labels(self.args.label_names)
     patches.replace(self.args, "average_tokens_across_devices", False)
 
     def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):

@@ -57,6 +57,7 @@ def test_samples_are_rows():
         ({"input_ids": np.ones((3, 4)), "start_positions": [0, 4, 1], "end_positions": [2, 9, 3]}, "labels", 2),
         ({"input_ids": np.ones((3, 4)), "start_positions": [0, -100, 1], "end_positions": [2, 0, 3]}, "labels", 3),
         ({"input_ids": np.ones((3, 4))}, "labels", None),
+        ({"labels": [[1, -100], [2, 3]], "tags": [[1, -100], [2, 3]]}, None, None),
     ],
 )
 def test_a_loss_is_a_mean_over_labels_or_else_over_rows(columns, name, expected):
