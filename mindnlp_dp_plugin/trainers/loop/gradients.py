@@ -4,7 +4,6 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.port import Announced
-from mindnlp_dp_plugin.trainers.loop.rows import TrainingRows
 
 MODULE = "mindnlp.core.autograd.function"
 
@@ -81,7 +80,7 @@ class Call:
         turns.forget()
         columns = self._loop.columns_of(self._fn, args, kwargs)
         if not self._step.announcements.expects(columns):
-            self._step.announcements.announce([Announced(columns, TrainingRows.knows_as_repeated(columns.values()))])
+            self._step.announcements.announce([Announced(columns, self._loop.is_repeated(columns))])
         with self._loop.attaching_to(self._targets), self._step.micro_step():
             self._step.training_step(columns, forward_and_backward)
         return (self._loss, *found[0][1:]) if isinstance(found[0], tuple) else self._loss

@@ -96,6 +96,10 @@ class Loop:
         with self._not_stepped[key].averaged(self.door.clock.is_syncing):
             yield
 
+    def is_repeated(self, columns: Mapping) -> bool:
+        """Whether a batch is another rank's, too, so that all have as many."""
+        return TrainingRows.knows_as_repeated(columns.values())
+
     def columns_of(self, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
         """The batch that a function of the loss is called with, by name.
 
