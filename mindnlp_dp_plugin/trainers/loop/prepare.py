@@ -111,7 +111,9 @@ class Loop:
         """
         read = TrainingRows.read_last.latest if TrainingRows.read_last is not None else {}
         if not (args or kwargs):
-            if read and not TrainingRows.read_last.is_under_way and self._collective.world_size > 1:
+            if read and not TrainingRows.read_last.is_under_way:
+                if TrainingRows.read_last is not self.rows or self._collective.world_size == 1:
+                    return {}
                 raise DataParallelError(
                     "A function of gradients got no batch, and the rows' pass is over: which batch it computes is not "
                     "known, so ranks cannot weigh it. Pass the batch to the function: gradients_of(batch)."
