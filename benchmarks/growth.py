@@ -1,15 +1,17 @@
 """What averaging costs as ranks become more, on one machine and on several: ``make growth``, on an idle machine.
 
-    python benchmarks/growth.py [machine] [nodes]
+    python benchmarks/growth.py [--keep FOLDER]
 
 On one machine, where ranks share the cores: the processor's time for a row with averaging and without, in turns; and a
 sum of the gradients alone, beside what the memory it must touch takes, and by MPI. On
 nodes, which are network namespaces joined by links of a limited rate: an exchange of the model's gradients, by msrun
 and mpirun, beside the least that a ring can take, 2 (N - 1) / N of the bytes at the link's rate; and beside what the
-model of ``mindnlp-dp bench``, fitted to the fewest nodes, says of more. Nodes need root and iproute2. Writes
+model of ``mindnlp-dp bench``, fitted to the fewest nodes, says of more. Nodes need root and iproute2.
+What is finished in the folder to keep is not run again. Writes
 ``benchmarks/results/growth_<cpu>_<date>.json``, ``.md`` and ``.png``.
 """
 
+import argparse
 import json
 import statistics
 import sys
@@ -29,8 +31,10 @@ from tests.harness import REPOSITORY, run_ranks_successfully
 
 PROGRAMS, BENCH = Path(__file__).parent / "programs", REPOSITORY / "mindnlp_dp_plugin/bench/on_ranks.py"
 MODEL, ROWS, ROUNDS = "bert-9m", 4, 8
-RANKS, NODES, ENGINES = (2, 4, 8), (2, 4, 8), ("mpirun", "msrun")
+RANKS, ENGINES = (2, 4, 8), ("mpirun", "msrun")
 RATES = {"10 Gbit/s": 10**10, "1 Gbit/s": 10**9, "100 Mbit/s": 10**8}
+NODES = {"10 Gbit/s": (2, 4, 8), "1 Gbit/s": (2, 4, 8), "100 Mbit/s": (2,)}
+FEWEST = 2
 SIZES = tuple(2**power for power in range(10, 23, 3))
 GRADIENTS = 36 * 2**20  # bytes of the model's
 MANY = 64
@@ -41,17 +45,19 @@ def machine(folder):
     found = {}
     for ranks in track(RANKS, "ranks of one machine"):
         output = folder / f"ranks_{ranks}"
-        output.mkdir()
+        output.mkdir(exist_ok=True)
         job = dict(ranks=ranks, backend="mpi", log_dir=output / "logs", timeout=1800)
         arguments = (output, MODEL, ROWS, ROUNDS, "averaged", "local")
-        run_ranks_successfully(PROGRAMS / "gradient_steps.py", *arguments, **job)
+        if not (output / "gradient_steps.rank0.json").exists():
+            run_ranks_successfully(PROGRAMS / "gradient_steps.py", *arguments, **job)
         left = [json.loads((output / f"gradient_steps.rank{rank}.json").read_text()) for rank in range(ranks)]
         found[ranks] = {}
         for way in ("averaged", "local"):
             steps = zip(*(rank["seconds"][way] for rank in left))
             of_all = (sum(worked for _, _, worked in step) for step in steps)
             found[ranks][way] = statistics.median(of_all) / (ROWS * ranks)
-        run_ranks_successfully(PROGRAMS / "sums.py", output, **job)
+        if not (output / "sums.rank0.json").exists():
+            run_ranks_successfully(PROGRAMS / "sums.py", output, **job)
         left = [json.loads((output / f"sums.rank{rank}.json").read_text()) for rank in range(ranks)]
         found[ranks] |= {way: max(statistics.median(rank[way]) for rank in left) for way in left[0]}
     return found
@@ -59,15 +65,16 @@ def machine(folder):
 
 def nodes(folder):
     """Seconds of an all-reduce by its bytes, for each engine, rate and number of nodes."""
-    cases = [(engine, rate, number) for engine in ENGINES for rate in RATES for number in NODES]
+    cases = [(engine, rate, number) for engine in ENGINES for rate in RATES for number in NODES[rate]]
     found = {}
     for engine, rate, number in track(cases, "nodes"):
         output = folder / f"{engine}_{RATES[rate]}_{number}"
-        output.mkdir()
-        with namespaces.network(number) as hosts:
-            for host in hosts:
-                host.limit(RATES[rate])
-            Job(hosts, engine, output, BENCH, output / "result", *map(str, (*SIZES, GRADIENTS))).wait()
+        output.mkdir(exist_ok=True)
+        if not (output / "result").exists():
+            with namespaces.network(number) as hosts:
+                for host in hosts:
+                    host.limit(RATES[rate])
+                Job(hosts, engine, output, BENCH, output / "result", *map(str, (*SIZES, GRADIENTS))).wait()
         seconds = json.loads((output / "result").read_text())
         found.setdefault(engine, {}).setdefault(rate, {})[number] = {
             int(size): taken for size, taken in seconds.items()
@@ -87,20 +94,21 @@ def of_machine(found):
 
 
 def of_nodes(found):
-    few, *more = NODES
     lines = [
         f"| started by | link | nodes | s for {GRADIENTS // 2**20} MB | a ring's least | ratio | model says | off by |"
     ]
     lines += ["| --- " * 8 + "|"]
     for engine, rates in found.items():
         for rate, by_nodes in rates.items():
-            link = fitted(by_nodes[few])
+            link, more = fitted(by_nodes[FEWEST]), [number for number in by_nodes if number > FEWEST]
             for number, seconds in by_nodes.items():
                 least = ring_all_reduce(GRADIENTS, number, Link(0, RATES[rate] / 8))
                 says = ring_all_reduce(GRADIENTS, number, link)
                 taken = seconds[GRADIENTS]
                 cells = [engine, rate, number, f"{taken:.3f}", f"{least:.3f}", f"{taken / least:.2f}"]
                 lines.append(f"| {' | '.join(map(str, cells))} | {says:.3f} | {says / taken - 1:+.0%} |")
+            if not more:
+                continue
             off = max(abs(ring_all_reduce(GRADIENTS, n, link) / by_nodes[n][GRADIENTS] - 1) for n in more)
             says = ring_all_reduce(GRADIENTS, MANY, link)
             lines.append(f"| {engine} | {rate} | {MANY} | not run | | | {says:.3f} | up to {off:.0%} on {more} |")
@@ -109,7 +117,7 @@ def of_nodes(found):
 
 def fitted(seconds):
     """The link of the ring that fits the fewest nodes."""
-    return fit_ring(list(seconds), list(seconds.values()), NODES[0])
+    return fit_ring(list(seconds), list(seconds.values()), FEWEST)
 
 
 def draw(of_ranks, by_engine, path):
@@ -125,22 +133,25 @@ def draw(of_ranks, by_engine, path):
         for (rate, by_nodes), color in zip(rates.items(), ("tab:green", "tab:blue", "tab:orange")):
             points = [seconds[GRADIENTS] for seconds in by_nodes.values()]
             nodes_axes.semilogy(list(by_nodes), points, marker, color=color, label=f"{engine}, {rate}")
-            model = [ring_all_reduce(GRADIENTS, n, fitted(by_nodes[NODES[0]])) for n in by_nodes]
+            model = [ring_all_reduce(GRADIENTS, n, fitted(by_nodes[FEWEST])) for n in by_nodes]
             nodes_axes.semilogy(list(by_nodes), model, "--" if marker == "o" else ":", color=color)
     for bits, color in zip(RATES.values(), ("tab:green", "tab:blue", "tab:orange")):
-        least = [ring_all_reduce(GRADIENTS, n, Link(0, bits / 8)) for n in NODES]
-        nodes_axes.semilogy(NODES, least, "-", color=color, linewidth=0.8)
+        least = [ring_all_reduce(GRADIENTS, n, Link(0, bits / 8)) for n in NODES["1 Gbit/s"]]
+        nodes_axes.semilogy(NODES["1 Gbit/s"], least, "-", color=color, linewidth=0.8)
     nodes_axes.set(title="nodes (line: a ring's least; dashed: model)", xlabel="nodes", ylabel="seconds for 36 MB")
-    nodes_axes.set_xticks(NODES)
+    nodes_axes.set_xticks(NODES["1 Gbit/s"])
     nodes_axes.legend(fontsize="small")
     figure.savefig(path, dpi=120)
 
 
 def main():
-    wanted = sys.argv[1:] or ["machine", "nodes"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", type=Path)
+    keep = parser.parse_args().keep
     with tempfile.TemporaryDirectory(prefix="mindnlp-dp-growth-") as name:
-        of_ranks = machine(Path(name)) if "machine" in wanted else {}
-        by_engine = nodes(Path(name)) if "nodes" in wanted else {}
+        folder = (keep or Path(name)).absolute()
+        folder.mkdir(exist_ok=True)
+        of_ranks, by_engine = machine(folder), nodes(folder)
     lines = [*of_machine(of_ranks), "", *of_nodes(by_engine)]
     path = write_results("growth", {"machine": of_ranks, "nodes": by_engine}, "\n".join(lines))
     draw(of_ranks, by_engine, path.with_suffix(".png"))
