@@ -54,7 +54,7 @@ class Windows:
         except OSError as error:
             problem = f"rank {rank}: {error}"
         self._processes = all_gather_object((os.getpid(), descriptor, token))
-        self._segments: dict[tuple[int, int], Segment] = {}  # of others, by rank and descriptor
+        self._segments: dict[tuple[int, int], Segment] = {}  # as ranks see each other's, by rank and descriptor
         self._tables = []
         try:
             for peer, (process, descriptor, told) in enumerate(self._processes):

@@ -29,7 +29,7 @@ def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str | 
     """
     if name is None:
         return None
-    labels = labels_of(batch, name)
+    labels = None if name in SPANS else labels_of(batch, name)
     if labels is not None:
         return count_kept(labels, predicts_next_token)
     _require_no_other_labels(batch, name)

@@ -90,6 +90,8 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
         ("auto_find_batch_size", "auto_find_batch_size=True"),
         ("even_batches", "even_batches=False"),
         ("loaders", "OwnBatches reads rows from a DataLoader of its own"),
+        ("dealt", "DistributedSampler divides the rows among ranks"),
+        ("dealt_and_prepared", "DistributedSampler divides the rows among ranks"),
         ("rows", "train_dataset"),
         ("zero_stage", "zero_stage=1"),
     ],

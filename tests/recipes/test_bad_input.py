@@ -116,7 +116,7 @@ def test_configurations(refused, tmp_path):
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: true\n")
     assert "holds other things than settings (packing)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("[1, 2]")
-    assert "'run.yaml' holds other things than settings ([1, 2]): they are" in refused("--config", "run.yaml")
+    assert "'run.yaml' holds no settings:" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\n")
     assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
     assert "--dataset 'other.csv' does not exist" in refused("--config", "run.yaml", "--dataset", "other.csv")

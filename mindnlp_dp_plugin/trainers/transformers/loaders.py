@@ -6,7 +6,7 @@ from transformers import Trainer
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
+from mindnlp_dp_plugin.trainers.transformers.order import require_undivided, same_on_ranks
 
 
 def shared_out(loader: DataLoader, trainer: Trainer, collective: Collective) -> DataLoader:
@@ -21,6 +21,8 @@ def shared_out(loader: DataLoader, trainer: Trainer, collective: Collective) -> 
         DataParallelError: If its rows cannot be shared out.
     """
     if isinstance(loader, (DataLoaderShard, DataLoaderDispatcher)):
+        shard = loader.batch_sampler
+        require_undivided(getattr(getattr(shard, "batch_sampler", shard), "sampler", None))
         return loader
     batches = getattr(loader, "batch_sampler", None)
     if type(batches) is not BatchSampler:

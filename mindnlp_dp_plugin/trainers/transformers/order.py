@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import mindtorch
-from mindtorch.utils.data import RandomSampler, Sampler
+from mindtorch.utils.data import RandomSampler, Sampler, SequentialSampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 
 ORDER = Message("the order of the rows")
@@ -44,6 +45,16 @@ class SameOrder(Sampler):
         return iter(self._collective.all_gather_object(own if self._collective.rank == 0 else None, ORDER)[0])
 
 
+def require_undivided(sampler: Sampler | None) -> None:
+    """Raise a DataParallelError if a sampler deals rows out, as ``DistributedSampler``: they would be divided twice."""
+    if getattr(sampler, "num_replicas", 1) > 1:
+        raise DataParallelError(
+            "{sampler} divides the rows among ranks, and so does the plugin: each rank would train on a part of its "
+            "part. Leave the sampler out, or give one of all rows.",
+            sampler=type(sampler).__name__,
+        )
+
+
 def same_on_ranks(sampler: Sampler | None, seed: int, collective: Collective) -> Sampler | None:
     """A sampler whose order is the same on all ranks; groups of similar length are those of the global batch.
 
@@ -51,9 +62,13 @@ def same_on_ranks(sampler: Sampler | None, seed: int, collective: Collective) ->
         sampler: The Trainer's, for its training rows.
         seed: ``TrainingArguments.seed``.
         collective: The ranks that share the order.
+
+    Raises:
+        DataParallelError: If it deals rows out itself.
     """
-    if sampler is None or type(sampler) is RandomSampler:
+    if sampler is None or type(sampler) in (RandomSampler, SequentialSampler, SameOrder):
         return sampler
+    require_undivided(sampler)
     if type(sampler) is LengthGroupedSampler:
         sampler.batch_size *= collective.world_size
     return SameOrder(sampler, seed, collective)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.utils.data.distributed import DistributedSampler
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from tests.mindnlp05.programs import models
@@ -242,6 +243,15 @@ class OwnBatches(Trainer):
         return torch.utils.data.DataLoader(self.train_dataset, batch_sampler=[*batches])
 
 
+class Dealt(Trainer):
+    """Divides its rows, as scripts for torch do."""
+
+    def get_train_dataloader(self):
+        rows = self.train_dataset
+        loader = torch.utils.data.DataLoader(rows, batch_size=4, sampler=DistributedSampler(rows, RANKS, dp.get_rank()))
+        return self.accelerator.prepare(loader) if self.args.seed == 1 else loader
+
+
 @case
 def refusals():
     """Each as a line."""
@@ -266,6 +276,9 @@ def refusals():
         uneven = {"accelerator_config": {"even_batches": False}}
         found["even_batches"] = raised(lambda: trainer(options=uneven).train())
         found["loaders"] = raised(lambda: OwnBatches(models.bert(), arguments(), train_dataset=models.Rows(24)).train())
+        for name, seed in (("dealt", 0), ("dealt_and_prepared", 1)):
+            dealt = Dealt(models.bert(), arguments(seed=seed), train_dataset=models.Rows(24))
+            found[name] = raised(dealt.train)
         found["rows"] = raised(lambda: trainer(rows=24 + dp.get_rank()).train())
         found["zero_stage"] = raised(lambda: dp.install(dp.DataParallelConfig(zero_stage=1)))
         dp.install()

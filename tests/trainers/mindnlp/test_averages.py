@@ -56,6 +56,11 @@ def test_samples_are_rows():
         ({"tags": [[1, -100], [2, 3]], "labels": [0, 1]}, "tags", 3),
         ({"input_ids": np.ones((3, 4)), "start_positions": [0, 4, 1], "end_positions": [2, 9, 3]}, "labels", 2),
         ({"input_ids": np.ones((3, 4)), "start_positions": [0, -100, 1], "end_positions": [2, 0, 3]}, "labels", 3),
+        (
+            {"input_ids": np.ones((2, 4)), "start_positions": [0, -100], "end_positions": [2, 0]},
+            "start_positions",
+            2,
+        ),
         ({"input_ids": np.ones((3, 4))}, "labels", None),
         ({"labels": [[1, -100], [2, 3]], "tags": [[1, -100], [2, 3]]}, None, None),
     ],
