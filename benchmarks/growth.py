@@ -31,7 +31,8 @@ from tests.harness import REPOSITORY, run_ranks_successfully
 
 PROGRAMS, BENCH = Path(__file__).parent / "programs", REPOSITORY / "mindnlp_dp_plugin/bench/on_ranks.py"
 MODEL, ROWS, ROUNDS = "bert-9m", 4, 8
-RANKS, ENGINES = (2, 4, 8), ("mpirun", "msrun")
+RANKS = (2, 4, 8)
+WAYS = {"mpirun": ("mpirun", 1), "msrun": ("msrun", 1), "mpirun, 2 ranks of each": ("mpirun", 2)}
 RATES = {"10 Gbit/s": 10**10, "1 Gbit/s": 10**9, "100 Mbit/s": 10**8}
 NODES = {"10 Gbit/s": (2, 4, 8), "1 Gbit/s": (2, 4, 8), "100 Mbit/s": (2,)}
 FEWEST = 2
@@ -64,21 +65,21 @@ def machine(folder):
 
 
 def nodes(folder):
-    """Seconds of an all-reduce by its bytes, for each engine, rate and number of nodes."""
-    cases = [(engine, rate, number) for engine in ENGINES for rate in RATES for number in NODES[rate]]
+    """Seconds of an all-reduce by its bytes, for each way to start ranks, rate and number of nodes."""
+    cases = [(way, rate, number) for way in WAYS for rate in RATES for number in NODES[rate]]
     found = {}
-    for engine, rate, number in track(cases, "nodes"):
-        output = folder / f"{engine}_{RATES[rate]}_{number}"
+    for way, rate, number in track(cases, "nodes"):
+        engine, of_each = WAYS[way]
+        output = folder / f"{engine}_{of_each}_{RATES[rate]}_{number}"
         output.mkdir(exist_ok=True)
         if not (output / "result").exists():
             with namespaces.network(number) as hosts:
                 for host in hosts:
                     host.limit(RATES[rate])
-                Job(hosts, engine, output, BENCH, output / "result", *map(str, (*SIZES, GRADIENTS))).wait()
+                sizes = map(str, (*SIZES, GRADIENTS))
+                Job(hosts, engine, output, BENCH, output / "result", *sizes, per_host=of_each).wait()
         seconds = json.loads((output / "result").read_text())
-        found.setdefault(engine, {}).setdefault(rate, {})[number] = {
-            int(size): taken for size, taken in seconds.items()
-        }
+        found.setdefault(way, {}).setdefault(rate, {})[number] = {int(size): taken for size, taken in seconds.items()}
     return found
 
 
@@ -129,7 +130,7 @@ def draw(of_ranks, by_engine, path):
     ranks_axes.set(title=f"{MODEL}: ranks of one machine", xlabel="ranks", ylabel="processor's ms for a row", ylim=0)
     ranks_axes.set_xticks(list(of_ranks))
     ranks_axes.legend()
-    for (engine, rates), marker in zip(by_engine.items(), "os"):
+    for (engine, rates), marker in zip(by_engine.items(), "os^"):
         for (rate, by_nodes), color in zip(rates.items(), ("tab:green", "tab:blue", "tab:orange")):
             points = [seconds[GRADIENTS] for seconds in by_nodes.values()]
             nodes_axes.semilogy(list(by_nodes), points, marker, color=color, label=f"{engine}, {rate}")

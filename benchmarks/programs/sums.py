@@ -20,7 +20,7 @@ OUTPUT, ROUNDS, GRADIENTS, MEGABYTE = Path(sys.argv[1]), 21, 36, 2**20
 
 def main():
     group = collectives.current()
-    windows = Windows(group.rank, group.world_size, group.all_gather_object)
+    windows = Windows(range(group.world_size), group.rank, group.all_gather_object)
     size = int(group.bucket_cap_mb * MEGABYTE) // 4
     shared = [windows.take(size, np.float32) for _ in range(int(GRADIENTS / group.bucket_cap_mb))]
     own = [np.empty(size, np.float32) for _ in shared]

@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mindnlp_dp_plugin.collectives.base import Collective, Work
+from mindnlp_dp_plugin.collectives.machines import MachineWindows
 from mindnlp_dp_plugin.collectives.windows import Windows
 from mindnlp_dp_plugin.language import tr
 
@@ -19,7 +20,7 @@ PIECE_BYTES = 2**20
 class MpiCollective(Collective):
     """All ranks of ``mpirun``, on separate communicators, so that user code may use MPI as well.
 
-    On one machine gradients are summed in memory that the ranks share, on several by MPI.
+    Ranks of one machine sum gradients in memory that they share; between machines MPI sums.
     """
 
     uses_numpy = True
@@ -30,7 +31,8 @@ class MpiCollective(Collective):
         self.rank = self._comm.Get_rank()
         self.world_size = self._comm.Get_size()
         self._windows = self._share_memory()
-        self.can_reduce_scatter = self.adds_by_tree = self._windows is not None
+        # On several machines what a first rank gets is all of the sum, in an order that MPI chooses.
+        self.can_reduce_scatter = self.adds_by_tree = self._windows is not None and self._windows.writes_to_all
 
     def memory_for(self, size, dtype):
         return self._windows.take(size, dtype) if self._windows else super().memory_for(size, dtype)
@@ -45,7 +47,7 @@ class MpiCollective(Collective):
         return MpiWork(self._reducing, buffer)
 
     def reduce_scatter(self, buffer, lengths):
-        if not self._windows:
+        if not self.can_reduce_scatter:
             return super().reduce_scatter(buffer, lengths)
         if not self._windows.holds(buffer):
             given, buffer = buffer, self._windows.take(buffer.size, buffer.dtype)
@@ -76,20 +78,32 @@ class MpiCollective(Collective):
         self._comm.Barrier()
 
     def _share_memory(self):
-        """None if ranks are on several machines, or cannot reach each other's memory."""
-        if len(set(self._comm.allgather(socket.gethostname()))) > 1:
+        """None if each machine has one rank, or ranks of one cannot reach each other's memory."""
+        machines = self._comm.allgather(socket.gethostname())
+        mine = [rank for rank, machine in enumerate(machines) if machine == machines[self.rank]]
+        if len(set(machines)) == self.world_size:
             return None
+        of_machine = self._comm.Split(mine[0], self.rank)
+        firsts = self._comm.Split(int(self.rank != mine[0]), self.rank)
+        windows = problem = None
         try:
-            return Windows(self.rank, self.world_size, self._comm.allgather)
+            if len(mine) == self.world_size:
+                windows = Windows(mine, self.rank, of_machine.allgather)
+            else:
+                between = functools.partial(MpiWork, firsts)
+                windows = MachineWindows(mine, self.rank, of_machine.allgather, between)
         except OSError as error:
+            problem = str(error)
+        if problem := next(filter(None, self._comm.allgather(problem)), None):
             if self.rank == 0:
                 logger.warning(
                     tr(
                         "Ranks cannot reach each other's memory ({why}): MPI sums gradients, which takes longer.",
-                        why=error,
+                        why=problem,
                     )
                 )
             return None
+        return windows
 
 
 class MpiWork(Work):

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
 from mindnlp_dp_plugin.collectives.base import Collective
+from mindnlp_dp_plugin.collectives.engine_settings import choose_sum, set_backend_times
 from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
 from mindnlp_dp_plugin.collectives.lifeline import End, Lifeline, tie
 from mindnlp_dp_plugin.collectives.single import SingleProcess
@@ -102,6 +102,8 @@ def _join_others(rank_info, backend, timeout):
     status.enter(0, JOINING)
     if engine.forms_cluster:
         set_backend_times(engine.device, timeout)
+    else:
+        choose_sum()
     collective = _load(engine)()
     if collective.world_size != rank_info.world_size:
         raise DataParallelError(

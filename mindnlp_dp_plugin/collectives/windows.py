@@ -31,19 +31,26 @@ _lock = threading.Lock()
 
 
 class Windows:
-    """The shared memory of all ranks, and what is summed in it.
+    """The shared memory of a machine's ranks, and what is summed in it.
 
     Args:
+        ranks: The ranks of this machine.
         rank: This rank.
-        world_size: How many there are.
-        all_gather_object: Gives each rank what all have. All ranks must make windows together.
+        all_gather_object: Gives each of them what all have. All must make windows together.
+
+    Attributes:
+        ranks: The same.
+        place: Where this rank is among them.
+        writes_to_all: Whether a sum goes to the arrays of all, or to that of the first alone.
 
     Raises:
         OSError: On all ranks, if one has none to share, or cannot reach that of another.
     """
 
-    def __init__(self, rank: int, world_size: int, all_gather_object: Callable):
-        self.rank, self.world_size = rank, world_size
+    writes_to_all = True
+
+    def __init__(self, ranks: Sequence[int], rank: int, all_gather_object: Callable):
+        self.ranks, self.place = list(ranks), list(ranks).index(rank)
         self._memory = SharedMemory()
         token, descriptor, problem = uuid.uuid4().int >> 65, -1, None
         try:
@@ -57,7 +64,10 @@ class Windows:
         self._segments: dict[tuple[int, int], Segment] = {}  # as ranks see each other's, by rank and descriptor
         self._tables = []
         try:
-            for peer, (process, descriptor, told) in enumerate(self._processes):
+            for peer, (process, descriptor, told) in enumerate([] if problem else self._processes):
+                if peer == self.place:
+                    self._tables.append(self._own)
+                    continue
                 segment = self._segments[peer, descriptor] = Segment.of_process(process, descriptor)
                 self._tables.append(segment.array(0, TABLE, np.int64))
                 if self._tables[peer][TOKEN] != told:
@@ -117,21 +127,21 @@ class Windows:
         fence()
 
     def array_of(self, peer: int, number: int, like: np.ndarray) -> np.ndarray:
-        """What a rank sums under this number.
+        """What the rank at a place sums under this number.
 
         Raises:
             DataParallelError: If that has another size.
         """
-        if peer == self.rank:
+        if peer == self.place:
             return like
         descriptor, offset, num_bytes = self._tables[peer][entry_of(number)].tolist()
         if num_bytes != like.nbytes:
             raise DataParallelError(
                 "Rank {rank} sums {own} bytes where rank {peer} sums {theirs}: one of them left a step before its end, "
                 "as by an exception that it caught. Let all ranks compute the same steps.",
-                rank=self.rank,
+                rank=self.ranks[self.place],
                 own=like.nbytes,
-                peer=peer,
+                peer=self.ranks[peer],
                 theirs=num_bytes,
             )
         if (peer, descriptor) not in self._segments:
@@ -152,18 +162,19 @@ class WindowWork(PartWork):
 
     Attributes:
         number: Which it is, from 1.
+        array: What is summed, until the work is done.
     """
 
     def __init__(self, windows: Windows, number: int, array: np.ndarray, lengths: Sequence[int] | None):
-        self._windows, self.number, self._array = windows, number, array
-        rank, world_size, size = windows.rank, windows.world_size, array.size
+        self._windows, self.number, self.array = windows, number, array
+        place, num_ranks, size = windows.place, len(windows.ranks), array.size
         if lengths is None:
-            self._begin, self._end = size * rank // world_size, size * (rank + 1) // world_size
+            self._begin, self._end = size * place // num_ranks, size * (place + 1) // num_ranks
             self._target = None
         else:
-            self._end = sum(lengths[: rank + 1])
-            self._begin = self._end - lengths[rank]
-            self._target = np.empty(lengths[rank], array.dtype)
+            self._end = sum(lengths[: place + 1])
+            self._begin = self._end - lengths[place]
+            self._target = np.empty(lengths[place], array.dtype)
 
     def progress(self):
         """Add up what is due."""
@@ -174,20 +185,20 @@ class WindowWork(PartWork):
         self._windows.finish(self.number)
         if self._target is not None and self._target.size:
             self.part = self._target
-        self._array = None
+        self.array = None
 
     def add_up(self) -> None:
         """Sum this rank's part of what all ranks have filled."""
-        peers = range(self._windows.world_size)
-        arrays = [self._windows.array_of(peer, self.number, self._array) for peer in peers]
+        peers = range(len(self._windows.ranks))
+        arrays = [self._windows.array_of(peer, self.number, self.array) for peer in peers]
         for begin in range(self._begin, self._end, RUN):
             runs = [array[begin : min(begin + RUN, self._end)] for array in arrays]
             add_by_tree(runs)
-            if self._target is None:
+            if self._target is not None:
+                self._target[begin - self._begin :][: runs[0].size] = runs[0]
+            elif self._windows.writes_to_all:
                 for other in runs[1:]:
                     other[...] = runs[0]
-            else:
-                self._target[begin - self._begin :][: runs[0].size] = runs[0]
 
 
 def entry_of(number: int) -> slice:

@@ -51,10 +51,6 @@ def processes(job: Job) -> list[Process]:
         transport += ["--mca", "btl_sm_backing_directory", str(job.scratch_dir)]
     if job.scratch_dir:
         session = ["--prtemca", "prte_tmpdir_base", str(job.scratch_dir)]
-    # Open MPI sums in place along a tree, in which one of 2 ranks does all the work. Its ring shares the work, but with
-    # more ranks the last bit of a sum then depends on the place in the message.
-    if job.nproc == 2:
-        transport += ["--mca", "coll_libnbc_iallreduce_algorithm", "ring"]
     launcher = [find_mpirun(), *as_root, *placement, *transport, *session]
     argv = [*launcher, "-n", str(job.nproc), *worker_argv(job.command)]
     log = job.log_dir / "mpirun.log"

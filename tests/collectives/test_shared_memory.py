@@ -68,7 +68,7 @@ def test_a_rank_out_of_reach_is_told_to_all(change):
         return [mine, tuple({**told, **change}.values())]
 
     with pytest.raises(OSError, match="rank 0: "):
-        Windows(0, 2, gather)
+        Windows(range(2), 0, gather)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def two_ranks():
             meeting.wait()
             return everyone
 
-        return Windows(rank, 2, gather)
+        return Windows(range(2), rank, gather)
 
     with ThreadPoolExecutor(2) as threads:
         return list(threads.map(open_windows, (0, 1)))

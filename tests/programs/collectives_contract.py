@@ -61,6 +61,20 @@ def all_reduce_leaves_the_same_bits_on_all_ranks():
 
 
 @check
+def a_sum_does_not_depend_on_its_place():
+    if GROUP.uses_numpy:
+        values = np.random.default_rng(GROUP.rank).standard_normal(400_003).astype(np.float32)
+        for begin in (0, 777, 262_143):
+            whole, piece = buffer_of(values), buffer_of(values[begin : begin + 5000])
+            own = values[begin : begin + 5000].copy(), values.copy()
+            works = [GROUP.all_reduce(buffer) for buffer in (whole, piece, *own)]
+            for work in works:
+                work.wait()
+            np.testing.assert_array_equal(whole[begin : begin + 5000], piece)
+            np.testing.assert_array_equal(own[1][begin : begin + 5000], own[0])
+
+
+@check
 def reduce_scatter_gives_each_rank_its_part_of_what_all_reduce_sums():
     for numbers in ((0, 1, 3), (1000, 1000, 1000), (6 * 2**20 + 1, 0, 2**20), (5, 2**19 + 1, 2**18)):
         lengths = [number + (not GROUP.uses_numpy) for number in numbers[: GROUP.world_size]]

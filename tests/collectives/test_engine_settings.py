@@ -1,10 +1,11 @@
-"""The limits of MindSpore's engines follow the plugin's timeout, and heartbeats are quick, unless the user set them."""
+"""Engines are told how long to wait, how often to say that they are there, and how to sum, unless the user set that."""
 
 import pytest
 
-from mindnlp_dp_plugin.collectives.backend_times import set_backend_times
+from mindnlp_dp_plugin.collectives.engine_settings import choose_sum, set_backend_times
 
 VARIABLES = ("MS_CPU_COMM_OP_TIMEOUT", "MS_NODE_TIMEOUT", "HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT")
+OF_OPEN_MPI = "OMPI_MCA_coll_libnbc_iallreduce_algorithm"
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,11 @@ def test_heartbeats_come_each_second_unless_the_user_set_a_bound(monkeypatch, us
     monkeypatch.setattr("os.environ", environ)
     set_backend_times("CPU", 1800)
     assert tuple(environ.get(f"MS_RETRY_INTERVAL_{bound}") for bound in ("LOWER", "UPPER")) == bounds
+
+
+@pytest.mark.parametrize("users, chosen", [({}, "rabenseifner"), ({OF_OPEN_MPI: "ring"}, "ring")])
+def test_open_mpi_sums_by_halves_unless_the_user_chose(monkeypatch, users, chosen):
+    environ = dict(users)
+    monkeypatch.setattr("os.environ", environ)
+    choose_sum()
+    assert environ == {OF_OPEN_MPI: chosen}

@@ -1,4 +1,4 @@
-"""How long MindSpore's engines wait: longer than the watchdog for peers, and not long for its own cluster."""
+"""What engines are told before ranks join: how long MindSpore's wait, and how Open MPI sums."""
 
 import math
 import os
@@ -14,6 +14,19 @@ MAX_EXEC_S = 17340
 
 # A rank learns with its next heartbeat that all have come, and leaves with one; MindSpore has 3 to 5 s between two.
 HEARTBEAT = dict.fromkeys(("MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER"), 1)
+
+# Open MPI's own choice for sums in place is a tree, which sends twice as much and more; in its ring the last bit
+# depends on the place in the message.
+SUM = "OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner"
+
+
+def choose_sum() -> None:
+    """Let Open MPI sum by halves (Rabenseifner, 2004), unless the user chose. Call it before ranks join.
+
+    A rank sends 2 (N - 1) / N of a message if N is a power of two, as in a ring; and the order of a sum depends on N
+    alone.
+    """
+    os.environ.setdefault(*SUM)
 
 
 def set_backend_times(device: str, timeout: float) -> None:
