@@ -18,12 +18,13 @@ def ranks_of(tmp_path_factory):
     """Runs a program on ranks, or plainly in one process, once for each way; it is told the folder it writes to."""
 
     @functools.cache
-    def run_once(program, *arguments, ranks, backend="mpi", fails=False):
+    def run_once(program, *arguments, ranks, backend="mpi", fails=False, saves_later=False):
         output = tmp_path_factory.mktemp(program.removesuffix(".py"))
         if ranks == 1:
             finished = run([sys.executable, PROGRAMS / program, output, *arguments])
         else:
-            job = dict(ranks=ranks, backend=backend, log_dir=output / "logs")
+            way = {"MINDNLP_DP_ASYNC_SAVE": str(int(saves_later))}
+            job = dict(ranks=ranks, backend=backend, log_dir=output / "logs", env=way)
             finished = run_ranks(PROGRAMS / program, output, *arguments, **job)
         assert bool(finished.returncode) == fails, f"{finished.stdout}\n{finished.stderr}"
         return output

@@ -109,6 +109,7 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
         with rng.operators_left_as_found():
             output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
         session.step.check_replicas()
+        session.writer.wait()
         if self.args.should_save:
             self.data_parallel_training.end()
         session.meter.end(self.args, session.global_batch)
@@ -189,11 +190,14 @@ def _save_checkpoint(stock, self, model, trial):
     session.step.check_replicas()
     folder = write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
     if session.preemption.agreed is not None:
+        session.writer.wait()
         session.preemption.stop(self.state.global_step, folder)
 
 
 def _load_best_model(stock, self):
     """The one that saves reads it; the others may not have the file."""
+    self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
+    self.data_parallel_session.writer.wait()
     if self.args.should_save:
         stock(self)
     current().barrier()

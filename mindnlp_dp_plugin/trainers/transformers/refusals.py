@@ -7,7 +7,7 @@ from importlib.metadata import version
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 
-OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "dispatch_batches", "async_save")
+OF_MINDNLP04 = ("zero_stage", "average_over", "elastic_determinism", "dispatch_batches")
 ENGINES = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 # `accelerate launch` sets it; TrainingArguments only for torch_compile, later, but children inherit what they set.
 BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND" in os.environ

@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers import stops
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
+from mindnlp_dp_plugin.trainers.transformers.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.loaders import require_batch_size, shared_out
 from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows, read_each_row_once
@@ -58,7 +59,7 @@ class TrainingSession:
         self.step: Step | None = None
         self.meter: Meter | None = None
         self.preemption = Preemption()
-        self.writer = Writer()
+        self.writer = Writer(large_files_deferred if config.async_save else None)
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
         self.rows = CountedRows(trainer, collective)
         self.stop = record.get("stop")
@@ -106,6 +107,7 @@ class TrainingSession:
 
     def close(self) -> None:
         """Leave Trainer, model and optimizer as they were found."""
+        self.writer.abandon()
         for callback in self._callbacks:
             self._trainer.callback_handler.callbacks.remove(callback)
         if self.step:
