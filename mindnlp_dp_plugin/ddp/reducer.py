@@ -68,6 +68,7 @@ class GradientReducer:
     Attributes:
         averaged: The gradients that ``finish`` has averaged since ``release``.
         order: The order of the parameters in the buckets; None until the first step has shown it.
+        without: Parameters of which this rank had no gradient when ``finish`` was called last.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
     """
@@ -89,6 +90,7 @@ class GradientReducer:
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._lay_out([])
         self.waited_seconds = 0.0
+        self.without = []
         self._pass: Pass | None = None
         self.follow(parameters)
 
@@ -173,7 +175,9 @@ class GradientReducer:
             self.release()  # what was handed out stays as it is
             self._begin()
             due = Pass(None if share is None else lambda: share)
-        for index in self._filling.absent():
+        absent = self._filling.absent()
+        self.without = [self._parameters[index] for index in absent if self._parameters[index].grad is None]
+        for index in absent:
             self._fill(due, index, *self._left_by_backward(index))
         self._start_full_buckets(due)
         while due.averages and self._filling.num_taken < self.num_buckets:

@@ -22,6 +22,7 @@ def test_each_row_counts_once_in_metrics_predictions_and_the_loss(alone, togethe
         assert found["loss"] == pytest.approx(expected["loss"], abs=2e-6)
         for row, expected_row in zip(found["predicted"], expected["predicted"], strict=True):
             assert row == pytest.approx(expected_row, abs=2e-6)
+    assert alone["evaluation_of_sequences"] == together[0]["evaluation_of_sequences"] == [29, 29]
     assert together[0]["token_evaluation"] == pytest.approx(alone["token_evaluation"], abs=2e-6)
 
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import logging
+from contextlib import contextmanager
 
 import accelerate.utils.dataclasses as accelerate_dataclasses
 import mindtorch
@@ -147,8 +148,11 @@ def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
     session = self.data_parallel_session
     if session.is_over:
         return [], None
-    batches = session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))
-    return stock(self, batches, num_batches, device)
+    batches = [*session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))]
+    counted = session.rows.without_labels_of_others(batches)
+    with _averaging_tokens(self, True):
+        _, number = stock(self, iter(counted), num_batches, device)
+    return batches, number
 
 
 def training_step(stock, self, model, inputs, num_items_in_batch=None):
@@ -162,18 +166,31 @@ def training_step(stock, self, model, inputs, num_items_in_batch=None):
     return self.data_parallel_session.training_step(inputs, forward_and_backward)
 
 
-def compute_loss(stock, self, model, inputs, return_outputs=False, num_items_in_batch=None):
-    """The Trainer's own, which multiplies what it takes for a share of a sum by the number of ranks."""
-    if self.data_parallel_session:
-        is_counted = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
-        is_multiplied = is_counted and self.args.average_tokens_across_devices and num_items_in_batch is not None
-        self.data_parallel_session.rows.note_multiplied(is_multiplied)
-    return stock(self, model, inputs, return_outputs, num_items_in_batch)
+def compute_loss(stock, self, *args, **kwargs):
+    """The Trainer's own, which multiplies nothing by the number of ranks: a rank divides by its share of the labels."""
+    with _averaging_tokens(self, False):
+        return stock(self, *args, **kwargs)
+
+
+@contextmanager
+def _averaging_tokens(self, is_on):
+    patches = Patches()
+    patches.replace(self.args, "average_tokens_across_devices", is_on)
+    try:
+        yield
+    finally:
+        patches.undo()
 
 
 def update_gradient_by_distributed_type(self, model):
     """Average the gradients over the ranks, if the optimizer steps now. As the method of MindNLP 0.4's Trainer."""
-    self.data_parallel_session.step.finish()
+    step = self.data_parallel_session.step
+    step.finish()
+    step.reducer.averaged.leave_out(
+        parameter
+        for parameter in step.reducer.without
+        if not parameter.requires_grad and step.reducer.averaged.has(parameter)
+    )
 
 
 def _maybe_log_save_evaluate(stock, self, *args, **kwargs):
@@ -207,6 +224,7 @@ def _load_best_model(stock, self):
 def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     """Metrics of all rows, each once; the loss, too."""
     dataloader = shared_out(dataloader, self, current())
+    self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
     session = self.data_parallel_session
     if session is None:
         check_buffers(self.model, current())

@@ -5,7 +5,8 @@ rank's last batch is short, too; a rank that would have none gets one row again,
 before rows are read, so a collator may make of them what it wants.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -23,15 +24,17 @@ from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
 
 TOKENS, KIND = Message("labels in a batch"), Message("what a loss is")
-DIVIDED = 1.5  # a sum is halved by twice the number it is divided by; dropout alone changes a mean by less than this
+MEAN, SUM, BOTH = "mean", "sum", "both"
+CLOSE = 1e-4  # of a loss that is computed twice, with the same dropout
 
 
 class CountedRows:
-    """Weighs the losses of a step by the rows that count.
+    """Weighs the losses of a step by what counts in its batches.
 
-    A loss is a mean over rows, or over labels, or a sum over labels divided by their number on all ranks, which the
-    Trainer counts, hands on, and then multiplies by the ranks. It does so for every model that takes further arguments,
-    also if its loss is a mean all the same. Which it is, is tried with the first batch: twice the number halves a sum.
+    A loss is a mean over rows, or over labels; or a sum over labels divided by their number on all ranks, which the
+    Trainer counts and hands on to every model that takes further arguments, also if its loss is a mean all the same; or
+    such a sum with a mean added to it. What it is, is tried when it matters first: twice the number halves a sum. A
+    rank divides by its share of the number, so the mean over ranks is the sum of all, and the mean of means.
 
     Args:
         trainer: Reads the batches.
@@ -41,17 +44,14 @@ class CountedRows:
     def __init__(self, trainer: Trainer, collective: Collective):
         self._trainer, self._collective = trainer, collective
         self._shares = {}  # of each batch of a step: its own rows, and those of all ranks
-        self._is_sum, self._is_multiplied = None, False
+        self._kind = None
 
     def read(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches of one optimizer step, as they are read; labels of a row that another rank has do not count."""
+        """The batches of one optimizer step, as they are read."""
         self._shares = {}
         for batch in batches:
             rows = self._trainer.args.per_device_train_batch_size
-            own, total = counted_rows(self._trainer, self._collective, rows)
-            if not own and self._will_be_sum(batch):
-                batch["labels"] = batch["labels"] * 0 + PADDING
-            self._shares[id(batch)] = own, total
+            self._shares[id(batch)] = counted_rows(self._trainer, self._collective, rows)
             yield batch
 
     def counts(self, batch: Any) -> bool:
@@ -59,64 +59,72 @@ class CountedRows:
         own, _ = self._shares[id(batch)]
         return own > 0
 
-    def begin_loss(self) -> None:
-        """The loss of a batch is about to be computed."""
-        self._is_multiplied = False
+    def without_labels_of_others(self, batches: Sequence) -> list:
+        """The batches, for the Trainer to count labels in: a row that another rank has, too, has none."""
+        return [
+            batch
+            if self.counts(batch) or not isinstance(batch, Mapping) or getattr(batch.get("labels"), "ndim", 0) < 1
+            else {"labels": batch["labels"] * 0 + PADDING}
+            for batch in batches
+        ]
 
-    def note_multiplied(self, is_multiplied: bool) -> None:
-        """Whether the Trainer has multiplied the loss by the number of ranks."""
-        self._is_multiplied |= is_multiplied
-
-    def try_kind(self, loss: mindtorch.Tensor, loss_by_twice) -> None:
-        """Find out once whether a loss is a sum that is divided by the number of labels. All ranks must call it.
-
-        Args:
-            loss: That of the first batch.
-            loss_by_twice: Computes it again, with twice the number; None if the Trainer hands on none.
-        """
-        if self._is_sum is not None:
-            return
-        divided = None
-        if loss_by_twice is not None and (first := abs(loss.item())) > 0:  # nan is no answer, either
-            divided = first / max(abs(loss_by_twice().item()), 1e-30) > DIVIDED
-        answers = self._collective.all_gather_object(divided, KIND)
-        self._is_sum = next((answer for answer in answers if answer is not None), False)
-
-    def weigh(self, batch: Any, door: Door) -> float:
-        """The factor of a loss that was computed that makes the mean over ranks the loss of one process.
+    def weighed(self, loss: mindtorch.Tensor, batch: Any, door: Door, by_twice: Callable | None) -> mindtorch.Tensor:
+        """The loss of a batch with the factor that makes the mean over ranks the loss of one process.
 
         All ranks must call it.
 
         Args:
-            batch: As ``read`` has left it.
+            loss: That of this rank's batch.
+            batch: As it was read.
             door: Says whether the model shifts its labels, and which column they are.
+            by_twice: Computes the loss again, divided by twice the number; None if the Trainer hands on none.
 
         Raises:
             DataParallelError: If a rank has no label that counts, of which it would compute 0 / 0.
         """
         own, total = self._shares[id(batch)]
-        if self._is_sum:
-            return 1 if own else 0
-        labels = count_labels(batch, door.predicts_next_token, door.labels) if own else 0
-        if may_have_labels(batch, door.labels):
-            labels = own if labels is None else labels
-            everyone = self._collective.all_gather_object((own, labels), TOKENS)
-            if without := [rank for rank, (rows, count) in enumerate(everyone) if rows and not count]:
+        is_whole = total == self._trainer.args.per_device_train_batch_size * self._collective.world_size
+        counts, share = [], own * self._collective.world_size / total
+        if self._kind != SUM and may_have_labels(batch, door.labels):
+            labels = count_labels(batch, door.predicts_next_token, door.labels) if own else 0
+            everyone = self._collective.all_gather_object((own, own if labels is None else labels), TOKENS)
+            counts = [count for _, count in everyone]
+            share = counts[self._collective.rank] * self._collective.world_size / max(sum(counts), 1)
+        if is_whole and (self._kind == SUM or (len(set(counts)) < 2 and 0 not in counts)):
+            return loss
+        kind = self._kind_of(loss, by_twice)
+        if kind == MEAN:
+            if without := [rank for rank, (rows, count) in enumerate(everyone if counts else ()) if rows and not count]:
                 raise DataParallelError(
                     "All labels of a batch are -100 on rank {rank}: its loss would be nan. Use a larger "
                     "per_device_train_batch_size.",
                     rank=without[0],
                 )
-            own, total = labels, sum(count for _, count in everyone)
-        return own / total * (1 if self._is_multiplied else self._collective.world_size)
+            return loss * share
+        if kind == BOTH and own and not is_whole:
+            halved = by_twice(with_gradients=True)
+            return 2 * (loss - halved) + (2 * halved - loss) * (own * self._collective.world_size / total)
+        return loss if own else loss * 0
 
-    def _will_be_sum(self, batch):
-        """As the first one was; before that, as those of language models are."""
-        labels = batch.get("labels") if isinstance(batch, Mapping) else None
-        is_counted = self._trainer.model_accepts_loss_kwargs or self._trainer.compute_loss_func is not None
-        if labels is None or labels.is_floating_point() or not is_counted:
-            return False
-        return labels.ndim > 1 if self._is_sum is None else self._is_sum
+    def _kind_of(self, loss, by_twice):
+        if by_twice is None:
+            return MEAN
+        if self._kind is None:
+            answers = self._collective.all_gather_object(_kind(loss.item(), by_twice().item()), KIND)
+            found = {answer for answer in answers if answer}
+            if not found:
+                return MEAN
+            self._kind = found.pop() if len(found) == 1 else BOTH
+        return self._kind
+
+
+def _kind(loss, by_twice):
+    """What a loss is, by what it is with twice the number; None if that cannot be told."""
+    if not math.isfinite(loss) or not loss:
+        return None
+    if math.isclose(loss, by_twice, rel_tol=CLOSE):
+        return MEAN
+    return SUM if math.isclose(loss, 2 * by_twice, rel_tol=CLOSE) else BOTH
 
 
 def read_each_row_once(loader) -> None:
@@ -149,14 +157,26 @@ def counted_rows(trainer, collective: Collective, rows: int) -> tuple[int, int]:
         rows: Rows that a full batch of one rank is made of.
     """
     state = trainer.accelerator.gradient_state
-    left = 0
-    if state.end_of_dataloader and not trainer.args.dataloader_drop_last:
-        # Not accelerate's remainder, which is unknown of a loader that skips what was read before resuming.
-        with suppress(TypeError):  # evaluated data may have no length
-            left = len(state.active_dataloader.dataset) % (rows * collective.world_size)
+    in_a_turn = rows * collective.world_size
+    left = _rows_of_pass(state.active_dataloader) % in_a_turn if state.end_of_dataloader else 0
     if not left:
-        return rows, rows * collective.world_size
+        return rows, in_a_turn
     return min(max(left - collective.rank * rows, 0), rows), left
+
+
+def _rows_of_pass(loader):
+    """How many rows a pass reads of which the last batch may be short; 0 where none is, or nobody knows.
+
+    Not by accelerate's remainder, which is unknown of a loader that skips what was read before resuming.
+    """
+    batches = getattr(loader, "batch_sampler", None)
+    while hasattr(batches, "batch_sampler"):
+        batches = batches.batch_sampler
+    if getattr(batches, "drop_last", False):
+        return 0
+    with suppress(TypeError):  # evaluated data may have no length
+        return len(getattr(batches, "sampler", None) or loader.dataset)
+    return 0
 
 
 def first_rows(batch: Any, number: int, rows: int) -> Any:

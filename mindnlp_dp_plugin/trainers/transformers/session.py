@@ -1,6 +1,8 @@
 """One call of ``train()``: from the end of its preparations to its end."""
 
+import contextlib
 import copy
+import functools
 import logging
 
 import mindtorch
@@ -122,12 +124,14 @@ class TrainingSession:
         read_each_row_once(loader)
         return loader
 
-    def _micro_step(self, stock, model, inputs, *args, **kwargs):
+    def _micro_step(self, stock, model, inputs, num_items_in_batch=None, *args, **kwargs):
         self._batch = inputs
         self.meter.work.add(inputs)
         self._seed_dropout()
+        if num_items_in_batch is not None:
+            num_items_in_batch = num_items_in_batch / self._collective.world_size  # of all ranks
         with computed.being(is_repeated=not self.rows.counts(inputs)), self.step.micro_step():
-            return stock(model, inputs, *args, **kwargs)
+            return stock(model, inputs, num_items_in_batch, *args, **kwargs)
 
     def _seed_dropout(self):
         micro_step, rank = self.clock.micro_steps, self._collective.rank
@@ -140,19 +144,20 @@ class TrainingSession:
         return self.step.forward(lambda: self._weighed(stock, model, inputs, options))
 
     def _weighed(self, stock, model, inputs, options):
-        self.rows.begin_loss()
         given = copy.copy(inputs)  # to compute a loss takes labels out
-        loss = stock(model, inputs, **options)
+        found = stock(model, inputs, **options)
+        loss, outputs = found if options["return_outputs"] else (found, None)
         number = options["num_items_in_batch"]
-        self.rows.try_kind(loss, None if number is None else lambda: self._loss_again(stock, model, given, options))
-        weight = self.rows.weigh(self._batch, self._door)
-        return loss if weight == 1 else loss * weight
+        by_twice = None if number is None else functools.partial(self._by_twice, stock, model, given, options)
+        loss = self.rows.weighed(loss, self._batch, self._door, by_twice)
+        return (loss, outputs) if options["return_outputs"] else loss
 
-    def _loss_again(self, stock, model, inputs, options):
-        """Without gradients, and divided by twice the number of labels."""
+    def _by_twice(self, stock, model, inputs, options, with_gradients=False):
+        """The loss again, with the same dropout, divided by twice the number of labels."""
         generator = mindtorch.get_rng_state()
         self._seed_dropout()
-        with mindtorch.no_grad():
-            loss = stock(model, inputs, **{**options, "num_items_in_batch": 2 * options["num_items_in_batch"]})
+        twice = {**options, "num_items_in_batch": 2 * options["num_items_in_batch"], "return_outputs": False}
+        with contextlib.nullcontext() if with_gradients else mindtorch.no_grad():
+            loss = stock(model, copy.copy(inputs), **twice)
         mindtorch.set_rng_state(generator)
         return loss

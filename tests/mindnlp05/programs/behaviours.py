@@ -15,7 +15,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.utils.data.distributed import DistributedSampler
-from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import (
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 from tests.mindnlp05.programs import models
 
@@ -29,9 +36,9 @@ def case(function):
     return function
 
 
-def arguments(**options):
+def usual_arguments():
     batch = 8 // RANKS
-    usual = dict(
+    return dict(
         output_dir=str(OUTPUT / "training"),
         per_device_train_batch_size=batch,
         per_device_eval_batch_size=batch,
@@ -42,7 +49,10 @@ def arguments(**options):
         report_to=[],
         disable_tqdm=True,
     )
-    return TrainingArguments(**{**usual, **options})
+
+
+def arguments(**options):
+    return TrainingArguments(**{**usual_arguments(), **options})
 
 
 def trainer(model=None, rows=24, options=None, **more):
@@ -85,6 +95,17 @@ def evaluation():
     predicted = trainer_.predict(held)
     kept = {name: metrics[f"eval_{name}"] for name in ("loss", "rows", "sum", "right")}
     return {**kept, "predicted": predicted.predictions.tolist(), "labels": predicted.label_ids.tolist()}
+
+
+@case
+def evaluation_of_sequences():
+    """Rows that fill the last batch up are in no metric, and in no prediction."""
+    count = {"compute_metrics": lambda prediction: {"rows": len(prediction.label_ids)}}
+    rows = models.Rows(29, "tokens", seed=5)
+    given = Seq2SeqTrainingArguments(**{**usual_arguments(), "predict_with_generate": False})
+    set_seed(1)
+    found = Seq2SeqTrainer(models.t5(), given, eval_dataset=rows, **count)
+    return [found.evaluate()["eval_rows"], len(found.predict(rows).label_ids)]
 
 
 @case

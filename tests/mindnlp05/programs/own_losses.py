@@ -4,7 +4,7 @@ import mindnlp_dp_plugin as dp  # isort: skip
 
 import torch
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedModel, Trainer
+from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
 from tests.mindnlp05.programs.models import VOCABULARY
 
@@ -147,3 +147,44 @@ class PreparedLoaders(OwnLoaders):
 
     def get_eval_dataloader(self, eval_dataset=None):
         return self.accelerator.prepare(super().get_eval_dataloader(eval_dataset))
+
+
+class AddsATerm(Trainer):
+    """What the Trainer computes, and more than that of its own."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss = loss + 5 * outputs["logits"].square().mean((1, 2)).mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+class DecaysAll(Trainer):
+    """An optimizer of all parameters, of which some are frozen from the beginning, or from the third step on."""
+
+    def create_optimizer(self):
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, eps=1e-4, weight_decay=0.5)
+        self.add_callback(Freezes())
+        return self.optimizer
+
+
+class Freezes(TrainerCallback):
+    """Freezes the pooler after the second step."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 2:
+            model.bert.pooler.requires_grad_(False)
+
+
+class ReadsAPart(Trainer):
+    """Fewer rows than there are."""
+
+    def _get_train_sampler(self, rows=None):
+        return torch.utils.data.SequentialSampler(range(45))
+
+
+class DropsTheLast(OwnLoaders):
+    """Batches of full size alone."""
+
+    def get_train_dataloader(self):
+        rows, size = self.train_dataset, self.args.per_device_train_batch_size
+        return torch.utils.data.DataLoader(rows, batch_size=size, drop_last=True)

@@ -17,7 +17,10 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from tests.mindnlp05.programs import models
 from tests.mindnlp05.programs.own_losses import (
+    AddsATerm,
     ClassWeights,
+    DecaysAll,
+    DropsTheLast,
     InBatchNegatives,
     Logits,
     OfDoubled,
@@ -26,6 +29,7 @@ from tests.mindnlp05.programs.own_losses import (
     OfTheModel,
     OwnLoaders,
     PreparedLoaders,
+    ReadsAPart,
     SumsItself,
     TakesTheMean,
     doubled,
@@ -80,6 +84,11 @@ OWN = {  # with what else the Trainer gets
     "class_weights": (Logits, "tokens", SGD, {"kind": ClassWeights}),
     "tags": (TakesTheMean, "tags", {**SGD, "label_names": ["tags"]}, {"kind": OfTags}),
     "own_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": OwnLoaders}),
+    "adds_a_term": (SumsItself, "tokens", ACCUMULATED, {"kind": AddsATerm}),
+    "decays_all": (models.frozen, "class", ADAMW, {"kind": DecaysAll}),
+    "reads_a_part": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": ReadsAPart}),
+    "drops_the_last": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": DropsTheLast}),
+    "not_across_devices": (SumsItself, "tokens", {**SGD, "average_tokens_across_devices": False}, {}),
     "prepared_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": PreparedLoaders}),
 }
 
