@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
         send_output_to(rank_log(log_dir, rank_info.rank))
     try:
         show_status(rank_info.rank)
-        os.environ.update(variables_for_scripts(rank_info))
+        os.environ.update(rank_info.for_scripts())
         install(rank_info)
         stay_rank()
         leave_in_order()
@@ -59,16 +59,6 @@ def main(argv: list[str]) -> None:
         if os.getpid() != process:
             end_fork(error)
         end_as_failed(rank_info.rank, error)
-
-
-def variables_for_scripts(rank_info) -> dict[str, str]:
-    """The variables of torchrun, for scripts; the launcher has set ``MASTER_ADDR`` and ``MASTER_PORT``."""
-    return {
-        "RANK": str(rank_info.rank),
-        "WORLD_SIZE": str(rank_info.world_size),
-        "LOCAL_RANK": str(rank_info.local_rank),
-        "LOCAL_WORLD_SIZE": str(rank_info.local_world_size),
-    }
 
 
 def send_output_to(path: Path) -> None:
