@@ -51,14 +51,14 @@ TROUBLES = [
         warning,
         r"^(?P<card>\d+) (?P<what>link|net health) status:\s*(?P<state>(?!UP\s*$|Success\s*$)\S.*)",
         Message("card {card}: {what} {state}, so ranks on several nodes cannot connect (EI0006)"),
-        Message("have the cable, the switch and hccn_tool -i <card> -ip -g looked at; on one node links do not matter"),
+        Message("check the cable, the switch and hccn_tool -i <card> -ip -g; on one node links do not matter"),
     ),
     (
         HCCN_TOOL,
         warning,
         r"^(?P<card>\d+) .*tls switch\[(?P<on>\d)\](?s:.*)^(?P<other>\d+) .*tls switch\[(?!(?P=on))\d",
-        Message("TLS is not switched alike on cards {card} and {other}: cards do not connect (EI0006)"),
-        Message("switch it alike on all cards of all nodes: hccn_tool -i <card> -tls -s enable 0"),
+        Message("TLS is not the same on cards {card} and {other}, so they do not connect (EI0006)"),
+        Message("set it alike on all cards of all nodes: hccn_tool -i <card> -tls -s enable 0"),
     ),
     (
         MINDSPORE,
@@ -84,7 +84,7 @@ TROUBLES = [
         r"(?P<words>EI0014.*)",
         AS_SAID,
         Message(
-            "have the rank table made anew for these cards (status completed, version 1.0 for Atlas A2 and older, 1.2 "
+            "make the rank table anew for these cards (status completed, version 1.0 for Atlas A2 and older, 1.2 "
             "with super_device_id for A3), or unset RANK_TABLE_FILE: mindnlp-dp run needs none"
         ),
     ),
@@ -125,7 +125,7 @@ def devices() -> Finding:
         return trouble_in(text, NPU_SMI) or ok(found)
     found = Message("npu-smi info shows no card: {output}")
     way_out = Message(
-        "install or mend the driver; in a container, mount /dev/davinci*, /usr/local/dcmi, npu-smi and "
+        "install or repair the driver; in a container, mount /dev/davinci*, /usr/local/dcmi, npu-smi and "
         "/usr/local/Ascend/driver/version.info, which CANN reads"
     )
     return (failure if shutil.which(NPU_SMI) else warning)(found, way_out, output=text.strip()[:200])
@@ -140,7 +140,7 @@ def visible_cards() -> Finding:
     are_here = all(card.isdecimal() and (int(card) < count or not count) for card in visible)
     if are_here and len({*visible}) == len(visible):
         return ok("cards {cards}; MindSpore numbers them anew, from 0, and so does DEVICE_ID", **known)
-    found = Message("{variable}={cards} does not list different cards of the {count} here, which have numbers from 0")
+    found = Message("{variable}={cards} must name different cards, by numbers from 0; here are {count}")
     return failure(found, "export {variable}=<numbers of npu-smi info>, or unset it", **known)
 
 
@@ -186,6 +186,6 @@ def links() -> Finding:
             answer = said(tool, "-i", str(card), question, "-g")
             if not ANSWER.search(answer):
                 way_out = Message("run the doctor as root, with the driver's tools; on one node links do not matter")
-                return warning("hccn_tool tells nothing: {words}", way_out, words=answer.strip()[:200])
+                return warning("hccn_tool gives no answer: {words}", way_out, words=answer.strip()[:200])
             lines += [f"{card} {line}" for line in answer.splitlines()]
     return trouble_in("\n".join(lines), HCCN_TOOL) or ok("{count} cards up and healthy", count=len(cards_here()))

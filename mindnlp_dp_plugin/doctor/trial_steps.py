@@ -29,9 +29,6 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.runtime import worker
 from mindnlp_dp_plugin.trainers import mindnlp
 
-WRITES_NOTHING = {"resume": False, "profile": None, "async_save": False}
-PEAK = "5"  # what clear_refs resets, proc(5)
-
 
 class EnoughSteps(BaseException):
     """The optimizer would have stepped ``NUM_STEPS`` times."""
@@ -61,7 +58,7 @@ def end_with_trial(trainer, stage: int) -> None:
     from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
     args, config = trainer.args, getattr(trainer, "data_parallel_config", DataParallelConfig())
-    trainer.data_parallel_config = replace(config, zero_stage=stage, **WRITES_NOTHING)
+    trainer.data_parallel_config = replace(config, zero_stage=stage, resume=False, profile=None, async_save=False)
     trainer.callback_handler.callbacks = []
     found = {"model": type(trainer.model).__name__, "own_stage": config.zero_stage}
     leave_steps_out(trainer, found)
@@ -133,7 +130,7 @@ def resting_memory() -> int:
     with suppress(AttributeError):  # not in every C library
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text(PEAK)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak, proc(5)
     return psutil.Process().memory_info().rss
 
 

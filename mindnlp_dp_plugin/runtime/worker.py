@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def run_script(argv: list[str]) -> None:
             raise
     except IndexError as error:
         # runpy puts sys.argv[0] back, which fails if the script has emptied the list; the script's own end counts.
-        if innermost_file(error) not in RUNPY:
+        if traceback.extract_tb(error.__traceback__)[-1].filename not in RUNPY:
             raise
         ended = error.__context__
         if ended and exit_code_of(ended):
@@ -162,14 +163,6 @@ def end_fork(error: BaseException | None = None) -> None:
             stream.flush()
     finally:
         os._exit(0 if error is None else exit_code_of(error))
-
-
-def innermost_file(error: BaseException) -> str | None:
-    """The file of the code that raised."""
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return trace.tb_frame.f_code.co_filename if trace else None
 
 
 def without_runner(trace):

@@ -180,7 +180,9 @@ def test_what_keeps_cards_and_nodes_from_meeting(ascend):
     ascend.environ.update(ASCEND_RT_VISIBLE_DEVICES="1,2", HCCL_IF_IP="192.0.2.7")
     diagnosis = ascend.diagnose()
     assert set(diagnosis.failures()) == {"ASCEND_RT_VISIBLE_DEVICES", "network"}
-    assert "1,2 does not list different cards of the 2 here" in diagnosis.found("ASCEND_RT_VISIBLE_DEVICES")
+    assert "1,2 must name different cards, by numbers from 0; here are 2" in diagnosis.found(
+        "ASCEND_RT_VISIBLE_DEVICES"
+    )
     assert "HCCL_IF_IP=192.0.2.7 is no address and no interface of this node" in diagnosis.found("network")
     assert diagnosis.level("links") == "warning"
     assert "card 1: link DOWN" in diagnosis.found("links") and "card 1: net health Fault" in diagnosis.found("links")
@@ -191,10 +193,10 @@ def test_other_ways_not_to_meet(ascend):
     ascend.environ.update(ASCEND_RT_VISIBLE_DEVICES="0,0", HCCL_SOCKET_IFNAME="nonesuch")
     diagnosis = ascend.diagnose()
     assert set(diagnosis.failures()) == {"ASCEND_RT_VISIBLE_DEVICES", "network"}
-    assert "0,0 does not list different cards" in diagnosis.found("ASCEND_RT_VISIBLE_DEVICES")
+    assert "0,0 must name different cards" in diagnosis.found("ASCEND_RT_VISIBLE_DEVICES")
     assert "HCCL_SOCKET_IFNAME=nonesuch is no address and no interface" in diagnosis.found("network")
     assert diagnosis.level("links") == "warning"
-    assert "TLS is not switched alike on cards 0 and 1" in diagnosis.found("links")
+    assert "TLS is not the same on cards 0 and 1" in diagnosis.found("links")
 
 
 @pytest.mark.parametrize(
