@@ -142,8 +142,8 @@ def cpu_operators() -> Finding:
 
 
 def imports() -> Finding:
-    """Whether MindSpore and MindNLP can be imported, in a child process, and MindSpore's device."""
-    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    """Whether MindSpore and MindNLP can be imported, where MindSpore then computes, and what it warns of."""
+    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES} | {"GLOG_v": "2"}
     try:
         ended = subprocess.run(IMPORT, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
     except subprocess.TimeoutExpired:
