@@ -60,17 +60,9 @@ def join(address: str, port: int, restart: int, job: str, settings: DataParallel
     )
     # A run that its script starts once more under the same name goes on, too: Ray then has a checkpoint of before.
     goes_on = restart > 0 or ray.train.get_checkpoint() is not None
-    os.environ.update(
-        {
-            **rank_info.for_scripts(),
-            "MASTER_ADDR": address,
-            "MASTER_PORT": str(port),
-            "GLOG_v": os.environ.get("GLOG_v", "3"),  # noqa: SIM112
-            JOB: job,
-            GOES_ON: "1",
-            RESTART: str(int(goes_on)),
-        }
-    )
+    os.environ.update(rank_info.for_scripts(), MASTER_ADDR=address, MASTER_PORT=str(port))
+    os.environ.update({JOB: job, GOES_ON: "1", RESTART: str(int(goes_on))})
+    os.environ.setdefault("GLOG_v", "3")
     become_rank(has_joined=False)
     device = choose_device(ray.get_runtime_context().get_accelerator_ids(), settings)
     if cpu_affinity.is_wanted(settings) and device is None:
