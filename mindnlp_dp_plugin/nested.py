@@ -1,7 +1,7 @@
 """Visit what tuples, lists and dictionaries hold, however deep."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 def map_leaves(function: Callable, value):
@@ -11,7 +11,7 @@ def map_leaves(function: Callable, value):
         function: Is called with whatever is no tuple, list or dictionary.
         value: Named tuples and dictionaries of classes of their own, as a model's output, keep their class.
     """
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         mapped = copy.copy(value)
         for key, inner in value.items():
             mapped[key] = map_leaves(function, inner)

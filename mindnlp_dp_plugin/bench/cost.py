@@ -1,8 +1,7 @@
 """What averaging gradients costs: the alpha-beta model of messages, and the step that hides them.
 
-A message of K bytes takes alpha + K / B seconds: a latency, and a time for each byte. The formulas of the two schemes
-are those of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009), for the
-ring, and of Li et al., "Scaling distributed machine learning with the parameter server" (OSDI 2014), for the server.
+A message of K bytes takes alpha + K / B seconds: a latency, and a time for each byte. The formula of the ring is
+that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
 """
 
 from collections.abc import Sequence
@@ -31,11 +30,6 @@ class Link:
 def ring_all_reduce(num_bytes: float, world_size: int, link: Link) -> float:
     """Seconds of an all-reduce in a ring: 2 (N - 1) messages in a row, each of K / N bytes."""
     return 2 * (world_size - 1) * link.seconds(num_bytes / world_size)
-
-
-def parameter_server(num_bytes: float, world_size: int, link: Link) -> float:
-    """Seconds until a server has summed the gradients of N - 1 ranks and returned the sum: 2 (N - 1) messages of K."""
-    return 2 * (world_size - 1) * link.seconds(num_bytes)
 
 
 def fit_ring(sizes: Sequence[int], seconds: Sequence[float], world_size: int) -> Link:

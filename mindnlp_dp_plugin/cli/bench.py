@@ -3,17 +3,13 @@
 import click
 
 from mindnlp_dp_plugin.cli import launching
-from mindnlp_dp_plugin.command_line import Command
 from mindnlp_dp_plugin.doctor import engines
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.one_machine import require_single_node
 
 MODULE = "mindnlp_dp_plugin.bench.on_ranks"
 
 
-@click.command(cls=Command)
+@click.command(cls=launching.OnThisNode)
 @launching.nproc(required=True)
 @launching.backend
 @launching.log_dir
@@ -23,10 +19,9 @@ def bench(nproc, backend, log_dir):
     Prints latency and bandwidth between ranks, the bucket_cap_mb that suits them, and how much of the work of N devices
     N ranks would do. Leave the machine idle meanwhile.
     """
-    require_single_node("mindnlp-dp bench")
     for engine in engines.to_try() if backend == "auto" else [backends.choose(backend)]:
         click.echo(f"{engine}:")
-        status = launch(Job(["-m", MODULE], nproc, engine, log_dir / engine))
+        status = launching.start([MODULE], nproc, engine, log_dir / engine)
         if status:
             return status
     return 0

@@ -7,16 +7,13 @@ import click
 
 from mindnlp_dp_plugin.cli import launching
 from mindnlp_dp_plugin.cli.predict import MODULE
-from mindnlp_dp_plugin.command_line import Command, option
+from mindnlp_dp_plugin.command_line import option
 from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.recipes.checks import require_packages
 
 
-@click.command(cls=Command, options_metavar="[OPTIONS]")
+@click.command(cls=launching.OnThisNode, options_metavar="[OPTIONS]")
 @option(
     "--format",
     "kind",
@@ -31,11 +28,9 @@ from mindnlp_dp_plugin.recipes.checks import require_packages
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def export(run, kind, out, batch_size, max_length, log_dir):
     """Export the model that a recipe or a Trainer left in the folder RUN, and check what was written."""
-    require_single_node("mindnlp-dp export")
     require_packages()
     from mindnlp_dp_plugin.recipes.exporting import make_request
 
     request = make_request(run, kind, out, batch_size, max_length)
     os.environ[of_setting("cpu_operators")] = "0"  # MindSpore traces its own operators only
-    command = ["-m", MODULE, "export", request]
-    return launch(Job(command, 1, backends.choose("auto"), log_dir))
+    return launching.start([MODULE, "export", request], 1, backends.choose("auto"), log_dir)

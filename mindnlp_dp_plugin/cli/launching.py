@@ -2,15 +2,19 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mindnlp_dp_plugin.command_line import option
+from mindnlp_dp_plugin.command_line import Command, option
 from mindnlp_dp_plugin.config import BACKENDS
 from mindnlp_dp_plugin.job.hardware import num_devices
 from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.launch.job import Job
+from mindnlp_dp_plugin.launch.launcher import launch
 from mindnlp_dp_plugin.launch.logs import default_log_dir
+from mindnlp_dp_plugin.launch.one_machine import require_single_node
 
 MAX_RANKS = 1024  # on a node: more is a slip of the finger
 
@@ -52,6 +56,20 @@ log_dir = option(
     show_default="mindnlp_dp_logs/<time>",
     help="Folder for one log per rank and result.json.",
 )
+
+
+class OnThisNode(Command):
+    """A command that starts ranks of the plugin's own; on each of several nodes it would do the same."""
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Reject several nodes first."""
+        require_single_node(ctx.command_path)
+        return super().invoke(ctx)
+
+
+def start(module: list[str], nproc: int, engine: str, log_dir: Path, **asked: Any) -> int:
+    """Run a module with arguments on ranks of this node; returns the exit status."""
+    return launch(Job(["-m", *module], nproc, engine, log_dir, **asked))
 
 
 def with_dashes(name: str) -> str:

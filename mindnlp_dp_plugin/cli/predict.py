@@ -7,17 +7,14 @@ from pathlib import Path
 import click
 
 from mindnlp_dp_plugin.cli import launching
-from mindnlp_dp_plugin.command_line import Command, option
+from mindnlp_dp_plugin.command_line import option
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.recipes.checks import require_packages
 
 MODULE = "mindnlp_dp_plugin.recipes"
 
 
-@click.command(cls=Command, options_metavar="[OPTIONS]")
+@click.command(cls=launching.OnThisNode, options_metavar="[OPTIONS]")
 @option("--out", type=click.Path(dir_okay=False), help="File for the predictions: .csv, .jsonl, .parquet or .xlsx.")
 @launching.nproc(default=1, show_default=True)
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
@@ -36,7 +33,6 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     Give texts (for pairs: the two of each in turn), or a FILE of any kind a recipe reads. If the file has labels, it is
     scored. Predictions are the same on any number of ranks.
     """
-    require_single_node("mindnlp-dp predict")
     require_packages()
     from mindnlp_dp_plugin.recipes.request import make_request
 
@@ -44,5 +40,4 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
         path.write_text(json.dumps(request._asdict()), encoding="utf-8")
-        engine = backends.choose(backend)
-        return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir))
+        return launching.start([MODULE, "predict", str(path)], nproc, backends.choose(backend), log_dir)

@@ -6,13 +6,10 @@ from pathlib import Path
 import click
 
 from mindnlp_dp_plugin.cli import launching
-from mindnlp_dp_plugin.command_line import Command, Group, option
+from mindnlp_dp_plugin.command_line import Group, option
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.launch import backends
-from mindnlp_dp_plugin.launch.job import Job
-from mindnlp_dp_plugin.launch.launcher import launch
-from mindnlp_dp_plugin.launch.one_machine import require_single_node
 from mindnlp_dp_plugin.launch.options import PeakTflops
 from mindnlp_dp_plugin.recipes.checks import check, require_packages
 from mindnlp_dp_plugin.recipes.registry import RECIPES
@@ -29,7 +26,7 @@ def recipe(context):
         click.echo(context.get_help())
 
 
-class RecipeCommand(Command):
+class RecipeCommand(launching.OnThisNode):
     """A recipe's command. Its options are those of its task, which is imported when they are asked for."""
 
     @property
@@ -65,7 +62,6 @@ def add_recipe(name: str) -> None:
     )
     @option("--prove", is_flag=True, help="Show that the ranks take the steps of one: ten of each, without dropout.")
     def run(nproc, backend, log_dir, profile, peak_tflops, prove, **values):
-        require_single_node("mindnlp-dp recipe")
         options = replace(_defaults(name), **values)
         if options.dataset is None and RECIPES[name].model is None:
             raise click.UsageError(tr("Missing option '--dataset'."))
@@ -77,9 +73,8 @@ def add_recipe(name: str) -> None:
             from mindnlp_dp_plugin.recipes import proof
 
             return proof.prove(options, task, nproc, engine, log_dir)
-        command = ["-m", MODULE, "train", options.to_json(), task]
         asked = {"profile": profile, "peak_tflops": peak_tflops}
-        return launch(Job(command, nproc, engine, log_dir, **asked))
+        return launching.start([MODULE, "train", options.to_json(), task], nproc, engine, log_dir, **asked)
 
 
 def _defaults(name):

@@ -1,6 +1,6 @@
 """Gather scored rows from all ranks on every rank."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import mindspore
@@ -10,6 +10,7 @@ from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.turns import turns
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.nested import map_leaves
 
 MOST_ROWS = 2**32  # of a batch
 PADDING = -100  # what MindNLP's Trainer and losses ignore
@@ -63,15 +64,13 @@ def _in_turns(values, group):
     if not places:
         return None
     numbers = [(turn * group.world_size + group.rank) * MOST_ROWS + place for turn, place in places]
-    return _map(lambda array: np.atleast_1d(array)[: len(numbers)], values), numbers
+    return map_leaves(lambda array: np.atleast_1d(array)[: len(numbers)], values), numbers
 
 
 def _num_rows(values):
-    if isinstance(values, (list, tuple)):
-        return _num_rows(values[0])
-    if isinstance(values, Mapping):
-        return _num_rows(next(iter(values.values())))
-    return len(np.atleast_1d(values))
+    leaves = []
+    map_leaves(leaves.append, values)
+    return len(np.atleast_1d(leaves[0]))
 
 
 def join(parts: list[tuple | None]) -> Any:
@@ -84,12 +83,12 @@ def join(parts: list[tuple | None]) -> Any:
     if numbers[0] is None:
         return gathered
     _, firsts = np.unique(np.concatenate(numbers), return_index=True)
-    return _map(lambda array: array[firsts], gathered)
+    return map_leaves(lambda array: array[firsts], gathered)
 
 
 def to_numpy(value: Any) -> Any:
     """Convert a structure of tensors to NumPy arrays; bfloat16, which NumPy lacks, becomes float32."""
-    return _map(_tensor_to_numpy, value)
+    return map_leaves(_tensor_to_numpy, value)
 
 
 def gather_arrays(values: np.ndarray, group: Collective, purpose: Message) -> list[np.ndarray]:
@@ -115,7 +114,8 @@ def concatenate(parts: list) -> Any:
     """
     first = parts[0]
     if isinstance(first, (list, tuple)):
-        return _sequence(type(first), [concatenate(column) for column in zip(*parts)])
+        joined = [concatenate(column) for column in zip(*parts)]
+        return type(first)(*joined) if hasattr(first, "_fields") else type(first)(joined)
     if isinstance(first, Mapping):
         return type(first)({key: concatenate([part[key] for part in parts]) for key in first})
     arrays = [np.atleast_1d(part) for part in parts]
@@ -123,18 +123,6 @@ def concatenate(parts: list) -> Any:
         length = max(array.shape[1] for array in arrays)
         arrays = [_pad(array, length) for array in arrays]
     return np.concatenate(arrays)
-
-
-def _map(function: Callable, value):
-    if isinstance(value, (list, tuple)):
-        return _sequence(type(value), [_map(function, item) for item in value])
-    if isinstance(value, Mapping):
-        return type(value)({key: _map(function, item) for key, item in value.items()})
-    return function(value)
-
-
-def _sequence(kind, items):
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple takes them one by one
 
 
 def _tensor_to_numpy(value):

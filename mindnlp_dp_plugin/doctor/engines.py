@@ -9,10 +9,11 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.doctor.settings import config_here
+from mindnlp_dp_plugin.collectives.engines import ENGINES
+from mindnlp_dp_plugin.doctor.ascend import CANN, trouble_in
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, last_words, ok, warning
 from mindnlp_dp_plugin.job.signals import end_with_parent
-from mindnlp_dp_plugin.job.variables import DEFERRED
+from mindnlp_dp_plugin.job.variables import DEFERRED, of_setting
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 
@@ -33,8 +34,8 @@ SIZES = {2**10: "1 KB", 2**20: "1 MB", 2**24: "16 MB"}
 
 def to_try() -> list[str]:
     """The engines that work on this node; only the one that ``MINDNLP_DP_BACKEND`` names, if it does."""
-    backend = config_here().backend
-    return backends.usable_here() if backend == "auto" else [backend]
+    asked = os.environ.get(of_setting("backend"))
+    return [asked] if asked in ENGINES else backends.usable_here()
 
 
 def all_reduce(backend: str) -> Finding:
@@ -44,21 +45,22 @@ def all_reduce(backend: str) -> Finding:
     """
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
-        trouble = _run(backend, Path(folder, "logs"), result)
-        seconds = {} if trouble else json.loads(result.read_text())
-    if not trouble:
+        said = _run(backend, Path(folder, "logs"), result)
+        seconds = {} if said else json.loads(result.read_text())
+    if not said:
         speeds = {name: size / 2**20 / seconds[str(size)] for size, name in SIZES.items()}
         found = ", ".join(f"{name}: {speed:.{0 if speed >= 10 else 1}f} MB/s" for name, speed in speeds.items())
         return ok(found, {"mb_per_s": speeds})
     first, *others = to_try()
     if backend != first:
-        return warning(trouble, tr("use --backend {backend}, as mindnlp-dp run does by itself", backend=first))
+        return warning(_cause(said), tr("use --backend {backend}, as mindnlp-dp run does by itself", backend=first))
     way_out = Message("--backend {others}, if that one works; otherwise fix this")
-    return failure(trouble, tr(way_out, others=" | ".join(others)) if others else "fix this, then try again")
+    mend = tr(way_out, others=" | ".join(others)) if others else tr("fix this, then try again")
+    return trouble_in(said, CANN) or failure(_cause(said), mend)
 
 
 def _run(backend, log_dir, result) -> str | None:
-    """Runs the ranks; returns what went wrong, if anything."""
+    """Runs the ranks; returns what the launcher said if something went wrong."""
     launcher = [sys.executable, "-c", LAUNCHER, backend, log_dir, "-m", MODULE, result, *map(str, SIZES)]
     ended = subprocess.run(
         ["timeout", "--foreground", f"--kill-after={GRACE_S}", str(LIMIT_S), *launcher],
@@ -71,7 +73,7 @@ def _run(backend, log_dir, result) -> str | None:
     )
     if ended.returncode == OUT_OF_TIME:
         return tr("no result within {seconds} s: two ranks start, but do not meet, or hang", seconds=LIMIT_S)
-    return _cause(ended.stderr) if ended.returncode else None
+    return (ended.stderr or last_words(ended)) if ended.returncode else None
 
 
 def _cause(said) -> str:

@@ -1,17 +1,19 @@
 """The result of a check of the doctor."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
+from subprocess import CompletedProcess
 
-from mindnlp_dp_plugin.language import tr
+from mindnlp_dp_plugin.job.signals import name_of
+from mindnlp_dp_plugin.language import Message, tr
 
 
 class Level(str, Enum):
     """How serious a finding is: ``failure`` means that training would fail."""
 
-    OK = "ok"
-    WARNING = "warning"
-    FAILURE = "failure"
+    OK = Message("ok")
+    WARNING = Message("warning")
+    FAILURE = Message("failure")
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,6 @@ class Finding:
     way_out: str = ""
     measured: dict = field(default_factory=dict)
 
-    def as_dict(self) -> dict:
-        """The finding in a form JSON can hold."""
-        return {**asdict(self), "level": self.level.value}
-
 
 def ok(found: str, /, measured: dict | None = None, **fields) -> Finding:
     """No problem."""
@@ -48,3 +46,11 @@ def warning(found: str, way_out: str, /, **fields) -> Finding:
 def failure(found: str, way_out: str, /, **fields) -> Finding:
     """Training would fail."""
     return Finding(Level.FAILURE, tr(found, **fields), tr(way_out, **fields))
+
+
+def last_words(ended: CompletedProcess) -> str:
+    """Why a child process failed: what it wrote last, or the signal that ended it."""
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    if ended.returncode < 0:
+        return tr("killed by {signal}", signal=name_of(-ended.returncode))
+    return lines[-1] if lines else tr("exit status {status}", status=ended.returncode)

@@ -19,8 +19,7 @@ from mindnlp_dp_plugin.job.hardware import CGROUP, SHARED_MEMORY, allowed_cores,
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.ports import LOOPBACK
 
-MB = 2**20
-GB = 2**30
+MB, GB = 2**20, 2**30
 NUM_RANKS = 2
 
 RANK_BYTES = 800 * MB  # a rank that has imported MindSpore and MindNLP, before its model
@@ -32,6 +31,7 @@ DISK_BYTES_USUAL = 2 * GB
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 NUM_PORTS = 16  # two ranks and a scheduler, each listening and connected to the others
 
+MORE_CORES = Message("allow more cores (taskset -c, docker --cpus), or train in one process: two are not faster")
 MORE_MEMORY = Message("end other processes, or give the container more (docker --memory)")
 MORE_SHARED = Message("start the container with --shm-size=2g or --ipc=host, or mount -o remount,size=2g /dev/shm")
 OTHER_TEMPORARY = Message("export TMPDIR=<a folder with room that you may write to>")
@@ -46,15 +46,10 @@ def cores() -> Finding:
     if quota is not None:
         found = tr("{found}, quota of {quota:g}", found=found, quota=quota)
     usable = min(allowed, quota or allowed)
+    known = {"found": found, "ranks": NUM_RANKS, "cores": allowed // NUM_RANKS}
     if usable < NUM_RANKS:
-        return warning(
-            "{found}: {ranks} ranks would share one core",
-            "start with more (taskset -c, docker --cpus), or train in one process: two will not be faster",
-            found=found,
-            ranks=NUM_RANKS,
-        )
-    pinned = {"found": found, "cores": allowed // NUM_RANKS}
-    return ok("{found}; mindnlp-dp run pins each of 2 ranks to {cores}", {"usable": usable}, **pinned)
+        return warning("{found}: {ranks} ranks would share one core", MORE_CORES, **known)
+    return ok("{found}; mindnlp-dp run pins each of {ranks} ranks to {cores}", {"usable": usable}, **known)
 
 
 def memory_left() -> int | None:

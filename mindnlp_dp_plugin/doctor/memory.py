@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES
-from mindnlp_dp_plugin.collectives.shared_memory import SEGMENT_BYTES
+from mindnlp_dp_plugin.doctor.finding import last_words
 from mindnlp_dp_plugin.doctor.report import console
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
@@ -23,8 +23,14 @@ CARDS_GB = (16, 32, 64)
 MEGABYTE, GIGABYTE = 2**20, 2**30
 BUCKETS_UNDER_WAY = 5  # in ddp/reducer.py, and the one that fills
 SUMMED_IN = 4  # bytes of an element that travels: float32
+MPI_BYTES = 20 * MEGABYTE  # Open MPI and its buffers, measured alone
 ANSWER = "TRIAL STEPS: "
 NUM_STEPS = 4  # the second lays buckets out anew; rows of later batches may be longer
+HOW = Message(
+    "Activations were measured in this machine's memory, with no step of the optimizer; its states and the buckets, "
+    "those of HCCL and MCCL, are computed. On a card MindSpore's own runtime needs memory beside it. A process on this "
+    "CPU includes Python, MindSpore and MindNLP; over MPI gradients lie in the buckets."
+)
 EXAMPLE = ("-m", "mindnlp_dp_plugin.doctor.example")  # followed by MODEL BATCHxLENGTH [fp16]
 
 
@@ -42,7 +48,6 @@ class Trial(NamedTuple):
         state_bytes: Bytes of the optimizer's states, on all ranks together.
         process_bytes: What the process held beside the model when training began; nothing of it lies on a card.
         step_bytes: By how much its peak then was above that and the parameters that a rank keeps.
-        beside_gradients: The same, of what it held beside gradients at most.
     """
 
     model: str
@@ -55,7 +60,6 @@ class Trial(NamedTuple):
     state_bytes: int
     process_bytes: int
     step_bytes: int
-    beside_gradients: int
 
 
 def try_steps(command: Sequence[str], nproc: int, stage: int) -> Trial:
@@ -72,13 +76,9 @@ def try_steps(command: Sequence[str], nproc: int, stage: int) -> Trial:
     child = [sys.executable, "-m", "mindnlp_dp_plugin.doctor.trial_steps", str(nproc), str(stage), *command]
     environ = {**os.environ, DEFERRED: "1"}  # the child pins itself first, as a rank does
     ended = subprocess.run(child, capture_output=True, text=True, env=environ)
-    for line in ended.stdout.splitlines():
-        if line.startswith(ANSWER):
-            return Trial(**json.loads(line.removeprefix(ANSWER)))
-    lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    if not ended.returncode:
-        lines.append(tr("the script has ended without Trainer.train()"))
-    cause = lines[-1] if lines else tr("exit status {status}", status=ended.returncode)
+    if answer := ended.stdout.partition(ANSWER)[2]:
+        return Trial(**json.loads(answer.splitlines()[0]))
+    cause = last_words(ended) if ended.returncode else tr("the script has ended without Trainer.train()")
     raise DataParallelError(
         "--memory {what}: no steps can be tried ({cause}). Give a script that calls Trainer.train(), or a folder with "
         "a config.json and a batch that fits this machine.",
@@ -117,14 +117,11 @@ def needs(trial: Trial, nproc: int, stage: int) -> dict[str, int]:
 
 
 def peak_on_cpu(trial: Trial, nproc: int, stage: int) -> int:
-    """The peak of a rank's process on CPU over MPI, where gradients lie in their buckets, whose memory stays."""
+    """The peak of a rank's process on CPU over MPI, where gradients lie in their buckets."""
     kept = needs(trial, nproc, stage)
-    buckets = trial.gradient_bytes if nproc > 1 else 0
-    if stage >= 2:
-        buckets = min(buckets, max(SEGMENT_BYTES, SUMMED_IN * trial.largest))
-    of_step = max(trial.step_bytes, trial.beside_gradients + buckets)
-    training = kept["parameters"] + of_step + kept["optimizer states"]
-    return trial.process_bytes + max(training, trial.parameter_bytes)  # whole while they are loaded
+    training = kept["parameters"] + trial.step_bytes + kept["optimizer states"]
+    process = trial.process_bytes + (MPI_BYTES if nproc > 1 else 0)
+    return process + max(training, trial.parameter_bytes)  # whole while they are loaded
 
 
 def show(command: Sequence[str], nproc: int, stage: int | None) -> None:
@@ -163,22 +160,8 @@ def show(command: Sequence[str], nproc: int, stage: int | None) -> None:
         table.add_row(tr("process on this CPU"), *_gigabytes(peaks))
     where = console()
     where.print(table)
-    for note in (*_notes(any_trial), *([obstacle] if obstacle else [])):
+    for note in filter(None, (tr(HOW), obstacle)):
         where.print(note, highlight=False, markup=False)
-
-
-def _notes(trial):
-    """What there is to know of the table."""
-    yield tr(
-        "Activations were measured in this machine's memory, with no step of the optimizer; its states and the "
-        "buckets, those of HCCL and MCCL, are computed. On a card MindSpore's own runtime needs memory beside it."
-    )
-    if not has_ascend():
-        yield tr(
-            "The last row is the peak of a process here, of which Python, MindSpore, MindNLP and what was loaded "
-            "before training take {gb} GB. Over MPI it has no buckets: gradients lie in them.",
-            gb=f"{trial.process_bytes / GIGABYTE:.2f}",
-        )
 
 
 def _try_stages(command, nproc, stage):

@@ -12,12 +12,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from mindnlp_dp_plugin import compat
-from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.doctor.settings import config_here
+from mindnlp_dp_plugin.doctor.ascend import MINDSPORE, trouble_in
+from mindnlp_dp_plugin.doctor.finding import Finding, failure, last_words, ok, warning
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.environments import VARIABLES
 from mindnlp_dp_plugin.job.hardware import has_ascend
-from mindnlp_dp_plugin.job.signals import name_of
+from mindnlp_dp_plugin.job.variables import of_setting
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch import backends
 from mindnlp_dp_plugin.launch.mpi import find_mpirun
@@ -38,32 +38,28 @@ WHY = {
 IMPORT_LIMIT_S = 180
 ANSWER = "device_target="  # MindSpore prints lines of its own around it
 TRAINER = "mindnlp, transformers.trainer" if compat.has_mindnlp05() else "mindnlp.engine.trainer.base"
-IMPORT = f"""
-import mindnlp_dp_plugin, mindspore, {TRAINER}, evaluate
-print("{ANSWER}" + mindspore.get_context("device_target"))
-"""
-
-
-def python() -> Finding:
-    """Whether plugin and MindSpore support this Python."""
-    running = platform.python_version()
-    if installed(PLUGIN) is None:
-        return warning("{running}; {plugin} itself is not installed", INSTALL, running=running, plugin=PLUGIN)
-    supported = SpecifierSet(metadata(PLUGIN)["Requires-Python"])
-    if running not in supported:
-        way_out = Message("make a virtual environment with another Python")
-        return failure("{running}, supported is {supported}", way_out, running=running, supported=supported)
-    return ok(running)
+IMPORT = [
+    *(sys.executable, "-c"),
+    f"import mindnlp_dp_plugin, mindspore, {TRAINER}, evaluate\n"
+    f"print('{ANSWER}' + mindspore.get_context('device_target'))",
+]
+TOO_SLOW = Message("no end within {seconds} s; python -X importtime -c 'import mindspore, {module}' shows where")
+FRESH = Message("fix this error; a fresh virtual environment is often quickest")
+OF_ASCEND = Message("install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting")
 
 
 def versions() -> Finding:
-    """Whether the packages the plugin needs are installed in compatible versions."""
+    """Whether Python and the packages that the plugin needs are there, in versions that fit together."""
     if installed(PLUGIN) is None:
         return warning("not checked, because {plugin} is not installed", INSTALL, plugin=PLUGIN)
+    running, supported = platform.python_version(), SpecifierSet(metadata(PLUGIN)["Requires-Python"])
+    if running not in supported:
+        way_out = Message("make a virtual environment with another Python")
+        return failure("Python {running}, supported is {supported}", way_out, running=running, supported=supported)
     bounds = bounds_of("", compat.EXTRA)
     if misfits := misfits_of(bounds):
         return failure("; ".join(misfits.values()), "pip install " + " ".join(f"'{each}'" for each in misfits))
-    return ok(listed(bounds))
+    return ok("Python {running}, {packages}", running=running, packages=listed(bounds))
 
 
 def installed(name: str) -> str | None:
@@ -120,7 +116,7 @@ def mindformers() -> Finding:
 
 def mpi() -> Finding:
     """Whether MPI, the faster engine on CPU, is installed."""
-    is_wanted = config_here().backend == "mpi"
+    is_wanted = os.environ.get(of_setting("backend")) == "mpi"
     if has_ascend() and not is_wanted:
         return ok("not needed on Ascend")
     try:
@@ -129,8 +125,7 @@ def mpi() -> Finding:
         if is_wanted:
             return failure("MINDNLP_DP_BACKEND=mpi, but {error}", INSTALL, error=error)
         return warning("{error} Ranks meet over MCCL, several times slower.", INSTALL, error=error)
-    found = f"mpi4py {installed('mpi4py')}, {find_mpirun()}"
-    return ok(found)
+    return ok("mpi4py {version}, {mpirun}", version=installed("mpi4py"), mpirun=find_mpirun())
 
 
 def cpu_operators() -> Finding:
@@ -147,38 +142,16 @@ def cpu_operators() -> Finding:
 
 
 def imports() -> Finding:
-    """Whether MindSpore and MindNLP can be imported, and MindSpore's device."""
+    """Whether MindSpore and MindNLP can be imported, where MindSpore then computes, and what it warns of."""
+    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES} | {"GLOG_v": "2"}
     try:
-        device = device_of_mindspore()
-    except ImportError as error:
-        way_out = Message("fix this error; a fresh virtual environment is often quickest")
-        return failure("importing mindspore and MindNLP's Trainer: {error}", way_out, error=error)
-    if has_ascend() and device != "Ascend":
-        return warning(
-            "there are Ascend cards, but MindSpore runs on {device}",
-            "install the MindSpore wheel for Ascend, and source CANN's set_env.sh before starting",
-            device=device,
-        )
-    known = {"device_target": device}
-    return ok("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", known, device=device)
-
-
-def device_of_mindspore() -> str:
-    """Import MindSpore and MindNLP in a child process, and ask for MindSpore's device.
-
-    Raises:
-        ImportError: With the child's last words.
-    """
-    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    command = [sys.executable, "-c", IMPORT]
-    try:
-        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
-    except subprocess.TimeoutExpired as error:
-        hint = Message("no end within {seconds} s; python -X importtime -c 'import mindspore, {module}' shows where")
-        raise ImportError(tr(hint, seconds=IMPORT_LIMIT_S, module=TRAINER)) from error
-    if ended.returncode < 0:
-        raise ImportError(tr("killed by {signal}", signal=name_of(-ended.returncode)))
+        ended = subprocess.run(IMPORT, env=environ, capture_output=True, text=True, timeout=IMPORT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return failure(TOO_SLOW, FRESH, seconds=IMPORT_LIMIT_S, module=TRAINER)
     if ended.returncode:
-        lines = [line for line in ended.stderr.splitlines() if line.strip()]
-        raise ImportError(lines[-1] if lines else tr("exit status {status}", status=ended.returncode))
-    return ended.stdout.partition(ANSWER)[2].split()[0]
+        return failure("importing mindspore and MindNLP's Trainer: {error}", FRESH, error=last_words(ended))
+    device = ended.stdout.partition(ANSWER)[2].split()[0]
+    if has_ascend() and device != "Ascend":
+        return warning("there are Ascend cards, but MindSpore runs on {device}", OF_ASCEND, device=device)
+    found = tr("mindspore and MindNLP's Trainer import; MindSpore runs on {device}", device=device)
+    return trouble_in(ended.stderr, MINDSPORE) or ok(found, {"device_target": device})

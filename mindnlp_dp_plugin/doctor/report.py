@@ -1,6 +1,7 @@
 """Show findings as a table, readable without colours, too, or as JSON."""
 
 import json
+from dataclasses import asdict
 
 from rich.box import ASCII2
 from rich.console import Console
@@ -10,7 +11,6 @@ from rich.text import Text
 from mindnlp_dp_plugin.doctor.finding import Finding, Level
 from mindnlp_dp_plugin.language import Message, tr
 
-LEVELS = {Level.OK: Message("ok"), Level.WARNING: Message("warning"), Level.FAILURE: Message("failure")}
 STYLE = {Level.OK: "green", Level.WARNING: "bold yellow", Level.FAILURE: "bold red"}
 WIDTH_OF_A_LOG = 120
 
@@ -22,7 +22,7 @@ def count(findings: dict[str, Finding], level: Level) -> int:
 
 def as_json(findings: dict[str, Finding]) -> str:
     """``{"healthy": ..., "findings": [...]}``"""
-    listed = [{"check": name, **finding.as_dict()} for name, finding in findings.items()]
+    listed = [{"check": name, **asdict(finding)} for name, finding in findings.items()]
     return json.dumps({"healthy": not count(findings, Level.FAILURE), "findings": listed}, indent=2)
 
 
@@ -39,7 +39,7 @@ def show(findings: dict[str, Finding]) -> None:
         table.add_column(column, overflow="fold")
     for name, finding in findings.items():
         way_out = f"\n-> {finding.way_out}" if finding.way_out else ""
-        level = Text(tr(LEVELS[finding.level]), style=STYLE[finding.level])
+        level = Text(tr(finding.level.value), style=STYLE[finding.level])
         table.add_row(Text(tr(name)), level, Text(finding.found + way_out))
     failures, warnings = count(findings, Level.FAILURE), count(findings, Level.WARNING)
     summary = (

@@ -5,27 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mindnlp_dp_plugin.doctor.finding import Finding, failure, ok, warning
-from mindnlp_dp_plugin.doctor.settings import config_here
 from mindnlp_dp_plugin.job.hardware import has_ascend
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.launch.script_names import names_in
 
 # MindSpore: "PyNative Only support STAND_ALONE, DATA_PARALLEL"; MindNLP's Trainer runs PyNative.
 FOREIGN_MODES = {"semi_auto_parallel", "auto_parallel", "hybrid_parallel"}
-DRAWS = {
-    *("random", "randint", "randrange", "rand", "randn", "choice", "choices", "sample", "shuffle", "permutation"),
-    *("uniform", "normal", "standard_normal", "binomial", "integers", "default_rng"),
-}
+GENERATORS = {"default_rng", "RandomState", "Random"}  # which may be given a seed of their own
 SEEDS = {"seed", "set_seed", "manual_seed"}
-TRAINING = {"value_and_grad", "GradOperation", "TrainOneStepCell", "Model"}
-AVERAGING = {
-    *("prepare", "DistributedGradReducer", "DATA_PARALLEL", "AllReduce", "all_reduce", "data_parallel"),
-    *("ReduceScatter", "reduce_scatter", "reduce_scatter_tensor", "AllGather", "all_gather", "Allreduce"),
-}
 
 
 def read_script(path: Path) -> Finding:
-    """Look for foreign parallel modes, loops without an average, random numbers without a seed, late imports."""
+    """Look for foreign parallel modes, random numbers without a seed, and late imports."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError) as error:
@@ -48,25 +38,15 @@ def foreign_mode(tree: ast.AST) -> tuple[int, str] | None:
     return None
 
 
-def loop_without_average(tree: ast.AST) -> tuple[int, str] | None:
-    """Where a loop of the script's own computes gradients and steps, if nothing in the script averages them."""
-    words = set(words_in(tree))
-    steps = {last_word(call.func) for call in calls_in(tree)} & {"step", "train", "fit", *optimizers_in(tree)}
-    if not steps or words & AVERAGING or any(word.endswith("Trainer") for word in words) or config_here().train_apart:
-        return None
-    full_names = [(line, name) for name, line in names_in(tree) if name.startswith(("mindspore.", "mindnlp."))]
-    return min((each for each in full_names if each[1].split(".")[-1] in TRAINING), default=None)
-
-
 def unseeded_draw(tree: ast.AST) -> tuple[int, str] | None:
-    """The first draw from the generators of random or numpy, if the script seeds nothing and gives no seed."""
+    """The first call of random or numpy.random, if the script seeds nothing and gives no seed."""
     calls = sorted(calls_in(tree), key=lambda call: call.lineno)
     if any(last_word(call.func) in SEEDS for call in calls):
         return None
     for call in calls:
+        is_seeded = last_word(call.func) in GENERATORS and (call.args or call.keywords)
         name = ast.unparse(call.func)
-        is_draw = name.startswith(("random.", "np.random.", "numpy.random.")) and last_word(call.func) in DRAWS
-        if is_draw and not (name.endswith("default_rng") and (call.args or call.keywords)):
+        if name.startswith(("random.", "np.random.", "numpy.random.")) and not is_seeded:
             return call.lineno, name
     return None
 
@@ -94,45 +74,13 @@ def last_word(expression: ast.expr) -> str:
     return ast.unparse(expression).rpartition(".")[2].strip("'\"")
 
 
-def optimizers_in(tree: ast.AST) -> Iterator[str]:
-    """The names of what is made by a call and named an optimizer."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=word)], value=ast.Call()) if "optim" in word.lower():
-                yield word
-
-
-def words_in(tree: ast.AST) -> Iterator[str]:
-    """The names that a script uses, and the mode of its own loops, which may stand in quotes."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
-                yield word
-            case ast.Constant(value="data_parallel"):
-                yield node.value
-
-
-def worse_on_ascend(*texts: str, **fields) -> Finding:
-    """A failure on Ascend; MindSpore on CPU (2.10) ignores the mode, which was measured."""
-    return (failure if has_ascend() else warning)(*texts, **fields)
-
-
 # What to look for, how serious it is, what it means, and the way out; the first that is found counts.
 TROUBLES = [
     (
         foreign_mode,
-        worse_on_ascend,
+        failure if has_ascend() else warning,  # MindSpore on CPU (2.10) ignores the mode, which was measured
         Message("{path}, line {line}, parallel_mode {what}: PyNative takes STAND_ALONE and DATA_PARALLEL only"),
         Message("delete that call: each rank holds the whole model, and the plugin averages the gradients"),
-    ),
-    (
-        loop_without_average,
-        failure,
-        Message("{path}, line {line}, {what}: nobody averages, so each rank would train on its own"),
-        Message(
-            "model, optimizer, rows = dp.prepare(model, optimizer, rows), or MINDNLP_DP_TRAIN_APART=1 if each rank is "
-            "meant to train its own"
-        ),
     ),
     (
         unseeded_draw,

@@ -29,9 +29,6 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.runtime import worker
 from mindnlp_dp_plugin.trainers import mindnlp
 
-WRITES_NOTHING = {"resume": False, "profile": None, "async_save": False}
-PEAK = "5"  # what clear_refs resets, proc(5)
-
 
 class EnoughSteps(BaseException):
     """The optimizer would have stepped ``NUM_STEPS`` times."""
@@ -61,7 +58,7 @@ def end_with_trial(trainer, stage: int) -> None:
     from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
     args, config = trainer.args, getattr(trainer, "data_parallel_config", DataParallelConfig())
-    trainer.data_parallel_config = replace(config, zero_stage=stage, **WRITES_NOTHING)
+    trainer.data_parallel_config = replace(config, zero_stage=stage, resume=False, profile=None, async_save=False)
     trainer.callback_handler.callbacks = []
     found = {"model": type(trainer.model).__name__, "own_stage": config.zero_stage}
     leave_steps_out(trainer, found)
@@ -75,22 +72,14 @@ def end_with_trial(trainer, stage: int) -> None:
             raise DataParallelError("train() ended before the optimizer's first step.")
     kept = found["parameter_bytes"] // (collectives.current().world_size if stage == 3 else 1)
     found.update(process_bytes=process, step_bytes=peak_memory() - process - kept)
-    found["beside_gradients"] -= process + kept
-    del found["gradients_seen"]
     print(ANSWER + json.dumps(found), file=sys.__stdout__)
     sys.exit()
 
 
 def leave_steps_out(trainer, found: dict) -> None:
-    """Look at the optimizer when it is made, and count its steps instead of making them.
-
-    It is long because what takes its methods' places shares what was found.
-    """
-    import psutil
-
+    """Look at the optimizer when it is made, and count its steps instead of making them."""
     from mindnlp_dp_plugin.optim.parameters import stepped_parameters
     from mindnlp_dp_plugin.optim.state_size import bytes_of_states
-    from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
     def create_optimizer_and_scheduler(stock, *args, **kwargs):
         stock(*args, **kwargs)
@@ -102,32 +91,16 @@ def leave_steps_out(trainer, found: dict) -> None:
             parameter_bytes=bytes_of(trainer.model),
             gradient_bytes=sum(parameter.nbytes for parameter in parameters),
             state_bytes=bytes_of_states(trainer.optimizer),
-            beside_gradients=0,
-            gradients_seen=0,
         )
-        for parameter in parameters:
-            parameter.register_hook(note_gradient)
         trainer.optimizer.step = functools.wraps(trainer.optimizer.step)(count)  # the scheduler has marked it
 
     steps = iter(range(1, NUM_STEPS))
 
-    def note_gradient(gradient):
-        if found["gradients_seen"] is not None:  # behind the first step a process also holds what it has let go
-            held = psutil.Process().memory_info().rss if found["gradients_seen"] else peak_memory()
-            found["beside_gradients"] = max(found["beside_gradients"], held - found["gradients_seen"])
-            found["gradients_seen"] += gradient.nbytes
-        return gradient
-
     def count(*args, **kwargs):
         if (step := next(steps, None)) is None:
             raise EnoughSteps
-        if trainer.data_parallel_config.zero_stage < 3:
-            found["gradients_seen"] = None
-            return
-        if step == 1:
+        if step == 1 and trainer.data_parallel_config.zero_stage == 3:
             resting_memory()  # counts the peak anew: before, parameters were whole
-            found["beside_gradients"] = 0
-        found["gradients_seen"] = 0
 
     Patches().stand_in(trainer, create_optimizer_and_scheduler)
 
@@ -157,7 +130,7 @@ def resting_memory() -> int:
     with suppress(AttributeError):  # not in every C library
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text(PEAK)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak, proc(5)
     return psutil.Process().memory_info().rss
 
 

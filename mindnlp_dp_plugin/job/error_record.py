@@ -92,11 +92,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def format_error(error: BaseException) -> str:
     """The traceback of an exception as Python prints it; without its text if ``str`` fails."""
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # an exception whose own methods raise
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        return f"Traceback (most recent call last):\n{frames}{type(error).__name__}: {message_of(error)}\n"
+    return "".join(traceback.format_exception(error))
 
 
 def message_of(error: BaseException) -> str:

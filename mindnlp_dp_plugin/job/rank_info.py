@@ -26,3 +26,8 @@ class RankInfo:
     launcher: str = "none"
     is_scheduler: bool = False
     scheduler: tuple[str, int] | None = None
+
+    def for_scripts(self) -> dict[str, str]:
+        """The variables of torchrun, which scripts ask; but for ``MASTER_ADDR`` and ``MASTER_PORT``."""
+        names = ("rank", "world_size", "local_rank", "local_world_size")
+        return {name.upper(): str(getattr(self, name)) for name in names}

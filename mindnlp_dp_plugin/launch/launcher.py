@@ -16,15 +16,7 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.job.hardware import usable_cores
 from mindnlp_dp_plugin.job.rank_status import SAVES, TRAINING, noted
-from mindnlp_dp_plugin.job.variables import (
-    DEFERRED,
-    GOES_ON,
-    JOB,
-    LOG_DIR,
-    RESTART,
-    STATUS_DIR,
-    of_setting,
-)
+from mindnlp_dp_plugin.job.variables import DEFERRED, GOES_ON, JOB, LOG_DIR, RESTART, STATUS_DIR, of_setting
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.launch.backends import require_device, starter
 from mindnlp_dp_plugin.launch.ending import Ending

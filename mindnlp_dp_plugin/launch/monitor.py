@@ -85,15 +85,12 @@ class Monitor:
 
     def _failure(self, are_over: bool) -> ErrorRecord | None:
         """The first failure, if there is one."""
-        missed, deaths = (
-            None,
-            [
-                self._death(process, popen.returncode)
-                for process, popen in self._running
-                if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
-            ],
-        )
-        now = time.monotonic()
+        missed, now = None, time.monotonic()
+        deaths = [
+            self._death(process, popen.returncode)
+            for process, popen in self._running
+            if popen.poll() and not self._crashed_in_shutdown(process.rank, popen.returncode)
+        ]
         if not deaths and (are_over or now >= self._next_look):
             self._next_look = now + LOOK_S
             statuses = self._statuses()

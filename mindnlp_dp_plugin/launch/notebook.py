@@ -91,15 +91,7 @@ def _run(command, nproc):
         DataParallelError: If it failed.
     """
     log_dir = default_log_dir()
-    options = ["--nproc", str(nproc), "--log-dir", str(log_dir)]
-    # Jupyter may interrupt all processes of a kernel; this one is told by the kernel.
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", *options, *command],
-        **pipes,
-        start_new_session=True,
-        preexec_fn=_heed_the_kernel,
-    )
+    launcher = _start(["--nproc", str(nproc), "--log-dir", str(log_dir), *command])
     words, last_words, is_interrupted = [], [], False
 
     def hear(text):
@@ -127,6 +119,18 @@ def _run(command, nproc):
         status = tr("the launcher ended with status {status}; logs: {logs}", status=launcher.returncode, logs=log_dir)
         raise DataParallelError(said or status)
     sys.stderr.write("".join(last_words))
+
+
+def _start(options):
+    # Jupyter may interrupt all processes of a kernel; this one is told by the kernel.
+    return subprocess.Popen(
+        [sys.executable, "-m", "mindnlp_dp_plugin.cli", "run", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_heed_the_kernel,
+    )
 
 
 def _heed_the_kernel():

@@ -14,15 +14,8 @@ except ImportError as error:
     ) from error
 
 from mindnlp_dp_plugin.ray.backend import MindNLPConfig
+from mindnlp_dp_plugin.ray.report import RayReportCallback
 from mindnlp_dp_plugin.ray.search import BestRun, hyperparameter_search
 from mindnlp_dp_plugin.ray.trainer import MindNLPTrainer
 
 __all__ = ["BestRun", "MindNLPConfig", "MindNLPTrainer", "RayReportCallback", "hyperparameter_search"]
-
-
-def __getattr__(name):
-    if name == "RayReportCallback":  # knows MindNLP's Trainer, which Ray's own processes do without
-        from mindnlp_dp_plugin.ray.report import RayReportCallback
-
-        return RayReportCallback
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

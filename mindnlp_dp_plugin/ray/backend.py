@@ -1,6 +1,5 @@
 """What Ray's controller does with a group of workers: tell each which rank it is, and let them join."""
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +10,6 @@ from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.ray import worker
 
-LOG_LEVELS = {"DEBUG": "0", "INFO": "1", "WARNING": "2", "ERROR": "3"}  # MindSpore's
-
 
 @dataclass
 class MindNLPConfig(BackendConfig):
@@ -21,25 +18,20 @@ class MindNLPConfig(BackendConfig):
     Attributes:
         settings: The plugin's: ``backend`` names the engine, ``timeout`` is how many seconds a rank waits for others.
             None takes those of ``MINDNLP_DP_*`` where ``MindNLPTrainer`` is made.
-        log_level: What MindSpore itself writes to the workers' logs: DEBUG, INFO, WARNING or ERROR.
         job: Which run of Ray Train the workers belong to; ``MindNLPTrainer`` fills it in.
 
     Raises:
         DataParallelError: For a wrong value.
 
     Examples:
-        >>> config = MindNLPConfig(settings=DataParallelConfig(timeout=600), log_level="WARNING")
+        >>> config = MindNLPConfig(settings=DataParallelConfig(timeout=600))
         >>> trainer = MindNLPTrainer(train, mindnlp_config=config)
     """
 
     settings: DataParallelConfig | None = None
-    log_level: str = "ERROR"
     job: str = field(default="", repr=False)
 
     def __post_init__(self):
-        if self.log_level not in LOG_LEVELS:
-            known = {"level": self.log_level, "choices": ", ".join(LOG_LEVELS)}
-            raise DataParallelError("log_level={level!r} is not known: choose one of {choices}.", **known)
         if self.settings is None:
             self.settings = DataParallelConfig.from_env()
         if self.settings.backend == "mpi":
@@ -59,7 +51,7 @@ class MindNLPConfig(BackendConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """What Ray shows of it."""
-        return {"backend": self.settings.backend, "timeout_s": self.settings.timeout, "log_level": self.log_level}
+        return {"backend": self.settings.backend, "timeout_s": self.settings.timeout}
 
 
 class MindNLPBackend(Backend):
@@ -82,7 +74,6 @@ class MindNLPBackend(Backend):
             restart=self._num_starts,
             job=backend_config.job,
             settings=backend_config.settings,
-            log_level=os.environ.get("GLOG_v", LOG_LEVELS[backend_config.log_level]),  # noqa: SIM112
         )
         self._num_starts += 1
         ray.get(joining)

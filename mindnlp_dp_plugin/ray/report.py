@@ -8,22 +8,17 @@ import ray.train
 from ray.train import Checkpoint
 
 from mindnlp_dp_plugin.collectives import current
-from mindnlp_dp_plugin.compat import has_mindnlp05
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.ray import worker
 from mindnlp_dp_plugin.ray.checkpoints import OUTPUT_DIR, STEP
-
-if has_mindnlp05():
-    from transformers import TrainerCallback
-else:
-    from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
+from mindnlp_dp_plugin.trainers.observe.callback import Callback
 
 READS_EVERY_S = 2  # Ray, and it holds one report: a rank that reports more often waits
 DUE = Message("whether Ray gets a report")
 
 
-class RayReportCallback(TrainerCallback):
+class RayReportCallback(Callback):
     """Reports metrics to Ray whenever the Trainer logs or evaluates, and each checkpoint that it writes.
 
     A report holds the newest value of all that was logged (``loss``, ``learning_rate``, ``eval_...``), ``epoch``,

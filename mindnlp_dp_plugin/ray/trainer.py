@@ -24,7 +24,8 @@ class MindNLPTrainer(DataParallelTrainer):
     ``ray.train.report``.
 
     The workers need the plugin, and so does whatever the function imports. ``import mindnlp_dp_plugin`` comes first
-    there, too. What ``MINDNLP_DP_*`` sets where this object is made holds for the workers.
+    there, too. What ``MINDNLP_DP_*`` and ``GLOG_v``, MindSpore's own log level, set where this object is made holds for
+    the workers.
 
     Args:
         train_loop_per_worker: The function, which is called without arguments, or with ``train_loop_config``.
@@ -86,7 +87,7 @@ def _require_ranks(scaling_config):
 def _with_variables(run_config, environ: Mapping[str, str]):
     """The same, with the user's variables for the workers, and those that must be there before Python starts."""
     given = dict(run_config.worker_runtime_env or {})
-    mine = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+    mine = {name: value for name, value in environ.items() if name.startswith(PREFIX) or name == "GLOG_v"}
     mine = {name: value for name, value in mine.items() if name not in NAMES}
     fixed = {
         # Sets and dictionaries of texts come in the same order on all ranks.

@@ -36,7 +36,7 @@ def address_and_port() -> tuple[str, int]:
     return ray.util.get_node_ip_address(), free_port()
 
 
-def join(address: str, port: int, restart: int, job: str, settings: DataParallelConfig, log_level: str) -> None:
+def join(address: str, port: int, restart: int, job: str, settings: DataParallelConfig) -> None:
     """Become a rank. All workers must call it, in their main threads.
 
     Args:
@@ -45,7 +45,6 @@ def join(address: str, port: int, restart: int, job: str, settings: DataParallel
         restart: How often Ray has started the workers again.
         job: The run of Ray Train.
         settings: The plugin's.
-        log_level: MindSpore's.
 
     Raises:
         DataParallelError: If this worker has no device, or the workers cannot join.
@@ -61,20 +60,9 @@ def join(address: str, port: int, restart: int, job: str, settings: DataParallel
     )
     # A run that its script starts once more under the same name goes on, too: Ray then has a checkpoint of before.
     goes_on = restart > 0 or ray.train.get_checkpoint() is not None
-    os.environ.update(
-        {
-            "RANK": str(rank_info.rank),
-            "WORLD_SIZE": str(rank_info.world_size),
-            "LOCAL_RANK": str(rank_info.local_rank),
-            "LOCAL_WORLD_SIZE": str(rank_info.local_world_size),
-            "MASTER_ADDR": address,
-            "MASTER_PORT": str(port),
-            "GLOG_v": log_level,
-            JOB: job,
-            GOES_ON: "1",
-            RESTART: str(int(goes_on)),
-        }
-    )
+    os.environ.update(rank_info.for_scripts(), MASTER_ADDR=address, MASTER_PORT=str(port))
+    os.environ.update({JOB: job, GOES_ON: "1", RESTART: str(int(goes_on))})
+    os.environ.setdefault("GLOG_v", "3")
     become_rank(has_joined=False)
     device = choose_device(ray.get_runtime_context().get_accelerator_ids(), settings)
     if cpu_affinity.is_wanted(settings) and device is None:

@@ -67,19 +67,8 @@ def install(config: DataParallelConfig | None = None) -> None:
     config = DataParallelConfig.from_env() if config is None else config
     is_child = is_child_of_rank(JOINED)
     rank_info = RankInfo() if is_child else detect()
-    if rank_info.is_scheduler:
-        _serve_as_scheduler()
-    if rank_info.scheduler:
-        dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
     is_tuned = cpu_affinity.is_wanted(config)
-    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run pins ranks itself
-    if is_tuned and is_started_by_others:
-        cpu_affinity.pin_as_launchers_do_not(rank_info)
-    compat.check_mindnlp()
-    compat.bridge()
-    group = collectives.join(rank_info, config.backend, config.timeout)
-    if is_started_by_others:
-        _prepare_to_leave(group.forms_cluster)
+    group = _join(rank_info, config, is_tuned)
     # Left set, MindNLP would draw a seed per rank and shard every data set at import, before it can be split.
     _patches.remove_variable(STOCK_SWITCH)
     if group.world_size > 1:
@@ -106,6 +95,23 @@ def uninstall() -> None:
     global _installation
     _installation = None
     _patches.undo()
+
+
+def _join(rank_info, config, is_tuned):
+    """Join the other ranks, with MindNLP ready to be imported."""
+    if rank_info.is_scheduler:
+        _serve_as_scheduler()
+    if rank_info.scheduler:
+        dynamic_cluster.form(rank_info, config.timeout)  # first, or the scheduler would share this rank's cores
+    is_started_by_others = rank_info.launcher != "none" and JOB not in os.environ  # mindnlp-dp run pins ranks itself
+    if is_tuned and is_started_by_others:
+        cpu_affinity.pin_as_launchers_do_not(rank_info)
+    compat.check_mindnlp()
+    compat.bridge()
+    group = collectives.join(rank_info, config.backend, config.timeout)
+    if is_started_by_others:
+        _prepare_to_leave(group.forms_cluster)
+    return group
 
 
 def _serve_as_scheduler():

@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> None:
         send_output_to(rank_log(log_dir, rank_info.rank))
     try:
         show_status(rank_info.rank)
-        os.environ.update(variables_for_scripts(rank_info))
+        os.environ.update(rank_info.for_scripts())
         install(rank_info)
         stay_rank()
         leave_in_order()
@@ -59,16 +60,6 @@ def main(argv: list[str]) -> None:
         if os.getpid() != process:
             end_fork(error)
         end_as_failed(rank_info.rank, error)
-
-
-def variables_for_scripts(rank_info) -> dict[str, str]:
-    """The variables of torchrun, for scripts; the launcher has set ``MASTER_ADDR`` and ``MASTER_PORT``."""
-    return {
-        "RANK": str(rank_info.rank),
-        "WORLD_SIZE": str(rank_info.world_size),
-        "LOCAL_RANK": str(rank_info.local_rank),
-        "LOCAL_WORLD_SIZE": str(rank_info.local_world_size),
-    }
 
 
 def send_output_to(path: Path) -> None:
@@ -106,7 +97,7 @@ def run_script(argv: list[str]) -> None:
             raise
     except IndexError as error:
         # runpy puts sys.argv[0] back, which fails if the script has emptied the list; the script's own end counts.
-        if innermost_file(error) not in RUNPY:
+        if traceback.extract_tb(error.__traceback__)[-1].filename not in RUNPY:
             raise
         ended = error.__context__
         if ended and exit_code_of(ended):
@@ -172,14 +163,6 @@ def end_fork(error: BaseException | None = None) -> None:
             stream.flush()
     finally:
         os._exit(0 if error is None else exit_code_of(error))
-
-
-def innermost_file(error: BaseException) -> str | None:
-    """The file of the code that raised."""
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return trace.tb_frame.f_code.co_filename if trace else None
 
 
 def without_runner(trace):

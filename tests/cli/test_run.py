@@ -173,7 +173,7 @@ def test_a_command_for_one_node_on_several(runner):
     runner.environ.update(SKYPILOT_NODE_RANK="1", SKYPILOT_NUM_NODES="2", SKYPILOT_NODE_IPS="192.0.2.1\n192.0.2.2")
     for command in (("recipe", "roberta-imdb"), ("bench",)):
         ended = mindnlp_dp(runner, *command, "--nproc", "1")
-        said = f"SkyPilot (2 nodes): mindnlp-dp {command[0]} uses a single node. Ask for one."
+        said = f"SkyPilot (2 nodes): mindnlp-dp {' '.join(command)} uses a single node. Ask for one."
         assert ended.returncode == 2 and said in ended.stderr, ended.stderr
 
 

@@ -9,11 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-from mindnlp_dp_plugin.doctor.example import build, train
+from mindnlp_dp_plugin.doctor.example import train
 from mindnlp_dp_plugin.trainers.observe.throughput import peak_memory
 
 OUTPUT, MODEL, (STAGE, BATCH, LENGTH) = Path(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
 
 dp.install(dp.DataParallelConfig(zero_stage=STAGE))
-train(build(MODEL), BATCH, LENGTH, fp16=False)
+train(MODEL, BATCH, LENGTH, fp16=False)
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(peak_memory()))
