@@ -23,9 +23,9 @@ MODULE = "mindnlp_dp_plugin.recipes"
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
 @option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
 @option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
-@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: detected.")
-@option("--label-column", help="Label column of FILE, for scores. Default: detected.")
-@option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
+@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: as trained, or by name.")
+@option("--label-column", help="Label column of FILE, for scores. Default: as trained.")
+@option("--encoding", help="Encoding of FILE, such as gb18030. Default: UTF-8.")
 @launching.backend
 @launching.log_dir
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -43,6 +43,6 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     request = make_request(run, inputs, text_column, label_column, encoding, **how)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
-        path.write_text(json.dumps(request._asdict()), encoding="utf-8")
+        path.write_text(json.dumps(request), encoding="utf-8")
         engine = backends.choose(backend)
         return launch(Job(["-m", MODULE, "predict", str(path)], nproc, engine, log_dir))

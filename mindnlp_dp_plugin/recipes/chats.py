@@ -8,9 +8,9 @@ from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.columns import Columns
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.columns import Columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 

@@ -38,13 +38,11 @@ class RecipeOptions:
     """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
 
     dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
-    text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: found.")
-    label_column: str | None = option(None, "Label column. Default: found.", of=LABELLED)
+    text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: by name.")
+    label_column: str | None = option(None, "Label column. Default: by name.", of=LABELLED)
     label_name: tuple[str, ...] = option((), "Name for a class, such as 1=good; once for each.", of=("classification",))
-    label_separator: str | None = option(
-        None, "Between the classes of a cell. Default: the first of ; | , found.", of=("multi-label",)
-    )
-    encoding: str | None = option(None, "Of the files, such as gb18030. Default: found.")
+    label_separator: str = option(";", "Between the classes of a cell.", of=("multi-label",))
+    encoding: str | None = option(None, "Of the files, such as gb18030. Default: UTF-8.")
     dev_file: str | None = option(None, "Dev split. Default: in --dataset, else a tenth of it.")
     test_file: str | None = option(None, "Test split. Default: in --dataset, if there is one.")
     positive_label: str | None = option(

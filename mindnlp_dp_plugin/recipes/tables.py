@@ -9,16 +9,13 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.recipes.columns import Columns, find_columns, require_named
+from mindnlp_dp_plugin.recipes.files import as_text, place
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import as_text
-from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns, require_named
-from mindnlp_dp_plugin.recipes.reading.files import place
-from mindnlp_dp_plugin.recipes.reading.splits import read_splits
+from mindnlp_dp_plugin.recipes.splits import read_splits
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_SHOWN = 20
-COLUMNS_FOUND = Message("text: {texts}; label: {label}")
-TEXT_COLUMNS_FOUND = Message("text: {texts}")
 
 
 class LabelledTexts(NamedTuple):
@@ -107,25 +104,27 @@ def read_rows(
     Raises:
         DataParallelError: If the data cannot be read, or train has no row that is whole.
     """
-    said, dropped = [], []
-    tables = read_splits(options, said, tagged)
+    tables, splits = read_splits(options, tagged), {}
     columns = find(tables["train"], options.text_column, options.label_column)
-    found = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
-    if columns.label is None:
-        found = remark(TEXT_COLUMNS_FOUND, texts=list(columns.texts))
-    splits = {}
+    said = [columns_found(columns)]
     for split, table in tables.items():
         require_named(table, *columns)
         rows = _parsed(table, columns, parse or (lambda *cells: _labelled_text(cells, as_label)))
         if len(rows) < len(table):
             message = Message("{split}: empty rows dropped: {dropped} of {rows}")
-            dropped.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
+            said.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
         if rows:  # test sets are often published without their labels
             splits[split] = rows
     if "train" not in splits:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    said = [each for at, each in enumerate(said) if each not in said[:at]]
-    return PlainRows(splits, tables["train"], columns, [*said, found, *dropped])
+    return PlainRows(splits, tables["train"], columns, said)
+
+
+def columns_found(columns: Columns) -> dict:
+    """What is said of them."""
+    if columns.label is None:
+        return remark("text: {texts}", texts=list(columns.texts))
+    return remark("text: {texts}; label: {label}", texts=list(columns.texts), label=columns.label)
 
 
 def _parsed(table, columns, parse):

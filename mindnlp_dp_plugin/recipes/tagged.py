@@ -4,12 +4,12 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.columns import TAG_NAMES, Columns, require_named
+from mindnlp_dp_plugin.recipes.conll import TAG, TOKENS
 from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entity_type, types_of
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.columns import TAG_NAMES, Columns, require_named
-from mindnlp_dp_plugin.recipes.reading.conll import TAG, TOKENS
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")

@@ -287,13 +287,13 @@ def test_what_is_asked(tmp_path):
         return make_request(tmp_path / "run", inputs, (), None, None, **how)
 
     hello = [[{"role": "user", "content": "hello"}]]
-    assert ask("hello", "a").texts == [hello, [GOOD[:1]]][:1] + [[[{"role": "user", "content": "a"}]]]
+    assert ask("hello", "a")["texts"] == [hello, [GOOD[:1]]][:1] + [[[{"role": "user", "content": "a"}]]]
     write_table(tmp_path / "asked.jsonl", [{"messages": GOOD}, {"messages": [*GOOD, GOOD[0]]}])
-    assert ask(str(tmp_path / "asked.jsonl")).texts == [[GOOD[:1]], [[*GOOD, GOOD[0]]]]
+    assert ask(str(tmp_path / "asked.jsonl"))["texts"] == [[GOOD[:1]], [[*GOOD, GOOD[0]]]]
     (tmp_path / "asked.txt").write_text("hello\nwho is it\n")
-    assert ask(str(tmp_path / "asked.txt")).texts[0] == hello
+    assert ask(str(tmp_path / "asked.txt"))["texts"][0] == hello
     (tmp_path / "asked.csv").write_text("id,question\n1,hello\n")
-    assert ask(str(tmp_path / "asked.csv")).texts == [hello]
-    assert ask("hello", max_new_tokens=7).max_new_tokens == 7
+    assert ask(str(tmp_path / "asked.csv"))["texts"] == [hello]
+    assert ask("hello", max_new_tokens=7)["max_new_tokens"] == 7
     with pytest.raises(DataParallelError, match="--out 'a.csv' has an unknown suffix: give one of .jsonl"):
         ask("hello", out="a.csv")

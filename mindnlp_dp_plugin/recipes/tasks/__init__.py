@@ -11,9 +11,9 @@ import numpy as np
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP

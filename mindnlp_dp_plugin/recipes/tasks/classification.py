@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.classes import generated, read_classes, renamed
-from mindnlp_dp_plugin.recipes.reading.cells import as_text
+from mindnlp_dp_plugin.recipes.files import as_text
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 MOST_CONFUSIONS = 20

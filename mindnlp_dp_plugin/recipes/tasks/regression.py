@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
+from mindnlp_dp_plugin.recipes.files import as_text, is_number
 from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import remark

@@ -6,9 +6,9 @@ import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
+from mindnlp_dp_plugin.recipes.conll import TAGS, TOKENS
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.languages import joiner_of
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.conll import TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.tagged import read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 

@@ -1,4 +1,4 @@
-"""Find the text and label columns of a table by name, otherwise by contents."""
+"""Find the text and label columns of a table, by name."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
+from mindnlp_dp_plugin.recipes.files import as_text, is_number
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -20,6 +20,7 @@ PAIRS = (
 TEXTS = (
     *("text", "sentence", "review", "content", "comment", "tweet", "title", "document", "question", "utterance"),
     *("文本", "评论", "内容", "句子", "正文", "标题"),
+    *("tokens", "words", "messages"),  # of what is asked of other tasks
 )
 LABELS = (
     *("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating"),
@@ -27,7 +28,6 @@ LABELS = (
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
 TAG_NAMES = ("tags", "ner_tags", "ner", "labels", "label", "tag")
-KNOWN_NAMES = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
 
 
 class Columns(NamedTuple):
@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
 
 def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
-    """The columns to learn from: by name; else the text is in the longest, and the label in the one that is left.
+    """The columns to learn from.
 
     Args:
         table: The rows to train on.
@@ -61,13 +61,13 @@ def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: st
             texts=", ".join(texts),
             label=label,
         )
-    label = label or first_named([name for name in table if name not in texts], LABELS)
     texts = tuple(texts) or find_texts(table, label)
-    others = [name for name in table if name not in texts]
-    if label is None and len(others) != 1:
+    label = label or first_named([name for name in table if name not in texts], LABELS)
+    if label is None:
         raise DataParallelError(
-            "which column is the label is not clear: give --label-column, one of {names}.",
-            names=", ".join(others or table),
+            "none of the columns {names} is called label, or a word like it: name it so in the first row of the file, "
+            "or give --label-column.",
+            names=", ".join(table),
         )
     for name in texts:
         if not _holds_text(table[name]):
@@ -78,7 +78,7 @@ def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: st
                 example=next((value for value in table[name] if value not in (None, "")), None),
                 names=", ".join(table),
             )
-    return Columns(texts, label or others[0])
+    return Columns(texts, label)
 
 
 def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | None) -> None:
@@ -95,10 +95,10 @@ def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | No
 
 
 def find_texts(table: pandas.DataFrame, label: str | None = None) -> tuple[str, ...]:
-    """The column with the text, or the two with a pair: by name, else the one with the most characters.
+    """The column with the text, or the two with a pair.
 
     Raises:
-        DataParallelError: If no column holds text.
+        DataParallelError: If none has a name that is known.
     """
     others = [name for name in table if name != label]
     lowered = {name.lower(): name for name in others}
@@ -107,14 +107,11 @@ def find_texts(table: pandas.DataFrame, label: str | None = None) -> tuple[str, 
             return tuple(lowered[name] for name in pair)
     if named := first_named(others, TEXTS):
         return (named,)
-    candidates = [name for name in others if _holds_text(table[name])]
-    if not candidates:
-        raise DataParallelError(
-            "no column with text beside the label column {label!r}: the columns are {names}.",
-            label=label,
-            names=", ".join(table),
-        )
-    return (max(candidates, key=lambda name: sum(len(str(value)) for value in table[name])),)
+    raise DataParallelError(
+        "none of the columns {names} is called text, or a word like it: name it so in the first row of the file, or "
+        "give --text-column.",
+        names=", ".join(table),
+    )
 
 
 def first_named(columns: Sequence[str], names: Sequence[str]) -> str | None:
