@@ -11,6 +11,8 @@ from mindnlp_dp_plugin.recipes.files import as_text, is_list
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
+SEPARATOR = ";"
+
 
 def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     """Texts with a 1 or 0 for each class.
@@ -19,10 +21,11 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
         DataParallelError: If the data cannot be read, or are no task of several labels.
     """
     found = read_rows(options, parse)
-    _require_several(found, options.label_separator)
+    separator = options.label_separator or SEPARATOR
+    _require_several(found, separator)
     for split, rows in list(found.splits.items()):
         for row in rows.values():
-            row["label"] = names_in(row["label"], options.label_separator)
+            row["label"] = names_in(row["label"], separator)
         if split != "train" and not any(found.labels(split)):  # test sets are often published without labels
             del found.splits[split]
     classes = [name for labels in found.labels() for name in labels]

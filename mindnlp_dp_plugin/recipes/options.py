@@ -41,7 +41,7 @@ class RecipeOptions:
     text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: by name.")
     label_column: str | None = option(None, "Label column. Default: by name.", of=LABELLED)
     label_name: tuple[str, ...] = option((), "Name for a class, such as 1=good; once for each.", of=("classification",))
-    label_separator: str = option(";", "Between the classes of a cell.", of=("multi-label",))
+    label_separator: str | None = option(None, "Between the classes of a cell. Default: ;", of=("multi-label",))
     encoding: str | None = option(None, "Of the files, such as gb18030. Default: UTF-8.")
     dev_file: str | None = option(None, "Dev split. Default: in --dataset, else a tenth of it.")
     test_file: str | None = option(None, "Test split. Default: in --dataset, if there is one.")

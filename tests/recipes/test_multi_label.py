@@ -211,7 +211,7 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
     report.write(folder, good)
     page = folder.report.read_text(encoding="utf-8")
     assert "micro F1: 4.3 points below TF-IDF" in page and "A class is chosen from a probability of 0.3 on" in page
-    assert "mindnlp-dp recipe multi-label --config run.yaml" in page
+    assert "mindnlp-dp recipe multi-label --config run.yaml --output-dir again" in page
     monkeypatch.setenv("MINDNLP_DP_LANG", "")  # then texts in Chinese count
     report.write(folder, results(logits, labels, "zh"))
     assert "概率不低于 0.3" in folder.report.read_text(encoding="utf-8")

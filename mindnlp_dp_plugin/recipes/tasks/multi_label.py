@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes import scores
+from mindnlp_dp_plugin.recipes import label_sets, scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.label_sets import chosen_names, marked, names_in, parse, read_label_sets
 from mindnlp_dp_plugin.recipes.tasks import Task
@@ -39,7 +39,7 @@ class MultiLabel(Task):
         return {
             "label_names": names,
             "threshold": options.threshold or THRESHOLD,
-            "label_separator": options.label_separator,
+            "label_separator": options.label_separator or label_sets.SEPARATOR,
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},
             "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
             "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
