@@ -186,12 +186,10 @@ def _take_defaults_from(context, parameter, path):
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
     known = sorted(each.name for each in context.command.params)
-    of_others = RecipeOptions().settings  # which runs before 0.3 wrote down, too
     if not isinstance(found, dict):
         raise DataParallelError(
             "--config {path!r} holds no settings: they are {known}.", path=str(path), known=", ".join(known)
         )
-    found = {name: value for name, value in found.items() if name in known or value != of_others.get(name, ...)}
     if unknown := [str(name) for name in found if name not in known]:
         raise DataParallelError(
             "--config {path!r} holds other things than settings ({unknown}): they are {known}.",

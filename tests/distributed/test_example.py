@@ -76,7 +76,7 @@ def check_curves(folder, results):
 def test_embedded_default_learns_and_says_what_it_did(tmp_path):
     words = run_recipe(tmp_path, "roberta-imdb", "--epochs", 1)
     assert "model: small-roberta, trained from nothing" in words
-    assert "train: 4000 rows in 2 classes: bad (2000), good (2000)" in words
+    assert "train: 4000 rows. Rows of each class: bad (2000), good (2000)" in words
     accuracy, f1 = map(
         float, re.search(r"accuracy ([\d.]+), macro F1 ([\d.]+), F1 of 'good' .* 500 dev", words).groups()
     )
@@ -364,7 +364,7 @@ def test_pairs_in_three_classes_with_lora_resumed_and_asked(tmp_path):
     recipe = ["recipe", "classification", "--nproc", 2, "--dataset", "pairs", "--model", "bert", "--output-dir", "out"]
     recipe += ["--label-column", "verdict", "--lora", "--lora-r", 4, "--lora-alpha", 8, "--learning-rate", 3e-3]
     words = run_command(tmp_path, *recipe, "--epochs", 1)
-    assert "train: 144 rows in 3 classes: both (48), neither (48), one (48)" in words
+    assert "train: 144 rows. Rows of each class: both (48), neither (48), one (48)" in words
     (*first, _) = check_run_folder(tmp_path / "out", ["dev"])["history"]
     run_command(tmp_path, *recipe, "--epochs", 3, "--resume")
     results = check_run_folder(tmp_path / "out", ["dev"])

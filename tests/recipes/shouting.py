@@ -34,9 +34,6 @@ class Shouting(Task):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}
         return {"loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
 
-    def describe(self, facts, split):
-        return f"{split}: {facts['rows'][split]['loud']} shout"
-
     def predict_baselines(self, train, scored, data, options):
         return {"never": [0.0] * len(scored)}
 

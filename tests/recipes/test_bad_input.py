@@ -111,8 +111,6 @@ def test_configurations(refused, tmp_path):
     assert "'run.yaml' holds other things than settings (learning_speed)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: data.csv\nepochs: many\n")
     assert "'--epochs': 'many' is not a valid float" in refused("--config", "run.yaml")
-    (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: false\n")  # as runs of 0.2 wrote it
-    assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: true\n")
     assert "holds other things than settings (packing)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("[1, 2]")

@@ -84,7 +84,7 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
     }
     model = ModelSource("path", "my-bert", origin=remark("folder {name}", name="x"))
     words = introduction(SimpleNamespace(facts=facts, model=model, task=TASK))
-    assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
+    assert "train: 40 rows. Rows of each class: ham (35), spam (5)" in words
     assert "train: texts longer than --max-length, which were cut: 4 (10%)" in words
     assert "dev: rows with a text that is in train, too: 3; they" in words
     assert words.startswith("model: my-bert, pretrained, from folder x (no --model is given, and it is inst")
@@ -123,7 +123,7 @@ def test_the_chosen_model_is_what_is_prepared_and_written_down(monkeypatch, tmp_
     with pytest.raises(DataParallelError, match="--max-length 513 is more than the 512 positions of model 'minilm'"):
         check(replace(options, max_length=513), 2, "classification")
     data = prepare(options, tmp_path / "prepared")
-    assert data.model.name == "minilm" and data.model.pretrained and data.facts["chosen_model"] == "minilm"
+    assert data.model.name == "minilm" and data.model.origin and data.facts["chosen_model"] == "minilm"
     first, *_ = introduction(data).splitlines()
     expected = f"model: minilm, pretrained, from package {MINILM_PACKAGE} (no --model is given, and it is installed)"
     assert first == expected

@@ -228,12 +228,3 @@ def test_names_for_classes(tmp_path):
         TASK.read(RecipeOptions(path, label_name=("2=odd",)))
     with pytest.raises(DataParallelError, match="gives two classes one name: same, same"):
         TASK.read(RecipeOptions(path, label_name=("0=same", "1=same")))
-
-
-def test_two_numbers_are_perhaps_classes(tmp_path):
-    from mindnlp_dp_plugin.recipes.tasks.regression import TASK
-
-    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1")))))).remarks
-    assert any("holds two numbers only (0, 1): if they are classes, train them" in say(each) for each in said)
-    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1", "2")))))).remarks
-    assert not any("two numbers" in say(each) for each in said)

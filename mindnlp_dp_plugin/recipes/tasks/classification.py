@@ -7,7 +7,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, f1_score
 
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.classes import generated, read_classes, renamed
@@ -49,11 +49,6 @@ class Classification(Task):
             "positive_label": positive,
             "rows": {split: {name: of[number] for number, name in enumerate(names)} for split, of in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows of each class."""
-        line, rows = Message("{split}: {rows} rows in {count} classes: {classes}"), facts["rows"][split]
-        return tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
 
     def predict_baselines(self, train, scored, data, options):
         """Majority class, and TF-IDF with logistic regression."""

@@ -6,7 +6,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import label_sets, scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.label_sets import chosen_names, marked, names_in, parse, read_label_sets
@@ -41,19 +41,7 @@ class MultiLabel(Task):
             "threshold": options.threshold or THRESHOLD,
             "label_separator": options.label_separator or label_sets.SEPARATOR,
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},
-            "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
-            "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows with each class."""
-        line = Message(
-            "{split}: {rows} rows, {count} classes: {classes}; {mean:.2f} classes a row; rows without a class: {none}"
-        )
-        rows, mean, none = (facts[name][split] for name in ("num_rows", "classes_per_row", "rows_without_class"))
-        counts = facts["rows"][split]
-        shown = {"count": len(counts), "classes": scores.listed(counts)}
-        return tr(line, split=split, rows=rows, mean=mean, none=none, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent class, and for each class a logistic regression on TF-IDF: rows of bools."""

@@ -13,15 +13,10 @@ from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.files import as_text, is_number
 from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
-from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_RANGES = 10
 MOST_POINTS = 1000
 QUARTILES = (0.25, 0.5, 0.75)
-TWO_NUMBERS = Message(
-    "label column {column!r} holds two numbers only ({numbers}): if they are classes, train them with "
-    "`mindnlp-dp recipe classification`"
-)
 
 
 class Regression(Task):
@@ -40,13 +35,10 @@ class Regression(Task):
         """Texts and numbers in splits."""
         found = read_rows(options, _as_number)
         data, column = found.labelled(), found.columns.label
-        distinct = sorted(set(data.splits["train"]["label"]))
-        if len(distinct) == 1:
+        if len(set(data.splits["train"]["label"])) == 1:
             raise DataParallelError(
                 "label column {column!r} holds one number only: there is nothing to learn.", column=column
             )
-        if len(distinct) == 2:
-            data.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
         return data
 
     def facts(self, data, options):
@@ -61,15 +53,6 @@ class Regression(Task):
             "std": float(train.std()),
             "rows": {split: dict(zip(names, of.tolist())) for split, of in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows and range of each split."""
-        rows, ranges = facts["num_rows"][split], list(facts["rows"]["train"])
-        if split != "train":
-            return tr("{split}: {rows} rows", split=split, rows=rows)
-        line = Message("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}")
-        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
-        return tr(line, split=split, rows=rows, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.conll import TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.files import is_list
@@ -40,14 +40,7 @@ class TokenClassification(Task):
             "label_names": names,
             "joiner": joiner_of(data.splits["train"]["text"]),
             "rows": {split: entities.count_types(of, names) for split, of in tags.items()},
-            "num_words": {split: sum(map(len, of)) for split, of in tags.items()},
         }
-
-    def describe(self, facts, split):
-        """Sentences, words, and entities of each type."""
-        line = Message("{split}: {sentences} sentences, {words} words; entities: {entities}")
-        sentences, words, rows = (facts[name][split] for name in ("num_rows", "num_words", "rows"))
-        return tr(line, split=split, sentences=sentences, words=words, entities=scores.listed(rows, len(rows)))
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent tag of each word; of one that is not in train the first, O."""
