@@ -20,7 +20,7 @@ def require_packages() -> None:
 
 
 def check(options, num_ranks: int, task: str, prove: bool = False) -> None:
-    """Check that data, model and output folder can be used.
+    """Check that data, model and output folder can be used. Long, as the order of the checks is what it says.
 
     Args:
         options: The recipe's options.

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.files import as_text, is_number
 
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -27,7 +26,6 @@ LABELS = (
     *("score", "similarity"),
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
-TAG_NAMES = ("tags", "ner_tags", "ner", "labels", "label", "tag")
 
 
 class Columns(NamedTuple):
@@ -42,43 +40,34 @@ class Columns(NamedTuple):
     label: str | None
 
 
-def find_columns(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
+def find_columns(
+    table: pandas.DataFrame,
+    texts: tuple[str, ...] = (),
+    label: str | None = None,
+    names: tuple[Sequence[str], Sequence[str]] = (TEXTS, LABELS),
+) -> Columns:
     """The columns to learn from.
 
     Args:
         table: The rows to train on.
         texts: The text column, or the two of a pair, if the user named them.
         label: The label column, if the user named it.
+        names: What texts and labels are called; no labels if there are none.
 
     Raises:
-        DataParallelError: If a named column is not there or holds no text, or if the columns cannot be told.
+        DataParallelError: If a named column is not there, or none has a name that is known.
     """
     require_named(table, texts, label)
-    if len(texts) > 2 or len({*texts, label}) <= len(texts):
+    if len(texts) > (2 if names[0] is TEXTS else 1) or len({*texts, label}) <= len(texts):
         raise DataParallelError(
             "--text-column {texts} with --label-column {label!r}: name one text column, or the two of a pair, and "
             "another one for the label.",
             texts=", ".join(texts),
             label=label,
         )
-    texts = tuple(texts) or find_texts(table, label)
-    label = label or first_named([name for name in table if name not in texts], LABELS)
-    if label is None:
-        raise DataParallelError(
-            "none of the columns {names} is called label, or a word like it: name it so in the first row of the file, "
-            "or give --label-column.",
-            names=", ".join(table),
-        )
-    for name in texts:
-        if not _holds_text(table[name]):
-            raise DataParallelError(
-                "column {name!r} holds no text (for example {example!r}): choose --text-column among the columns "
-                "{names}.",
-                name=name,
-                example=next((value for value in table[name] if value not in (None, "")), None),
-                names=", ".join(table),
-            )
-    return Columns(texts, label)
+    texts = tuple(texts) or find_texts(table, label, names[0])
+    others = [name for name in table if name not in texts]
+    return Columns(texts, label or (_first_named(others, names[1], "--label-column") if names[1] else None))
 
 
 def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | None) -> None:
@@ -94,7 +83,7 @@ def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | No
             )
 
 
-def find_texts(table: pandas.DataFrame, label: str | None = None) -> tuple[str, ...]:
+def find_texts(table: pandas.DataFrame, label: str | None = None, names: Sequence[str] = TEXTS) -> tuple[str, ...]:
     """The column with the text, or the two with a pair.
 
     Raises:
@@ -102,24 +91,22 @@ def find_texts(table: pandas.DataFrame, label: str | None = None) -> tuple[str, 
     """
     others = [name for name in table if name != label]
     lowered = {name.lower(): name for name in others}
-    for pair in PAIRS:
+    for pair in PAIRS if names is TEXTS else ():
         if all(name in lowered for name in pair):
             return tuple(lowered[name] for name in pair)
-    if named := first_named(others, TEXTS):
-        return (named,)
-    raise DataParallelError(
-        "none of the columns {names} is called text, or a word like it: name it so in the first row of the file, or "
-        "give --text-column.",
-        names=", ".join(table),
-    )
+    return (_first_named(others, names, "--text-column"),)
 
 
-def first_named(columns: Sequence[str], names: Sequence[str]) -> str | None:
+def _first_named(columns, names, option):
     """The first column that has one of these names, in whatever case; earlier names come first."""
     lowered = {column.lower(): column for column in columns}
-    return next((lowered[name] for name in names if name in lowered), None)
-
-
-def _holds_text(values):
-    """Whether a column holds words rather than numbers or anything else."""
-    return any(isinstance(value, str) and as_text(value) and not is_number(value) for value in values)
+    found = next((lowered[name] for name in names if name in lowered), None)
+    if found is None:
+        raise DataParallelError(
+            "none of the columns {names} is called {wanted}, or a word like it: name it so in the first row of the "
+            "file, or give {option}.",
+            names=", ".join(columns),
+            wanted=names[0],
+            option=option,
+        )
+    return found

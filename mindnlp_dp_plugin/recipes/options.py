@@ -35,7 +35,10 @@ def whole(default, least, help, **others):
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
+    """How to train. Each field is an option of that name on the command line; a task of one's own may add to them.
+
+    There are as many as the command has: one list for command line, run.yaml and ranks, so that none can differ.
+    """
 
     dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
     text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: by name.")

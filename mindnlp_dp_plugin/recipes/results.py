@@ -60,6 +60,8 @@ def leave_results(
 ) -> dict:
     """Save the model, and write metrics, report and settings. On one rank.
 
+    Long, as it is the one list of what ``metrics.json`` holds.
+
     Args:
         trainer: Has the model; one with LoRA is saved with the adapters worked into its weights.
         outcome: The scores of ``splits``, and those over ``folds``, None without.
@@ -89,7 +91,7 @@ def leave_results(
             "why": facts["why"],
         },
         "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
-        **{name: facts[name] for name in data.task.kept_facts},
+        **{name: facts[name] for name in facts["kept"]},
         "best": {"epoch": epochs[0], "by": options.best_by, "value": best} if epochs else None,
         "language": facts["language"],
         "settings": {

@@ -9,8 +9,8 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.recipes.columns import Columns, find_columns, require_named
-from mindnlp_dp_plugin.recipes.files import as_text, place
+from mindnlp_dp_plugin.recipes.columns import LABELS, TEXTS, Columns, find_columns, require_named
+from mindnlp_dp_plugin.recipes.files import as_text, is_number, place
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.splits import read_splits
 from mindnlp_dp_plugin.recipes.words import remark
@@ -89,7 +89,7 @@ def read_rows(
     options: RecipeOptions,
     as_label: Callable[[Any], Any] = as_text,
     parse: Callable[..., dict | None] | None = None,
-    find: Callable = find_columns,
+    names: tuple[Sequence[str], Sequence[str]] = (TEXTS, LABELS),
     tagged: bool = False,
 ) -> PlainRows:
     """Read a data set, find its columns, and leave out rows in which something is missing.
@@ -98,14 +98,16 @@ def read_rows(
         options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
         parse: From the cells of a row to what is read of it, None if something is missing; unless rows are texts.
-        find: Finds the columns in a table.
+        names: What the columns of texts and labels are called.
         tagged: Whether texts are CoNLL.
 
     Raises:
         DataParallelError: If the data cannot be read, or train has no row that is whole.
     """
     tables, splits = read_splits(options, tagged), {}
-    columns = find(tables["train"], options.text_column, options.label_column)
+    columns = find_columns(tables["train"], options.text_column, options.label_column, names)
+    if parse is None:
+        _require_text(tables["train"][list(columns.texts)])
     said = [columns_found(columns)]
     for split, table in tables.items():
         require_named(table, *columns)
@@ -125,6 +127,17 @@ def columns_found(columns: Columns) -> dict:
     if columns.label is None:
         return remark("text: {texts}", texts=list(columns.texts))
     return remark("text: {texts}; label: {label}", texts=list(columns.texts), label=columns.label)
+
+
+def _require_text(table):
+    """Refuse columns that hold numbers or anything else."""
+    for name in table:
+        if not any(isinstance(value, str) and as_text(value) and not is_number(value) for value in table[name]):
+            raise DataParallelError(
+                "column {name!r} holds no text (for example {example!r}): give another --text-column.",
+                name=name,
+                example=next((value for value in table[name] if value not in (None, "")), None),
+            )
 
 
 def _parsed(table, columns, parse):

@@ -25,7 +25,6 @@ class Shouting(Task):
     distribution = Message("Texts that shout")
     names = {"capitals": Message("error of capitals"), "never": Message("nobody shouts")}
     shown = falling = not_shares = best_by = ("capitals",)
-    kept_facts = ("loud",)
 
     def labelled(self, options):
         return read_rows(options, as_label=float).labelled()

@@ -106,7 +106,11 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
         ("a.jsonl", '\n{"tokens": ["a"], "tags": ["X"]}\n', "'a.jsonl', row 1: 'X' is no tag: give O, or"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [3]}\n', "'a.jsonl', row 1: 3 is no tag"),
         ("a.jsonl", '{"tokens": "a b", "tags": ["O"]}\n', "'a.jsonl', row 1: 'a b' is no list of words"),
-        ("a.jsonl", '{"sentence": ["a"], "tags": ["O"]}\n', "no column with a list of words and one with a list of"),
+        (
+            "a.jsonl",
+            '{"sentence": ["a"], "tags": ["O"]}\n',
+            "columns sentence, tags is called tokens, or a word",
+        ),
         ("a.csv", "text,label\na,b\n", "'a.csv', row 1: 'a' is no list of words"),
         ("tagged", "text,label\na,b\n", "'tagged', line 1 is 'text,label': give"),
     ],

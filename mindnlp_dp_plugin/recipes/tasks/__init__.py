@@ -26,6 +26,7 @@ MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and re
 class Task(ABC):
     """The contract of a task: reading, what counts, training, scores, and predictions.
 
+    Its attributes are many, as a task states there whatever the rest of a recipe would else ask by its name.
     A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too. Its part of
     the report is a template of the same name with ``.html``. What methods call ``kept`` are the facts that
     ``metrics.json`` keeps, with ``settings`` and ``data``.
@@ -46,7 +47,6 @@ class Task(ABC):
         choose_model: From texts to the model to train if none is named, and why, as a remark.
         generates: Whether it writes texts.
         auto_model: The class of MindNLP that loads its models.
-        kept_facts: Names of the facts that ``metrics.json`` keeps.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
@@ -72,7 +72,6 @@ class Task(ABC):
     choose_model: Callable = staticmethod(choose_model)
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
-    kept_facts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
@@ -127,7 +126,7 @@ class Task(ABC):
     def facts(self, data: LabelledTexts, options: RecipeOptions) -> dict:
         """What ranks and report must know of the data, in a form JSON can hold.
 
-        The ``rows`` of each split by what is counted, and ``kept_facts``.
+        The ``rows`` of each split by what is counted, and what ``metrics.json`` keeps.
         """
 
     def folds(self, data: LabelledTexts, options: RecipeOptions) -> list[list[int]] | None:

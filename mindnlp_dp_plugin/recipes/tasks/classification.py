@@ -26,7 +26,6 @@ class Classification(Task):
     measures = scores.CLASSES
     shown = ("accuracy", "macro_f1")
     best_by = ("macro_f1", "accuracy", "f1", "loss")
-    kept_facts = ("label_names", "positive_label", "label_name")
 
     def labelled(self, options):
         """Texts and class numbers in splits; without a data set generated film reviews."""
@@ -98,14 +97,14 @@ class Classification(Task):
             "confusions": [
                 [count, *(names[each] for each in pair)] for pair, count in wrong.most_common(MOST_CONFUSIONS)
             ],
-            "mistakes": [
-                {
-                    **scores.mistake(texts[row], names[labels[row]], names[predicted[row]]),
-                    "probability": float(sure[row]),
-                    "is_label_doubtful": bool(sure[row] >= SURE),
-                }
-                for row in scores.worst_rows(sure, texts)
-            ],
+            "mistakes": scores.mistakes(
+                scores.worst_rows(sure, texts),
+                texts,
+                label=[names[number] for number in labels],
+                predicted=[names[number] for number in predicted],
+                probability=sure.tolist(),
+                is_label_doubtful=(sure >= SURE).tolist(),
+            ),
         }
 
     def read_label(self, cell, kept):

@@ -25,7 +25,6 @@ class MultiLabel(Task):
     shown = ("micro_f1", "macro_f1", "exact_match")
     best_by = (*shown, "loss")
     labelled = staticmethod(read_label_sets)
-    kept_facts = ("label_names", "threshold", "label_separator")
 
     def strata(self, rows):
         """Of each row the rarest of its classes: a split by it leaves no class out of train."""
@@ -96,11 +95,11 @@ class MultiLabel(Task):
         names, labels, chances = kept["label_names"], np.asarray(labels) > 0, _chances(logits)
         chosen = chances >= kept["threshold"]
         wrong = np.where(chosen != labels, np.abs(chances - kept["threshold"]), 0).sum(axis=1)
-        in_words = [[", ".join(chosen_names(row, names)) or NO_CLASS for row in rows] for rows in (labels, chosen)]
+        true, predicted = ([", ".join(chosen_names(row, names)) or NO_CLASS for row in of] for of in (labels, chosen))
         worst = scores.worst_rows(wrong, texts)
         return {
             "per_class": scores.per_class(chosen, labels, names),
-            "mistakes": [scores.mistake(texts[row], *(each[row] for each in in_words)) for row in worst],
+            "mistakes": scores.mistakes(worst, texts, label=true, predicted=predicted),
         }
 
     def read_label(self, cell, kept):

@@ -29,7 +29,6 @@ class Regression(Task):
     not_shares = tuple(scores.NUMBERS)
     falling = ("rmse", "mae")
     best_by = ("r2", "spearman", "loss")
-    kept_facts = ("mean", "std")
 
     def labelled(self, options):
         """Texts and numbers in splits."""
@@ -82,7 +81,7 @@ class Regression(Task):
         worst = scores.worst_rows(np.abs(predicted - labels), texts)
         return {
             "points": np.stack([labels, predicted], axis=1)[::step].round(6).tolist(),
-            "mistakes": [scores.mistake(texts[row], float(labels[row]), float(predicted[row])) for row in worst],
+            "mistakes": scores.mistakes(worst, texts, label=labels.tolist(), predicted=predicted.tolist()),
         }
 
     def read_label(self, cell, kept):

@@ -23,7 +23,6 @@ class TokenClassification(Task):
     labelled = staticmethod(read_sentences)
     examples = staticmethod(tokens.labelled_tokens)
     auto_model = "AutoModelForTokenClassification"
-    kept_facts = ("label_names", "joiner")
     label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
     takes_lists = reads_conll = True
@@ -94,12 +93,11 @@ class TokenClassification(Task):
         predicted, true = _named(*self.choose(logits, labels, kept), kept)
         compared = entities.Compared(predicted, true)
         sure = [np.mean(row or [0]) for row in scores.confidences(tokens.by_word(logits, labels)[0])]
-        mistakes = []
-        for row in compared.worst(sure)[: scores.MOST_MISTAKES]:
-            words = self.named_texts(texts[row], kept)
-            told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
-            mistakes.append(scores.mistake([self.text_of(words, kept)], *told))
-        return {"per_class": compared.types(kept["label_names"]), "mistakes": mistakes}
+        worst, joiner = compared.worst(sure)[: scores.MOST_MISTAKES], kept["joiner"]
+        words = [each[-1] for each in texts]
+        told = [{row: entities.in_words(words[row], tags[row], joiner) for row in worst} for tags in (true, predicted)]
+        shown = scores.mistakes(worst, [[joiner.join(each)] for each in words], label=told[0], predicted=told[1])
+        return {"per_class": compared.types(kept["label_names"]), "mistakes": shown}
 
     def always(self, found, kept):
         """Nothing, if no entity is found in any row."""
