@@ -18,12 +18,13 @@ PAIRS = (
 )
 TEXTS = (
     *("text", "sentence", "review", "content", "comment", "tweet", "title", "document", "question", "utterance"),
+    *("message", "headline", "query", "sms", "comment_text"),
     *("文本", "评论", "内容", "句子", "正文", "标题"),
     *("tokens", "words", "messages"),  # of what is asked of other tasks
 )
 LABELS = (
     *("label", "labels", "class", "category", "sentiment", "target", "intent", "polarity", "stars", "rating"),
-    *("score", "similarity"),
+    *("score", "similarity", "star", "topic", "emotion", "verdict"),
     *("标签", "类别", "分类", "情感", "评分", "分数"),
 )
 
