@@ -119,7 +119,7 @@ def train(options: RecipeOptions, task: str = "classification") -> None:
 def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
-    if data.task.scores_before_training:
+    if data.task.generates:
         split = data.splits[-1]
         scores = trainer.scores_on(split)
         before = {**{name: scores[name] for name in data.task.shown}, "split": split}

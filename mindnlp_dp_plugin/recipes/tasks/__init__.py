@@ -41,11 +41,10 @@ class Task(ABC):
         not_shares: Those that are no shares of a whole, and are not shown in percent.
         falling: Those that are better the lower they are.
         best_by: Names of the scores that may choose the epoch to keep; the first is the one that counts most.
-        scores_before_training: Whether the model before training is a baseline.
         small_models: The models that can be trained from nothing, the default first.
         hub_models: Hugging Face's and ModelScope's name of a model to advise for texts in ``en`` and ``zh``.
         choose_model: From texts to the model to train if none is named, and why, as a remark.
-        generates: Whether it writes texts.
+        generates: Whether it writes texts; then the model before training is a baseline, too.
         auto_model: The class of MindNLP that loads its models.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
@@ -63,7 +62,6 @@ class Task(ABC):
     measures: dict[str, Callable] = {}
     not_shares: tuple[str, ...] = ()
     falling: tuple[str, ...] = ()
-    scores_before_training: bool = False
     small_models: tuple[str, ...] = ("small-roberta", "small-bert")
     hub_models: dict[str, tuple[str, str]] = {
         "en": ("roberta-base", "AI-ModelScope/roberta-base"),

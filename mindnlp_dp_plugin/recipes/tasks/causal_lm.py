@@ -28,7 +28,7 @@ class CausalLM(Task):
     best_by = ("perplexity", "token_accuracy", "loss")
     labelled = staticmethod(chats.read_chats)
     auto_model = "AutoModelForCausalLM"
-    scores_before_training = generates = takes_lists = True
+    generates = takes_lists = True
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
     small_models = ("small-gpt2", "small-qwen2")
