@@ -20,8 +20,8 @@ MODULE = "mindnlp_dp_plugin.recipes"
 @option("--batch", "batch_size", type=click.IntRange(min=1), default=32, show_default=True, help="Rows per batch.")
 @option("--all-probabilities", is_flag=True, help="Also write the probability of each class.")
 @option("--max-new-tokens", type=click.IntRange(min=1), help="Longest answer of a language model. Default: 64.")
-@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: detected.")
-@option("--label-column", help="Label column of FILE, for scores. Default: detected.")
+@option("--text-column", multiple=True, help="Text column of FILE; twice for pairs. Default: as trained, or by name.")
+@option("--label-column", help="Label column of FILE, for scores. Default: as trained.")
 @option("--encoding", help="Encoding of FILE, such as gb18030. Default: detected.")
 @launching.backend
 @launching.log_dir
@@ -39,5 +39,5 @@ def predict(nproc, backend, log_dir, run, inputs, text_column, label_column, enc
     request = make_request(run, inputs, text_column, label_column, encoding, **how)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "request.json")
-        path.write_text(json.dumps(request._asdict()), encoding="utf-8")
+        path.write_text(json.dumps(request), encoding="utf-8")
         return launching.start([MODULE, "predict", str(path)], nproc, backends.choose(backend), log_dir)

@@ -68,7 +68,7 @@ def add_recipe(name: str) -> None:
         DataParallelConfig.from_env()
         engine = backends.choose(backend)
         task = RECIPES[name].task or name
-        check(options, nproc, task)
+        check(options, nproc, task, prove)
         if prove:
             from mindnlp_dp_plugin.recipes import proof
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.columns import Columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 from mindnlp_dp_plugin.recipes.tokens import IGNORED
 
@@ -36,11 +35,7 @@ def read_chats(options: RecipeOptions) -> LabelledTexts:
         raise DataParallelError(
             "--packing with --group-by-length: packed rows are all as long as each other. Leave one of the two out."
         )
-    if len(options.text_column) > 1:
-        raise DataParallelError("--text-column is given twice: a conversation is in one column, messages.")
-    return read_rows(
-        options, parse=_chat, find=lambda table, texts, label: Columns(texts or (MESSAGES,), None)
-    ).labelled()
+    return read_rows(options, parse=_chat, names=((MESSAGES,), ())).labelled()
 
 
 def _chat(cell):

@@ -19,13 +19,14 @@ def require_packages() -> None:
         )
 
 
-def check(options, num_ranks: int, task: str) -> None:
-    """Check that data, model and output folder can be used.
+def check(options, num_ranks: int, task: str, prove: bool = False) -> None:
+    """Check that data, model and output folder can be used. Long, as the order of the checks is what it says.
 
     Args:
         options: The recipe's options.
         num_ranks: Number of ranks.
         task: The task.
+        prove: Whether a proof is wanted, which a finished run gets into its report.
 
     Raises:
         DataParallelError: For the first problem found.
@@ -50,7 +51,8 @@ def check(options, num_ranks: int, task: str) -> None:
             task=task,
             scores=", ".join(learnt.best_by),
         )
-    folder.check(options)
+    if not prove:
+        folder.check(options)
     if options.resume and options.folds:
         raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):
@@ -70,8 +72,8 @@ def check(options, num_ranks: int, task: str) -> None:
     model = options.model or learnt.choose_model(data.splits["train"]["text"])[0]
     if options.model is None:
         check_model(model, options.max_length)
-    if options.resume:
-        folder.workplace(resume=True).require_same(fingerprint(learnt, data, options, model))
+    if options.resume or prove and folder.has_checkpoints:
+        folder.require_same(fingerprint(learnt, data, options, model))
     num_rows = len(data.splits["train"]) - max(map(len, learnt.folds(data, options) or [[]]))
     if num_rows < num_ranks * options.batch_size:
         raise DataParallelError(

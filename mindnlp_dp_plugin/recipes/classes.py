@@ -8,8 +8,8 @@ import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.files import as_text, is_list, is_number
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list, is_number
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
 from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, PlainRows, read_rows

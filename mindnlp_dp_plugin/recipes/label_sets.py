@@ -1,20 +1,17 @@
 """Texts with any number of labels each: cells hold a list of them, or a text with something between them."""
 
 import ast
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.classes import alike, in_order, require_classes
+from mindnlp_dp_plugin.recipes.files import as_text, is_list
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
-from mindnlp_dp_plugin.recipes.words import remark
 
-SEPARATORS = (";", "|", ",", "；", "、", "，")
-SEPARATED = Message("the classes of a cell are separated by {by!r}")
+SEPARATOR = ";"
 
 
 def read_label_sets(options: RecipeOptions) -> LabelledTexts:
@@ -24,8 +21,8 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
         DataParallelError: If the data cannot be read, or are no task of several labels.
     """
     found = read_rows(options, parse)
-    if separator := _find_separator(found, options.label_separator):
-        found.remarks.append(remark(SEPARATED, by=separator))
+    separator = options.label_separator or SEPARATOR
+    _require_several(found, separator)
     for split, rows in list(found.splits.items()):
         for row in rows.values():
             row["label"] = names_in(row["label"], separator)
@@ -36,12 +33,6 @@ def read_label_sets(options: RecipeOptions) -> LabelledTexts:
     names = in_order(set(classes))
     found.remarks.extend(alike(names))
     return found.labelled(lambda labels: marked(labels, names), names)
-
-
-def separator_of(data: LabelledTexts) -> str:
-    """What stands between classes in the cells of files; where cells hold lists, what is in no name."""
-    named = next((each["by"] for each in data.remarks if each["message"] == SEPARATED), None)
-    return named or next((each for each in SEPARATORS if not any(each in name for name in data.label_names)), "\t")
 
 
 def chosen_names(chosen: Iterable[bool], names: list[str]) -> list[str]:
@@ -64,12 +55,9 @@ def parse(cell: Any) -> list[str] | str | None:
     """
     if isinstance(cell, str) and cell.strip().startswith("[") and cell.strip().endswith("]"):
         try:
-            cell = json.loads(cell)
-        except ValueError:
-            try:
-                cell = ast.literal_eval(cell.strip())
-            except (ValueError, SyntaxError):
-                raise ValueError(tr('the label {cell!r} is no list; write ["a", "b"], or a;b', cell=cell)) from None
+            cell = ast.literal_eval(cell.strip())
+        except (ValueError, SyntaxError):
+            raise ValueError(tr('the label {cell!r} is no list; write ["a", "b"], or a;b', cell=cell)) from None
     if isinstance(cell, dict) or is_list(cell) and any(isinstance(part, dict) or is_list(part) for part in cell):
         message = Message('the label {cell!r} is neither a text nor a list of texts or numbers, such as ["a", "b"]')
         raise ValueError(tr(message, cell=cell))
@@ -78,31 +66,20 @@ def parse(cell: Any) -> list[str] | str | None:
     return None if cell is None or cell != cell else as_text(cell) or []
 
 
-def names_in(label: list[str] | str, separator: str | None) -> list[str]:
+def names_in(label: list[str] | str, separator: str) -> list[str]:
     """The classes of a row, each once."""
-    parts = label.split(separator) if isinstance(label, str) and separator else label
-    parts = [parts] if isinstance(parts, str) else parts
+    parts = label.split(separator) if isinstance(label, str) else label
     return list(dict.fromkeys(filter(None, map(str.strip, parts))))
 
 
-def _find_separator(found, named):
-    """What stands between the classes of a cell; None if cells hold lists."""
+def _require_several(found, separator):
+    """Refuse cells that all hold one class, perhaps as something else separates them."""
     labels = [label for split in found.splits for label in found.labels(split)]
-    cells = [label for label in labels if isinstance(label, str)]
-    if named is not None and not any(named in cell for cell in cells):
-        raise DataParallelError(
-            "--label-separator {named!r} is in no cell of label column {column!r} (for example {example!r}): give "
-            "another, or leave it out.",
-            named=named,
-            column=found.columns.label,
-            example=labels[0],
-        )
-    separator = named or next((each for each in SEPARATORS if any(each in cell for cell in cells)), None)
-    if separator is None and all(isinstance(label, str) or len(label) < 2 for label in labels):
+    if all(separator not in label if isinstance(label, str) else len(label) < 2 for label in labels):
         raise DataParallelError(
             "label column {column!r} holds at most one class in each row (for example {example!r}): train them with "
-            "`mindnlp-dp recipe classification`, or name the --label-separator.",
+            "`mindnlp-dp recipe classification`, or name the --label-separator, which is {separator!r}.",
             column=found.columns.label,
             example=labels[0],
+            separator=separator,
         )
-    return separator

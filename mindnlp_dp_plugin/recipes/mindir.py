@@ -28,6 +28,8 @@ CASTS = {
 def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -> float:
     """Export a classification model, load it again, and compare the two on inputs that were not traced.
 
+    Long, as what is patched, where files lie and what MindSpore refuses belong to one attempt.
+
     Args:
         model: MindNLP's, not training; its parameters are constants afterwards.
         tokenizer: Names its inputs, each int64 of shape ``(batch_size, max_length)``.

@@ -27,14 +27,12 @@ class ModelSource(NamedTuple):
     Attributes:
         path: What ``from_pretrained`` is given: a folder, or a name in the hub; empty if it has yet to be made.
         name: What it is called in reports.
-        pretrained: Whether it has learnt before.
-        origin: Where its weights are from, a remark.
+        origin: Where its weights are from, a remark; None if it has learnt nothing before.
         mirror: MindNLP's name of the mirror, for a name in the hub.
     """
 
     path: str
     name: str
-    pretrained: bool = True
     origin: dict | None = None
     mirror: str | None = None
 
@@ -81,7 +79,7 @@ def find_model(name: str, mirror: str | None = None) -> ModelSource:
         DataParallelError: If ``minilm`` is asked for and its package is not installed, or the mirror is not known.
     """
     if name in SAVERS:
-        return ModelSource("", name, pretrained=False)
+        return ModelSource("", name)
     if name == MINILM:
         if not has_minilm():
             raise DataParallelError(
@@ -116,7 +114,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         DataParallelError: Naming what the folder lacks, or why the hub does not give the model.
     """
     source = find_model(name, mirror)
-    if not source.pretrained:
+    if source.origin is None:
         return
     folder = Path(source.path)
     if not folder.is_dir():

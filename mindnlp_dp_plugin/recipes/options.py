@@ -35,16 +35,17 @@ def whole(default, least, help, **others):
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """How to train. Each field is an option of that name on the command line; a task of one's own may add to them."""
+    """How to train. Each field is an option of that name on the command line; a task of one's own may add to them.
+
+    There are as many as the command has: one list for command line, run.yaml and ranks, so that none can differ.
+    """
 
     dataset: str | None = option(None, "File (csv, tsv, json, jsonl, parquet, xlsx, txt), folder, or hub name.")
-    text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: found.")
-    label_column: str | None = option(None, "Label column. Default: found.", of=LABELLED)
+    text_column: tuple[str, ...] = option((), "Text column; twice for pairs. Default: by name.")
+    label_column: str | None = option(None, "Label column. Default: by name.", of=LABELLED)
     label_name: tuple[str, ...] = option((), "Name for a class, such as 1=good; once for each.", of=("classification",))
-    label_separator: str | None = option(
-        None, "Between the classes of a cell. Default: the first of ; | , found.", of=("multi-label",)
-    )
-    encoding: str | None = option(None, "Of the files, such as gb18030. Default: found.")
+    label_separator: str | None = option(None, "Between the classes of a cell. Default: ;", of=("multi-label",))
+    encoding: str | None = option(None, "Of the files, such as gb18030. Default: detected.")
     dev_file: str | None = option(None, "Dev split. Default: in --dataset, else a tenth of it.")
     test_file: str | None = option(None, "Test split. Default: in --dataset, if there is one.")
     positive_label: str | None = option(
@@ -188,12 +189,10 @@ def _take_defaults_from(context, parameter, path):
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataParallelError("--config {path!r} is not YAML: {error}.", path=str(path), error=error) from None
     known = sorted(each.name for each in context.command.params)
-    of_others = RecipeOptions().settings  # which runs before 0.3 wrote down, too
     if not isinstance(found, dict):
         raise DataParallelError(
             "--config {path!r} holds no settings: they are {known}.", path=str(path), known=", ".join(known)
         )
-    found = {name: value for name, value in found.items() if name in known or value != of_others.get(name, ...)}
     if unknown := [str(name) for name in found if name not in known]:
         raise DataParallelError(
             "--config {path!r} holds other things than settings ({unknown}): they are {known}.",

@@ -12,7 +12,6 @@ from tqdm import tqdm
 from mindnlp_dp_plugin.distributed.ranks import all_gather_object, get_rank, get_world_size, is_main_process
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.request import Request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -121,36 +120,36 @@ def answer(path: str) -> None:
     Args:
         path: Of the request.
     """
-    request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
-    predictor = Predictor(request.run)
+    request = json.loads(Path(path).read_text(encoding="utf-8"))
+    predictor, asked, labels = Predictor(request["run"]), request["texts"], request["labels"]
     task, kept = predictor.task, predictor.kept
-    kept["max_new_tokens"] = request.max_new_tokens
-    given = [row for row, texts in enumerate(request.texts) if all(texts)]
-    texts = [tuple(request.texts[row]) for row in given]
-    answers = predictor.answers(texts, request.batch_size, show_progress=len(texts) > request.batch_size)
+    kept["max_new_tokens"] = request["max_new_tokens"]
+    given = [row for row, texts in enumerate(asked) if all(texts)]
+    texts = [tuple(asked[row]) for row in given]
+    answers = predictor.answers(texts, request["batch_size"], show_progress=len(texts) > request["batch_size"])
     if not is_main_process():
         return
-    for remark in request.remarks:
+    for remark in request["remarks"]:
         print(say(remark))
-    if empty := len(request.texts) - len(given):
+    if empty := len(asked) - len(given):
         print(tr("rows without a text: {count}; they get no label", count=empty))
-    columns = task.predictions(task.gather(answers, kept), kept, request.all_probabilities)
+    columns = task.predictions(task.gather(answers, kept), kept, request["all_probabilities"])
     found = dict(zip(given, (dict(zip(columns, values)) for values in zip(*columns.values()))))
     nothing = dict.fromkeys(columns)
-    rows = [{**task.named_texts(row, kept), **found.get(at, nothing)} for at, row in enumerate(request.texts)]
-    if request.out is not None:
-        out = Path(request.out)
+    rows = [{**task.named_texts(row, kept), **found.get(at, nothing)} for at, row in enumerate(asked)]
+    if request["out"] is not None:
+        out = Path(request["out"])
         unfinished = out.with_name(f"incomplete-{out.name}")
         write_predictions(unfinished, rows, kept.get("label_separator", ";"))
         unfinished.replace(out)
-        print(tr("predictions written to {file}: {count}", file=request.out, count=len(rows)))
+        print(tr("predictions written to {file}: {count}", file=request["out"], count=len(rows)))
     else:
         _show(task, kept, rows)
-    known = [at for at, row in enumerate(given) if request.labels is not None and request.labels[row] is not None]
+    known = [at for at, row in enumerate(given) if labels is not None and labels[row] is not None]
     if known:
-        labels = task.gather([request.labels[given[at]] for at in known], kept)
+        true = task.gather([labels[given[at]] for at in known], kept)
         scored = task.gather([answers[at] for at in known], kept)
-        _show_scores(task, kept, task.score(scored, labels, [texts[at] for at in known], kept))
+        _show_scores(task, kept, task.score(scored, true, [texts[at] for at in known], kept))
 
 
 def _show(task, kept, rows):

@@ -123,12 +123,14 @@ def prepare(options: RecipeOptions, folder: Path, task: str = "classification") 
             model, why = learnt.choose_model(data.splits["train"]["text"])
         texts = {split: texts_of(rows) for split, rows in data.splits.items()}
         trained = set(texts.pop("train"))
+        own = learnt.facts(data, options)
         facts = {
             "task": task,
             "max_length": options.max_length,
             "remarks": data.remarks,
             "folds": learnt.folds(data, options),
-            **learnt.facts(data, options),
+            **own,
+            "kept": [name for name in own if name != "rows"],
             "num_rows": {split: len(rows) for split, rows in data.splits.items()},
             "duplicates": {split: sum(text in trained for text in of) for split, of in texts.items()},
             "text_columns": list(data.columns.texts) if data.columns else ["text"],

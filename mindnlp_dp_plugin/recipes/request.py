@@ -2,45 +2,19 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pandas
+from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_list
-from mindnlp_dp_plugin.recipes.reading.columns import LABELS, TAG_NAMES, TEXTS, find_texts, require_named
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, numbered, place, read_file
+from mindnlp_dp_plugin.recipes.columns import Columns, find_texts, require_named
+from mindnlp_dp_plugin.recipes.conll import TAGS
+from mindnlp_dp_plugin.recipes.files import SUFFIXES, as_text, is_list, place, read_file
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND, TEXT_COLUMNS_FOUND
+from mindnlp_dp_plugin.recipes.tables import columns_found
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
 from mindnlp_dp_plugin.recipes.words import remark
 
 
-class Request(NamedTuple):
-    """What a model is to predict.
-
-    Attributes:
-        run: Folder of the run.
-        texts: One text, or the two of a pair, or the words of a sentence, for each row.
-        labels: The true label of each row, as data have it, or None where it is not known; None if no row has one.
-        remarks: What was assumed.
-        out: File for the predictions.
-        batch_size: Rows at a time.
-        all_probabilities: Whether that of each class is wanted.
-        max_new_tokens: The longest answer of a language model; None: its own.
-    """
-
-    run: str
-    texts: list
-    labels: list | None = None
-    remarks: list = []
-    out: str | None = None
-    batch_size: int = 32
-    all_probabilities: bool = False
-    max_new_tokens: int | None = None
-
-
-def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str | None, encoding, **how) -> Request:
+def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str | None, encoding, **how) -> dict:
     """Read what is to be predicted.
 
     Args:
@@ -49,7 +23,11 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         columns: The text columns of the file, if the user named them.
         label: Its label column, if the user named it.
         encoding: Of the file, if the user named it.
-        how: Other attributes of the request.
+        how: The command's other options, which the request holds, too.
+
+    Returns:
+        ``texts``: of each row one text, or the two of a pair, or the words of a sentence; ``labels``: of each row as
+        data have it, None where it is not known, None if no row has one; and ``remarks``.
 
     Raises:
         DataParallelError: If the run, the texts or the file cannot be used.
@@ -72,7 +50,7 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         )
     first, *others = inputs
     if not others and os.path.isfile(first):  # of a long text Path.is_file() raises
-        return Request(str(run), *_read_asked(task, Path(first), results, columns, label, encoding), **how)
+        return {"run": str(run), **_read_asked(task, Path(first), results, columns, label, encoding), **how}
     if not others and first.lower().endswith((*SUFFIXES, ".xls")) and not any(map(str.isspace, first)):
         raise DataParallelError(
             "{path!r} does not exist: check the path, from {cwd!r}.", path=first, cwd=str(Path.cwd())
@@ -82,43 +60,37 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
         raise DataParallelError(
             "the run was trained on pairs of texts: give two texts for each, not {count}.", count=len(inputs)
         )
-    texts = [tuple(map(str.strip, inputs[at : at + size])) for at in range(0, len(inputs), size)]
-    return Request(str(run), [list(task.as_row(row, results)) for row in texts], **how)
+    rows = [tuple(map(str.strip, inputs[at : at + size])) for at in range(0, len(inputs), size)]
+    texts = [list(task.as_row(row, results)) for row in rows]
+    return {"run": str(run), "texts": texts, "labels": None, "remarks": [], **how}
 
 
-def _read_asked(task: Task, path: Path, results: dict, columns: tuple, label: str | None, encoding: Any):
-    """The texts of a file, the labels of its rows if it has any, and remarks."""
-    trained, remarks = tuple(results["data"]["text_columns"]), []
-    table = read_file(path, encoding, remarks, results.get("label_names", []), task.reads_conll)
-    lists = [name for name in table if task.takes_lists and any(map(is_list, table[name]))]
-    if len(table.columns) == 1 and table.columns[0].lower() not in (*TEXTS, *trained, *lists):
-        (only,) = table
-        table = numbered(pandas.DataFrame({"text": [only, *table[only]]}, dtype=object), path.name)
-        remarks.append(remark("no header: the first line is taken as a text"))
-    require_named(table, columns, label)
-    label = label or _find_label(table, results, task)
-    if label is not None and not any(map(as_text, table[label])):
-        label = None
-    if not columns and not all(name in table for name in trained):
-        columns = tuple(name for name in lists if name != label)[:1] or find_texts(table, label)
-    columns = columns or trained
-    if len(columns) != len(trained):
+def _read_asked(task: Task, path: Path, results: dict, texts: tuple, label: str | None, encoding: Any):
+    """The texts of a file, the labels of its rows if it has any, and remarks. Columns are called as in training."""
+    trained = tuple(results["data"]["text_columns"])
+    said = []
+    table = read_file(path, said, encoding, task.reads_conll, results.get("label_names", []))
+    require_named(table, texts, label)
+    texts = texts or (trained if all(name in table for name in trained) else find_texts(table, label))
+    if len(texts) != len(trained):
         raise DataParallelError(
             "the run was trained on {trained}: name as many --text-column among {names}.",
             trained=", ".join(trained),
             names=", ".join(table),
         )
-    texts = [_row(task, where, cells, results) for where, *cells in table[list(columns)].itertuples(name=None)]
+    label = label or next((name for name in (results["data"]["label_column"], "label", TAGS) if name in table), None)
+    if label is not None and not any(map(as_text, table[label])):
+        label = None
+    rows = [_row(task, where, cells, results) for where, *cells in table[list(texts)].itertuples(name=None)]
+    asked = {"texts": rows, "labels": None, "remarks": [*said, columns_found(Columns(texts, label))]}
     if label is None:
-        return texts, None, [*remarks, remark(TEXT_COLUMNS_FOUND, texts=list(columns))]
-    remarks.append(remark(COLUMNS_FOUND, texts=list(columns), label=label))
+        return asked
     labels = [task.read_label(cell, results) for cell in table[label]]
-    labels = [
-        own if not is_list(row[0]) or own and len(own) == len(row[0]) else None for own, row in zip(labels, texts)
-    ]
+    labels = [own if not is_list(row[0]) or own and len(own) == len(row[0]) else None for own, row in zip(labels, rows)]
     if unknown := labels.count(None):
+        remarks = asked["remarks"]
         remarks.append(remark("rows without a label that the model knows: {rows}; they are not scored", rows=unknown))
-    return texts, labels, remarks
+    return {**asked, "labels": labels}
 
 
 def _row(task, where, cells, results):
@@ -127,15 +99,3 @@ def _row(task, where, cells, results):
         return list(task.as_row(cells, results))
     except ValueError as error:
         raise DataParallelError("{place}: {error}.", place=place(where), error=error) from None
-
-
-def _find_label(table, results, task):
-    """The column of the true labels, if there is one."""
-    if (trained := results["data"]["label_column"]) in table:
-        return trained
-    for name in table:
-        if name.lower() in (*LABELS, *TAG_NAMES):
-            cells = [cell for cell in table[name] if as_text(cell)]
-            if cells and sum(task.read_label(cell, results) is not None for cell in cells) > 0.5 * len(cells):
-                return name
-    return None

@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.recipes.models import merge_lora, weights_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.scores import listed
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import joined, named, say
@@ -37,7 +38,9 @@ def introduction(data: PreparedData) -> str:
     line = tr("model: {name}, {weights}", name=model.name, weights=weights_of(model.origin))
     lines = [f"{line} ({say(facts['why'])})" if facts["why"] else line]
     lines += map(say, facts["remarks"])
-    lines += [data.task.describe(facts, split) for split in facts["rows"]]
+    for split, counts in facts["rows"].items():
+        known = {"rows": facts["num_rows"][split], "counted": data.task.distribution, "counts": listed(counts)}
+        lines.append(tr("{split}: {rows} rows. {counted}: {counts}", split=split, **known))
     for fact, message in COUNTED.items():
         for split, count in facts[fact].items():
             share = count / facts["num_rows"][split]
@@ -56,6 +59,8 @@ def leave_results(
     trainer: Any, outcome: dict, data: PreparedData, folder: RunFolder, options: RecipeOptions, began: float
 ) -> dict:
     """Save the model, and write metrics, report and settings. On one rank.
+
+    Long, as it is the one list of what ``metrics.json`` holds.
 
     Args:
         trainer: Has the model; one with LoRA is saved with the adapters worked into its weights.
@@ -81,12 +86,12 @@ def leave_results(
         "model": {
             "name": data.model.name,
             "parameters": sum(int(parameter.size) for parameter in model.parameters()),
-            "pretrained": data.model.pretrained,
+            "pretrained": data.model.origin is not None,
             "origin": data.model.origin,
             "why": facts["why"],
         },
         "data": {**{name: facts[name] for name in KEPT_OF_DATA}, "dataset": options.dataset},
-        **{name: facts[name] for name in data.task.kept_facts},
+        **{name: facts[name] for name in facts["kept"]},
         "best": {"epoch": epochs[0], "by": options.best_by, "value": best} if epochs else None,
         "language": facts["language"],
         "settings": {

@@ -3,12 +3,10 @@
 import json
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import xxhash
-import yaml
 
 from mindnlp_dp_plugin.distributed.ranks import get_world_size
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -19,10 +17,7 @@ TOKENS = "tokenizer"
 
 
 class RunFolder:
-    """The folder of a run.
-
-    A finished run is never taken apart: a new one beside it is written to ``next`` in it, and takes its place when it
-    is finished, too.
+    """The folder of a run. It belongs to one: a finished run is never taken apart, and only goes on.
 
     Attributes:
         model: The trained model and its tokenizer, in ``save_pretrained`` form.
@@ -83,17 +78,12 @@ class RunFolder:
         made.rename(self.model)
         shutil.rmtree(replaced, ignore_errors=True)
 
-    def workplace(self, resume: bool) -> "RunFolder":
-        """Where a run is written until it is finished: here, unless a finished run is to be replaced."""
-        beside = RunFolder(self.home / "next")
-        return self if not self.metrics.exists() or resume and not beside.has_checkpoints else beside
-
     def check(self, options: RecipeOptions) -> None:
         """Check that a run may be written here.
 
         Raises:
-            DataParallelError: If there is a run on other data; if it is to go on and there is no checkpoint; if it is
-                not to, and one waits for that; if nothing can be written here.
+            DataParallelError: If a run is to go on and there is no checkpoint; if it is not to, and there is one that
+                is finished or waits for that; if nothing can be written here.
         """
         existing = next(folder for folder in (self.home, *self.home.absolute().parents) if folder.exists())
         try:
@@ -104,29 +94,25 @@ class RunFolder:
                 folder=str(self.home),
                 reason=error.strerror or error,
             ) from None
-        work = self.workplace(options.resume)
-        earlier = work._settings_here().get("dataset") or self._settings_here().get("dataset")
-        if earlier not in (None, in_full(options.dataset)) and (work.has_checkpoints or self.metrics.exists()):
+        if options.resume and not self.has_checkpoints:
             raise DataParallelError(
-                "{folder!r} holds a run on {earlier!r}, and this one is on other data: give another --output-dir.",
-                folder=str(self.home),
-                earlier=earlier,
+                "--resume: no checkpoint in {folder!r}: train from the start.", folder=str(self.checkpoints)
             )
-        if options.resume and not work.has_checkpoints:
+        if not options.resume and self.metrics.exists():
             raise DataParallelError(
-                "--resume: no checkpoint in {folder!r}: train from the start.", folder=str(work.checkpoints)
+                "{folder!r} holds a finished run: give another --output-dir, or remove it.", folder=str(self.home)
             )
-        if work.has_checkpoints and not options.resume and not work.metrics.exists():
+        if not options.resume and self.has_checkpoints:
             raise DataParallelError(
                 "{folder!r} holds checkpoints of an unfinished run: continue with --resume, remove them, or give "
                 "another --output-dir.",
-                folder=str(work.home),
+                folder=str(self.home),
             )
 
     def begin(self, options: RecipeOptions, task: str, fingerprint: dict) -> None:
-        """Make the folder; what an unfinished run left here is removed, unless it is to go on. On one rank.
+        """Make the folder; what was left here before a first checkpoint is removed. On one rank.
 
-        Nothing of a finished run is touched: what goes on from it replaces its results when it has its own.
+        Nothing of a finished run is touched: when it has gone on, it replaces its results.
 
         Args:
             options: The run's.
@@ -150,13 +136,11 @@ class RunFolder:
         Raises:
             DataParallelError: Naming the first thing that differs, and the way out.
         """
-        begun = self._settings_here()  # of runs before there were fingerprints
-        if self._fingerprint.exists():
-            begun = json.loads(self._fingerprint.read_text(encoding="utf-8"))
-        other = next((name for name in own if name in begun and begun[name] != own[name]), None)
+        begun = json.loads(self._fingerprint.read_text(encoding="utf-8")) if self._fingerprint.exists() else {}
+        other = next((name for name in own if begun.get(name) != own[name]), None)
         if other is not None and isinstance(own[other], dict):
             raise DataParallelError(
-                "--resume: the {what} of the {split} split are not those that the run in {folder!r} began with: bring "
+                "the {what} of the {split} split are not those that the run in {folder!r} began with: bring "
                 "them back, or train from the start in another --output-dir.",
                 what=Message("tokens") if other == TOKENS else Message("rows"),
                 split=next(split for split in own[other] if begun[other].get(split) != own[other][split]),
@@ -164,35 +148,13 @@ class RunFolder:
             )
         if other is not None:
             raise DataParallelError(
-                "--resume: the run in {folder!r} began with {name}={begun!r}, and this one has {own!r}: give the same, "
+                "the run in {folder!r} began with {name}={begun!r}, and this one has {own!r}: give the same, "
                 "or train from the start in another --output-dir.",
                 folder=str(self.home),
                 name=other.replace("_", "-"),
-                begun=begun[other],
+                begun=begun.get(other),
                 own=own[other],
             )
-
-    def finish(self, home: "RunFolder") -> None:
-        """Remove what only an unfinished run needs; and put the run in the place ``home`` of the one it replaces."""
-        shutil.rmtree(self.prepared, ignore_errors=True)
-        if self.home == home.home:
-            return
-        replaced = home.home / "replaced"
-        shutil.rmtree(replaced, ignore_errors=True)
-        replaced.mkdir()
-        for part in sorted(self.home.iterdir()):
-            if (earlier := home.home / part.name).exists():
-                earlier.rename(replaced / part.name)
-            part.rename(earlier)
-        self.home.rmdir()
-        shutil.rmtree(replaced)
-
-    def _settings_here(self):
-        """The settings of the run that is here; empty if there is none, or not as a run has left them."""
-        with suppress(OSError, ValueError, yaml.YAMLError):
-            found = yaml.safe_load(self.settings.read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else {}
-        return {}
 
 
 def fingerprint(task: Any, data: Any, options: RecipeOptions, model: str) -> dict:

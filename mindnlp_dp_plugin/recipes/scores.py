@@ -76,9 +76,10 @@ def worst_rows(wrong: np.ndarray, texts: list[tuple[str, ...]]) -> list[int]:
     return list(first.values())[:MOST_MISTAKES]
 
 
-def mistake(texts: Sequence[str], label: str | float, predicted: str | float) -> dict:
-    """A wrong prediction, for terminal and report."""
-    return {"texts": [shortened(text) for text in texts], "label": label, "predicted": predicted}
+def mistakes(rows: list[int], texts: Sequence[Sequence[str]], **columns: Sequence) -> list[dict]:
+    """The wrong predictions in some rows, for terminal and report: ``label``, ``predicted``, and what else is known."""
+    shown = [{"texts": list(map(shortened, texts[row]))} for row in rows]
+    return [{**each, **{name: of[row] for name, of in columns.items()}} for each, row in zip(shown, rows)]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

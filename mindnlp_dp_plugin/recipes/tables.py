@@ -9,16 +9,13 @@ import pandas
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.recipes.columns import LABELS, TEXTS, Columns, find_columns, require_named
+from mindnlp_dp_plugin.recipes.files import as_text, is_number, place
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import as_text
-from mindnlp_dp_plugin.recipes.reading.columns import Columns, find_columns, require_named
-from mindnlp_dp_plugin.recipes.reading.files import place
-from mindnlp_dp_plugin.recipes.reading.splits import read_splits
+from mindnlp_dp_plugin.recipes.splits import read_splits
 from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_SHOWN = 20
-COLUMNS_FOUND = Message("text: {texts}; label: {label}")
-TEXT_COLUMNS_FOUND = Message("text: {texts}")
 
 
 class LabelledTexts(NamedTuple):
@@ -92,7 +89,7 @@ def read_rows(
     options: RecipeOptions,
     as_label: Callable[[Any], Any] = as_text,
     parse: Callable[..., dict | None] | None = None,
-    find: Callable = find_columns,
+    names: tuple[Sequence[str], Sequence[str]] = (TEXTS, LABELS),
     tagged: bool = False,
 ) -> PlainRows:
     """Read a data set, find its columns, and leave out rows in which something is missing.
@@ -101,31 +98,47 @@ def read_rows(
         options: Name the data set (see ``read_splits``), and perhaps its columns and encoding.
         as_label: A cell's label; None or an empty text if there is none. Raises ValueError if it can be none.
         parse: From the cells of a row to what is read of it, None if something is missing; unless rows are texts.
-        find: Finds the columns in a table.
+        names: What the columns of texts and labels are called.
         tagged: Whether texts are CoNLL.
 
     Raises:
         DataParallelError: If the data cannot be read, or train has no row that is whole.
     """
-    said, dropped = [], []
+    said, splits = [], {}
     tables = read_splits(options, said, tagged)
-    columns = find(tables["train"], options.text_column, options.label_column)
-    found = remark(COLUMNS_FOUND, texts=list(columns.texts), label=columns.label)
-    if columns.label is None:
-        found = remark(TEXT_COLUMNS_FOUND, texts=list(columns.texts))
-    splits = {}
+    columns = find_columns(tables["train"], options.text_column, options.label_column, names)
+    if parse is None:
+        _require_text(tables["train"][list(columns.texts)])
+    said.append(columns_found(columns))
     for split, table in tables.items():
         require_named(table, *columns)
         rows = _parsed(table, columns, parse or (lambda *cells: _labelled_text(cells, as_label)))
         if len(rows) < len(table):
             message = Message("{split}: empty rows dropped: {dropped} of {rows}")
-            dropped.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
+            said.append(remark(message, split=split, dropped=len(table) - len(rows), rows=len(table)))
         if rows:  # test sets are often published without their labels
             splits[split] = rows
     if "train" not in splits:
         raise DataParallelError("the training data have no row with a text and a label: check the columns.")
-    said = [each for at, each in enumerate(said) if each not in said[:at]]
-    return PlainRows(splits, tables["train"], columns, [*said, found, *dropped])
+    return PlainRows(splits, tables["train"], columns, said)
+
+
+def columns_found(columns: Columns) -> dict:
+    """What is said of them."""
+    if columns.label is None:
+        return remark("text: {texts}", texts=list(columns.texts))
+    return remark("text: {texts}; label: {label}", texts=list(columns.texts), label=columns.label)
+
+
+def _require_text(table):
+    """Refuse columns that hold numbers or anything else."""
+    for name in table:
+        if not any(isinstance(value, str) and as_text(value) and not is_number(value) for value in table[name]):
+            raise DataParallelError(
+                "column {name!r} holds no text (for example {example!r}): give another --text-column.",
+                name=name,
+                example=next((value for value in table[name] if value not in (None, "")), None),
+            )
 
 
 def _parsed(table, columns, parse):

@@ -1,18 +1,16 @@
 """Sentences whose words have tags: read, checked, and made a data set."""
 
-import pandas
-
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.conll import TAG, TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.entities import OUTSIDE, entity_type, types_of
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.languages import joiner_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.columns import TAG_NAMES, Columns, require_named
-from mindnlp_dp_plugin.recipes.reading.conll import TAG, TOKENS
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, read_rows
 
 TOKEN_NAMES = (TOKENS, "words", "token", "word", "text")
+TAG_NAMES = (TAGS, "ner_tags", "ner", "labels", "label", "tag")
 
 
 def read_sentences(options: RecipeOptions) -> LabelledTexts:
@@ -21,7 +19,7 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
     Raises:
         DataParallelError: If the files hold no tagged sentences; it names the file and the line.
     """
-    found = read_rows(options, parse=_sentence, find=find_tagged, tagged=True)
+    found = read_rows(options, parse=_sentence, names=(TOKEN_NAMES, TAG_NAMES), tagged=True)
     types = types_of([tag for tags in found.labels() for tag in tags])
     if not types:
         raise DataParallelError(
@@ -35,30 +33,6 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
         for row in rows.values():
             row["text"] = joiner.join(row["words"])
     return found.labelled(lambda tags: [numbers[tag] for tag in tags], names)
-
-
-def find_tagged(table: pandas.DataFrame, texts: tuple[str, ...] = (), label: str | None = None) -> Columns:
-    """The columns of words and of tags, by name.
-
-    Args:
-        table: The rows.
-        texts: The one of words, if the user named it.
-        label: The one of tags, if the user named it.
-
-    Raises:
-        DataParallelError: If they are not there.
-    """
-    require_named(table, texts, label)
-    tokens = next((name for name in (*texts, *TOKEN_NAMES) if name in table), None)
-    tags = next((name for name in (label, *TAG_NAMES) if name in table), None)
-    if tokens is None or tags is None or tokens == tags:
-        raise DataParallelError(
-            "no column with a list of words and one with a list of their tags: the columns are {names}. Give a CoNLL "
-            'file, or jsonl such as {{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}}; name them with '
-            "--text-column and --label-column.",
-            names=", ".join(table),
-        )
-    return Columns((tokens,), tags)
 
 
 def _sentence(words, tags):

@@ -89,10 +89,9 @@ def train(options: RecipeOptions, task: str = "classification") -> None:
         DataParallelError: If the data, the model or the folder cannot be used.
     """
     began = time.monotonic()
-    home = RunFolder(options.output_dir)
-    folder = home.workplace(options.resume)
+    folder = RunFolder(options.output_dir)
     if dp.is_main_process():
-        home.check(options)
+        folder.check(options)
         shutil.rmtree(folder.prepared, ignore_errors=True)
     set_seed(options.seed)  # a small model's first weights are drawn while the data are prepared
     try:
@@ -112,15 +111,15 @@ def train(options: RecipeOptions, task: str = "classification") -> None:
     dp.barrier()  # every rank has read what was prepared, which is removed now
     if dp.is_main_process():
         results = leave_results(trainer, outcome, data, folder, options, began)
-        folder.finish(home)
-        print("\n" + summary(results, home, options.trackers), flush=True)
+        shutil.rmtree(folder.prepared)
+        print("\n" + summary(results, folder, options.trackers), flush=True)
     dp.barrier()
 
 
 def train_once(options: RecipeOptions, data: PreparedData, folder: RunFolder) -> tuple[RecipeTrainer, dict]:
     """Train on ``train``, keep the epoch that is best on ``dev``, and score every other split."""
     trainer = make_trainer(options, data, folder)
-    if data.task.scores_before_training:
+    if data.task.generates:
         split = data.splits[-1]
         scores = trainer.scores_on(split)
         before = {**{name: scores[name] for name in data.task.shown}, "split": split}

@@ -125,8 +125,7 @@ def _ideas(results, task, is_single):
     if is_single and any(each.name == "class_weights" for each in fields_of(task.options(), task.name)):
         yield remark("--class-weights balanced")
     if not results["model"]["pretrained"]:
-        pretrained = task.known_models[results["language"]]
-        yield remark("a pretrained model (--model {model}, or a folder)", model=pretrained)
+        yield remark("a pretrained model")
     if best and best["epoch"] >= results["settings"]["epochs"]:
         yield remark("more --epochs (the last was the best)")
     if results["data"]["cut_texts"]["train"] > MUCH_CUT * num_rows:

@@ -56,7 +56,7 @@ def say(remark: dict, code: str | None = None) -> str:
     """The sentence of a remark in a language, the user's if None."""
     code = code or language()
     values = {name: _shown(value, code) for name, value in remark.items() if name != "message"}
-    return translated(remark.get("message", ""), code).format(**values)  # of a run before 0.3 there is none
+    return translated(remark["message"], code).format(**values)
 
 
 def _shown(value, code):

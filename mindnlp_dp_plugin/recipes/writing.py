@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pandas
 
-from mindnlp_dp_plugin.recipes.reading.conll import TAGS, TOKENS
+from mindnlp_dp_plugin.recipes.conll import TAGS, TOKENS
 
 
 def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> None:

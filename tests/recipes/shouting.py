@@ -25,7 +25,6 @@ class Shouting(Task):
     distribution = Message("Texts that shout")
     names = {"capitals": Message("error of capitals"), "never": Message("nobody shouts")}
     shown = falling = not_shares = best_by = ("capitals",)
-    kept_facts = ("loud",)
 
     def labelled(self, options):
         return read_rows(options, as_label=float).labelled()
@@ -33,9 +32,6 @@ class Shouting(Task):
     def facts(self, data, options):
         loud = {split: sum(label >= options.loud for label in rows["label"]) for split, rows in data.splits.items()}
         return {"loud": options.loud, "rows": {split: {"loud": loud[split]} for split in loud}}
-
-    def describe(self, facts, split):
-        return f"{split}: {facts['rows'][split]['loud']} shout"
 
     def predict_baselines(self, train, scored, data, options):
         return {"never": [0.0] * len(scored)}

@@ -111,8 +111,6 @@ def test_configurations(refused, tmp_path):
     assert "'run.yaml' holds other things than settings (learning_speed)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: data.csv\nepochs: many\n")
     assert "'--epochs': 'many' is not a valid float" in refused("--config", "run.yaml")
-    (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: false\n")  # as runs of 0.2 wrote it
-    assert "--dataset 'nowhere.csv' does not exist" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("dataset: nowhere.csv\npacking: true\n")
     assert "holds other things than settings (packing)" in refused("--config", "run.yaml")
     (tmp_path / "run.yaml").write_text("[1, 2]")
@@ -133,9 +131,9 @@ def test_output_folders(refused, tmp_path):
     assert "--resume: no checkpoint in" in refused(*data, "--resume")
     (tmp_path / "out" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     assert "holds checkpoints of an unfinished run: continue with --resume" in refused(*data)
-    (tmp_path / "out" / "run.yaml").write_text("dataset: other.csv\n")
-    for resume in ([], ["--resume"]):
-        assert "out' holds a run on 'other.csv', and this one is on other data" in refused(*data, *resume)
+    assert "out' began with task=None, and this one has 'classification'" in refused(*data, "--resume")
+    (tmp_path / "out" / "metrics.json").write_text("{}")
+    assert "out' holds a finished run: give another --output-dir, or remove it" in refused(*data)
     (tmp_path / "file").write_text("")
     for unwritable in (tmp_path / "file", "/proc", "/proc/runs/one"):  # where root may not write either
         assert "cannot be written: give another folder" in refused(*data[:2], "--output-dir", unwritable)

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
-from mindnlp_dp_plugin.recipes.training import RecipeTrainer, train
+from mindnlp_dp_plugin.recipes.training import train
 from tests.recipes.test_tables import write
 
 ROWS = [{"text": f"{('dull', 'fine')[row % 2]} film number {row}", "label": "ab"[row % 2]} for row in range(80)]
@@ -33,8 +33,8 @@ def finished(tmp_path_factory):
 
 
 def contents(folder):
-    """The bytes of all files of a run, apart from a run beside it."""
-    files = (path for path in folder.rglob("*") if path.is_file() and "next" not in path.parts)
+    """The bytes of all files of a run."""
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -79,44 +79,43 @@ def test_other_rows_are_refused_and_nothing_is_touched(finished, change):
     assert contents(finished.output_dir) == before
 
 
-def test_of_a_run_before_there_were_fingerprints_the_settings_are_compared(finished):
-    folder = RunFolder(finished.output_dir)
-    path = folder.checkpoints / "fingerprint.json"
+def test_checkpoints_without_a_fingerprint_are_not_gone_on_from(finished):
+    path = RunFolder(finished.output_dir).checkpoints / "fingerprint.json"
     kept = path.read_bytes()
     path.unlink()
     try:
-        check(replace(finished, resume=True), 1, "classification")
-        with pytest.raises(DataParallelError, match="began with seed=7, and this one has 42"):
-            check(replace(finished, resume=True, seed=42), 1, "classification")
+        with pytest.raises(DataParallelError, match="began with task=None, and this one has 'classification'"):
+            check(replace(finished, resume=True), 1, "classification")
     finally:
         path.write_bytes(kept)
 
 
-def test_a_finished_run_outlives_one_that_is_interrupted_in_its_place(finished, monkeypatch):
-    before = contents(finished.output_dir)
-    again = replace(finished, epochs=2.0)
-    with monkeypatch.context() as changed:
-        changed.setattr(RecipeTrainer, "train", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train(again)
+def test_a_folder_belongs_to_one_run(finished):
+    before, again = contents(finished.output_dir), replace(finished, epochs=2.0)
+    for begin in (lambda: check(again, 1, "classification"), lambda: train(again)):
+        with pytest.raises(DataParallelError, match="run' holds a finished run: give another --output-dir, or remove"):
+            begin()
     assert contents(finished.output_dir) == before
-    assert load_predictor(finished.output_dir)(["fine film"])
+    check(again, 1, "classification", prove=True)
+    with pytest.raises(DataParallelError, match="began with seed=7, and this one has 8"):
+        check(replace(again, seed=8), 1, "classification", prove=True)
 
+
+def test_a_finished_run_outlives_one_that_is_interrupted_while_it_goes_on(finished, monkeypatch):
+    before, more = contents(finished.output_dir), replace(finished, resume=True, epochs=3.0)
     with monkeypatch.context() as changed:
         changed.setattr("mindnlp_dp_plugin.recipes.training.leave_results", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            train(again)
-    assert contents(finished.output_dir) == before
-    with pytest.raises(DataParallelError, match="run.next. holds checkpoints of an unfinished run: continue with"):
-        check(again, 1, "classification")
-    train(replace(again, resume=True))
-    kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
-    assert kept["settings"]["epochs"] == 2.0 and not (finished.output_dir / "next").exists()
+            train(more)
+    kept = ("metrics.json", "model/", "report.html", "run.yaml")
+    now = contents(finished.output_dir)
+    assert all(now.get(name) == of for name, of in before.items() if name.startswith(kept))
+    assert load_predictor(finished.output_dir)(["fine film"])
+
+    train(more)
     assert sorted(path.name for path in finished.output_dir.iterdir()) == [
         *("checkpoints", "metrics.json", "model", "report.html", "run.yaml")
     ]
-
-    train(replace(again, resume=True, epochs=3.0))
     kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
     epochs = [each["epoch"] for each in kept["history"] if "eval_macro_f1" in each]
     assert epochs == [1.0, 2.0, 3.0] and kept["best"]["epoch"] in epochs

@@ -16,6 +16,7 @@ import pytest
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.checks import check
+from mindnlp_dp_plugin.recipes.columns import Columns
 from mindnlp_dp_plugin.recipes.hub import MIRRORS, require_reachable, use_mirror
 from mindnlp_dp_plugin.recipes.languages import is_written_without_spaces, language_of
 from mindnlp_dp_plugin.recipes.models import MINILM_PACKAGE, ModelSource, choose_model, has_minilm
@@ -24,7 +25,7 @@ from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.results import introduction
 from mindnlp_dp_plugin.recipes.splitting import fold_rows
-from mindnlp_dp_plugin.recipes.tables import COLUMNS_FOUND
+from mindnlp_dp_plugin.recipes.tables import columns_found
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write
@@ -74,7 +75,7 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
         TASK.read(replace(options, positive_label="eggs"))
 
     facts |= {
-        "remarks": [remark(COLUMNS_FOUND, texts=["text"], label="label")],
+        "remarks": [columns_found(Columns(("text",), "label"))],
         "why": remark("no --model is given, and it is installed"),
         "cut_texts": {"train": 4, "dev": 0},
         "num_rows": {"train": 40, "dev": 4},
@@ -83,7 +84,7 @@ def test_rows_duplicates_and_the_positive_label(tmp_path):
     }
     model = ModelSource("path", "my-bert", origin=remark("folder {name}", name="x"))
     words = introduction(SimpleNamespace(facts=facts, model=model, task=TASK))
-    assert "train: 40 rows in 2 classes: ham (35), spam (5)" in words
+    assert "train: 40 rows. Rows of each class: ham (35), spam (5)" in words
     assert "train: texts longer than --max-length, which were cut: 4 (10%)" in words
     assert "dev: rows with a text that is in train, too: 3; they" in words
     assert words.startswith("model: my-bert, pretrained, from folder x (no --model is given, and it is inst")
@@ -122,7 +123,7 @@ def test_the_chosen_model_is_what_is_prepared_and_written_down(monkeypatch, tmp_
     with pytest.raises(DataParallelError, match="--max-length 513 is more than the 512 positions of model 'minilm'"):
         check(replace(options, max_length=513), 2, "classification")
     data = prepare(options, tmp_path / "prepared")
-    assert data.model.name == "minilm" and data.model.pretrained and data.facts["chosen_model"] == "minilm"
+    assert data.model.name == "minilm" and data.model.origin and data.facts["chosen_model"] == "minilm"
     first, *_ = introduction(data).splitlines()
     expected = f"model: minilm, pretrained, from package {MINILM_PACKAGE} (no --model is given, and it is installed)"
     assert first == expected
@@ -238,32 +239,37 @@ def run_folder(tmp_path):
     return of
 
 
-def ask(folder, *inputs, columns=(), label=None, encoding=None, **how):
-    return make_request(folder, inputs, columns, label, encoding, **how)
+def ask(folder, *inputs, columns=(), label=None, **how):
+    return make_request(folder, inputs, columns, label, None, **how)
 
 
 def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
     run = run_folder(["text"])
-    assert ask(run, "one", "two").texts == [["one"], ["two"]]
+    assert ask(run, "one", "two")["texts"] == [["one"], ["two"]]
     (tmp_path / "lines.txt").write_text("yes it was\nfine\u2028indeed\nno way\nnever\nor so\n")
-    assert ask(run, str(tmp_path / "lines.txt")).texts[1] == ["fine\u2028indeed"]
+    assert ask(run, str(tmp_path / "lines.txt"))["texts"][1] == ["fine\u2028indeed"]
     (tmp_path / "labelled.txt").write_text("yes it was\nno way\nyes\n")
     labelled = ask(run, str(tmp_path / "labelled.txt"))
-    assert labelled.texts == [["it was"], ["way"], [""]] and labelled.labels == [1, 0, 1]
+    assert labelled["texts"] == [["it was"], ["way"], [""]] and labelled["labels"] == [1, 0, 1]
     (tmp_path / "own.csv").write_text("id,review\n1,这 很好\n2,不 好\n", encoding="gb18030")
     request = ask(run, str(tmp_path / "own.csv"))
-    assert request.texts == [["这 很好"], ["不 好"]] and request.labels is None and "gb18030" in say(request.remarks[0])
-    (tmp_path / "one.csv").write_text('"a, b"\nc\n')
-    assert ask(run, str(tmp_path / "one.csv")).texts == [["a, b"], ["c"]]
+    assert request["texts"] == [["这 很好"], ["不 好"]] and request["labels"] is None
+    assert "gb18030" in say(request["remarks"][0])
+    (tmp_path / "one.csv").write_text('text\n"a, b"\nc\n')
+    assert ask(run, str(tmp_path / "one.csv"))["texts"] == [["a, b"], ["c"]]
+    (tmp_path / "one.csv").write_text("a\nc\n")
+    with pytest.raises(DataParallelError, match="none of the columns a is called text, or a word like it"):
+        ask(run, str(tmp_path / "one.csv"))
     (tmp_path / "scored.csv").write_text("text,verdict\nfine,yes\nwell,maybe\n")
     scored = ask(run, str(tmp_path / "scored.csv"))
-    assert scored.labels == [1, None] and "rows without a label that the model knows: 1; they" in say(scored.remarks[1])
+    assert scored["labels"] == [1, None]
+    assert "rows without a label that the model knows: 1; they" in say(scored["remarks"][1])
 
     pairs = run_folder(["premise", "hypothesis"])
-    assert ask(pairs, "a", "b", "c", "d").texts == [["a", "b"], ["c", "d"]]
+    assert ask(pairs, "a", "b", "c", "d")["texts"] == [["a", "b"], ["c", "d"]]
     (tmp_path / "pairs.jsonl").write_text('{"hypothesis": "b", "premise": "a", "verdict": "no"}\n')
     request = ask(pairs, str(tmp_path / "pairs.jsonl"), out=str(tmp_path / "out.csv"))
-    assert request.texts == [["a", "b"]] and request.labels == [0]
+    assert request["texts"] == [["a", "b"]] and request["labels"] == [0]
 
 
 @pytest.mark.parametrize(

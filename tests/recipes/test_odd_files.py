@@ -1,4 +1,4 @@
-"""Files as people have them: read as meant, with a line about what was assumed, or refused with one that helps."""
+"""Files as people have them: read as meant, or refused with a line that says how to save them."""
 
 import csv
 import gzip
@@ -73,48 +73,29 @@ READ = {
     "gb18030.csv": (as_csv(ROWS).encode("gb18030"), ROWS, "was read as gb18030"),
     "gbk_names.csv": (as_csv(ROWS, ("评论", "标签")).encode("gbk"), ROWS, "text: 评论; label: 标签"),
     "gbk_lines.txt": ("".join(f"{label} {text}\n" for text, label in ROWS).encode("gbk"), ROWS, "gb18030"),
-    "utf16.csv": (as_csv(ROWS).encode("utf-16"), ROWS, ""),
     "utf16_without_mark.csv": (as_csv(SAME).encode("utf-16-le"), SAME, "was read as utf-16-le"),
     "latin.csv": (as_csv(LATIN).encode("latin-1"), LATIN, "was read as cp1252"),
     "big5.csv": (as_csv(TAIWAN).encode("big5"), TAIWAN, "was read as big5"),
+    "utf16.csv": (as_csv(ROWS).encode("utf-16"), ROWS, ""),
+    "chinese_names.csv": (as_csv(ROWS, ("评论", "标签")).encode(), ROWS, "text: 评论; label: 标签"),
     "bom.csv": (as_csv(ROWS).encode("utf-8-sig"), ROWS, ""),
     "bom.jsonl": (as_jsonl(SAME).encode("utf-8-sig"), SAME, ""),
     "crlf.tsv": (b"text\tlabel\r\n" + "".join(f"{a}\t{b}\r\n" for a, b in SAME).encode(), SAME, ""),
-    "semicolons.csv": (as_csv(SAME, delimiter=";").encode(), SAME, "separated by semicolons"),
-    "bars.csv": (as_csv(SAME, delimiter="|").encode(), SAME, "separated by bars"),
-    "tabs.csv": (as_csv(SAME, delimiter="\t").encode(), SAME, "separated by tabs"),
+    "semicolons.csv": (as_csv(SAME, delimiter=";").encode(), SAME, ""),
+    "bars.csv": (as_csv(SAME, delimiter="|").encode(), SAME, ""),
+    "tabs.csv": (as_csv(SAME, delimiter="\t").encode(), SAME, ""),
     "semicolons_and_commas.csv": (
         as_csv(ROWS + [("a, b, c", "好")], delimiter=";").encode(),
         ROWS + [("a, b, c", "好")],
         "",
     ),
-    "no_suffix": (as_csv(SAME).encode(), SAME, ""),
     "data.dat": ("".join(f"{label} {text}\n" for text, label in SAME).encode(), SAME, ""),
-    "lines.csv": ("".join(f"{label} {text}\n" for text, label in SAME).encode(), SAME, ""),
     "fasttext.train": ("".join(f"__label__{label} {text}\n" for text, label in SAME).encode(), SAME, ""),
-    "label_tab_text.txt": ("".join(f"{label}\t{text}\n" for text, label in SAME).encode(), SAME, "no header"),
-    "no_header.csv": (as_csv(SAME, None).encode(), SAME, "no header: the first line is taken as data"),
-    "no_header_numbers.csv": (
-        as_csv([(label, text) for text, label in NUMBERED], None).encode(),
-        NUMBERED,
-        "no header",
-    ),
-    "no_header.xlsx": (as_xlsx(SAME, None), SAME, "no header"),
+    "label_tab_text.txt": ("".join(f"{label}\t{text}\n" for text, label in SAME).encode(), SAME, ""),
     "book.xlsx": (as_xlsx(ROWS, ("评论", "标签")), ROWS, ""),
     "numbers.xlsx": (as_xlsx([(text, int(label)) for text, label in NUMBERED]), NUMBERED, ""),
     "empty_rows_first.xlsx": (as_xlsx(SAME, before=[(None, None), ()]), SAME, ""),
-    "sheets.xlsx": (as_xlsx(SAME, titles=("rows", "notes")), SAME, "sheet 'rows' is read, and not notes"),
-    "title_page.xlsx": (with_title_page(as_xlsx(SAME)), SAME, "sheet 'Sheet1' is read, and not about"),
-    "named_wrong.csv": (as_xlsx(SAME), SAME, ""),
-    "wrapped.json": (json.dumps({"version": 1, "data": objects(SAME)}).encode(), SAME, ""),
-    "columns.json": (json.dumps({"text": [a for a, _ in SAME], "label": [b for _, b in SAME]}).encode(), SAME, ""),
-    "of_pandas.json": (
-        json.dumps(
-            {name: {str(n): row[at] for n, row in enumerate(SAME)} for at, name in enumerate(("text", "label"))}
-        ).encode(),
-        SAME,
-        "",
-    ),
+    "empty_sheet.xlsx": (as_xlsx(SAME, titles=("rows", "Sheet2")), SAME, ""),
     "lines.json": (as_jsonl(SAME).encode(), SAME, ""),
     "indented.json": (json.dumps(objects(SAME), indent=2).encode(), SAME, ""),
     "ends_of_lines_inside.jsonl": (
@@ -160,17 +141,32 @@ def test_read_as_meant(tmp_path, name):
         assert "the only one" in texts.splits["train"]["text"]
 
 
+UNNAMED = "is called text, or a word like it: name it so in the first row of the file, or give --text-column"
 REFUSED = {
+    "no_header.csv": (as_csv(SAME, None).encode(), f"none of the columns row 0 is fine, a {UNNAMED}"),
+    "no_header.xlsx": (as_xlsx(SAME, None), UNNAMED),
+    "lines.csv": ("".join(f"{label} {text}\n" for text, label in SAME).encode(), UNNAMED),
+    "no_suffix": (
+        ("text,label\n" + "".join(f"{n},a\n" for n in range(9))).encode(),
+        "its name does not end in .csv or the like, and it has no `<label> <text>` in each line",
+    ),
+    "named_wrong.csv": (as_xlsx(SAME), "is no text in an encoding that is known: save it as csv in UTF-8"),
+    "title_page.xlsx": (with_title_page(as_xlsx(SAME)), "it has several sheets: keep the one with the rows"),
+    "wrapped.json": (
+        json.dumps({"version": 1, "data": objects(SAME)}).encode(),
+        f"none of the columns version, data {UNNAMED}",
+    ),
+    "columns.json": (
+        json.dumps({"text": [a for a, _ in SAME], "label": [b for _, b in SAME]}).encode(),
+        "column 'text' holds no text (for example ['row 0 is fine', 'row 1 is fine'",
+    ),
     "too_many.csv": (b"text,label\nfine,1\ntoo,many,0\n", "Expected 2 fields in line 3, saw 3"),
     "open_quote.csv": (as_csv(SAME).encode() + b'"never closed,a\nmore,b\n', "EOF inside string starting at row 41"),
     "cut.jsonl": (b'{"text": "a", "label": 1}\n{"text": "b", "la', "line 2"),
     "broken.json": (b'[{"text": "a"},\n nonsense]', "line 2"),
     "numbers.json": (b"[1, 2, 3]", "it is no list of objects"),
     "number.json": (b"5", "it is no list of objects"),
-    "splits.json": (
-        json.dumps({"train": objects(SAME), "test": objects(SAME)}).encode(),
-        "it is no list of objects",
-    ),
+    "splits.json": (json.dumps({"train": objects(SAME), "test": objects(SAME)}).encode(), UNNAMED),
     "data.parquet": (b"no parquet", "data.parquet' cannot be read"),
     "empty.csv": (b"", "has no rows"),
     "blank.txt": (b" \n\n", "has no rows"),
@@ -198,7 +194,7 @@ REFUSED = {
         as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),
         "which are no classes: train numbers with `mindnlp-dp recipe regression`",
     ),
-    "prose.txt": (b"".join(b"w%d and other words\n" % n for n in range(40)), "neither columns that are known nor"),
+    "prose.txt": (b"".join(b"w%d and other words\n" % n for n in range(40)), "it has no `<label> <text>` in each line"),
     "one_class.csv": (as_csv([(text, "a") for text, _ in SAME]).encode(), "holds one class only, 'a'"),
 }
 

@@ -42,7 +42,11 @@ def test_a_task_of_ones_own_from_its_options_to_its_predictions(registered, tmp_
         check(Options(options.dataset, best_by="loss"), 1, "shouting")
     train(options, "shouting")
     said, page = capsys.readouterr().out, (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "train: 36 shout" in said and "error of capitals" in said and "by nobody shouts" in said
+    assert (
+        "train: 54 rows. Texts that shout: loud (36)" in said
+        and "error of capitals" in said
+        and "by nobody shouts" in said
+    )
     assert "Texts that shout" in page and "<p>0.4 nobody shouts</p>" in page
     kept = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     assert kept["loud"] == 0.4 and kept["settings"]["loud"] == 0.4 and "capitals" in kept["baselines"]["never"]

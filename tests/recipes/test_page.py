@@ -29,9 +29,9 @@ def test_many_classes_are_a_list_of_confusions_and_of_classes_with_the_worst_fir
 def test_a_run_on_generated_data_is_repeated_by_a_recipe_that_generates_it(tmp_path):
     settings = {"epochs": 3.0, "max_length": 128, "model": None}
     page = written(tmp_path, ["a", "b"], np.eye(2), np.arange(2), settings={**settings, "dataset": None})
-    assert "mindnlp-dp recipe roberta-imdb --config run.yaml" in page
+    assert "mindnlp-dp recipe roberta-imdb --config run.yaml --output-dir again" in page
     page = written(tmp_path, ["a", "b"], np.eye(2), np.arange(2), settings={**settings, "dataset": "data.csv"})
-    assert "mindnlp-dp recipe classification --config run.yaml" in page
+    assert "mindnlp-dp recipe classification --config run.yaml --output-dir again" in page
 
 
 def test_scores_are_in_percent_and_settings_in_their_own_words(tmp_path):

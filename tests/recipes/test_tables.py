@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.recipes.columns import find_columns
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.columns import find_columns
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
 from tests.harness import REPOSITORY
@@ -135,10 +135,7 @@ def test_empty_rows_are_counted_and_dropped(tmp_path):
     [
         (["id", "review", "label"], ["review"], "label"),
         (["Premise", "Hypothesis", "Label"], ["Premise", "Hypothesis"], "Label"),
-        (["sentence1", "sentence2", "verdict"], ["sentence1", "sentence2"], "verdict"),
-        (["spam_or_not", "message"], ["message"], "spam_or_not"),
         (["stars", "notes", "content"], ["content"], "stars"),
-        (["kind", "notes"], ["notes"], "kind"),
     ],
 )
 def test_columns_are_found(columns, texts, label):
@@ -159,15 +156,12 @@ def test_named_columns_win(tmp_path):
     assert ("t3", "same", "b") in contents(pairs)
 
 
-def test_what_stands_beside_the_text_is_the_label_if_it_is_all_there_is():
-    rows = {"question": [f"row {row}" for row in range(20)], "kind": [f"k{row % 6}" for row in range(20)]}
-    assert find_columns(pandas.DataFrame(rows)) == (("question",), "kind")
-
-
-def test_two_columns_that_could_be_the_label():
-    rows = {"words": [f"row {row}" for row in range(40)], "a": [0, 1] * 20, "b": ["x", "y"] * 20}
-    with pytest.raises(DataParallelError, match="give --label-column, one of a, b"):
+def test_columns_without_a_name_that_is_known_are_asked_for():
+    rows = {"words to say": [f"row {row}" for row in range(40)], "a": [0, 1] * 20}
+    with pytest.raises(DataParallelError, match="none of the columns words to say, a is called text, or a word like"):
         find_columns(pandas.DataFrame(rows))
+    with pytest.raises(DataParallelError, match="called label, or a word .*in the first row of the file, or give --la"):
+        find_columns(pandas.DataFrame(rows), ("words to say",))
 
 
 @given(seed=st.integers(0, 99), counts=st.lists(st.integers(2, 60), min_size=2, max_size=5))
@@ -221,13 +215,6 @@ def test_a_folder_of_files_that_only_their_names_tell(tmp_path):
     assert sorted(texts.splits) == ["dev", "test", "train"] and "señor" in texts.splits["test"]["text"][0]
 
 
-def test_a_file_with_a_line_in_another_encoding_is_told_of_the_option(tmp_path):
-    rows = "".join(f"{row['label']} {row['text']} naïve señor\n" for row in reviews(40)).encode()
-    (tmp_path / "data.txt").write_bytes(rows + "good señor\n".encode("latin-1"))
-    with pytest.raises(DataParallelError, match="or name the --encoding of all, such as latin-1"):
-        read_labelled_texts(str(tmp_path / "data.txt"))
-
-
 def test_names_for_classes(tmp_path):
     from mindnlp_dp_plugin.recipes.tasks.classification import TASK
 
@@ -241,12 +228,3 @@ def test_names_for_classes(tmp_path):
         TASK.read(RecipeOptions(path, label_name=("2=odd",)))
     with pytest.raises(DataParallelError, match="gives two classes one name: same, same"):
         TASK.read(RecipeOptions(path, label_name=("0=same", "1=same")))
-
-
-def test_two_numbers_are_perhaps_classes(tmp_path):
-    from mindnlp_dp_plugin.recipes.tasks.regression import TASK
-
-    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1")))))).remarks
-    assert any("holds two numbers only (0, 1): if they are classes, train them" in say(each) for each in said)
-    said = TASK.read(RecipeOptions(str(write(tmp_path / "data.csv", reviews(40, ("0", "1", "2")))))).remarks
-    assert not any("two numbers" in say(each) for each in said)

@@ -12,11 +12,11 @@ from seqeval.metrics import f1_score
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report, save_small_bert, save_small_roberta
+from mindnlp_dp_plugin.recipes.conll import read_conll
 from mindnlp_dp_plugin.recipes.entities import Compared, entities, in_words
 from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
-from mindnlp_dp_plugin.recipes.reading.conll import read_conll
 from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -87,9 +87,8 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
     assert data.label_names == ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
     assert len(data.splits["dev"]) == 6
     facts = TASK.facts(data, options)
-    assert facts["joiner"] == " " and facts["rows"]["train"]["LOC"] == facts["rows"]["train"]["PER"] == 54
-    facts["num_rows"] = {"train": 54, "dev": 6}
-    assert TASK.describe(facts, "dev").endswith("words; entities: LOC (6), PER (6)")
+    assert facts["joiner"] == " "
+    assert facts["rows"] == {"train": {"LOC": 54, "PER": 54}, "dev": {"LOC": 6, "PER": 6}}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +106,13 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
         ("a.jsonl", '\n{"tokens": ["a"], "tags": ["X"]}\n', "'a.jsonl', row 1: 'X' is no tag: give O, or"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [3]}\n', "'a.jsonl', row 1: 3 is no tag"),
         ("a.jsonl", '{"tokens": "a b", "tags": ["O"]}\n', "'a.jsonl', row 1: 'a b' is no list of words"),
-        ("a.jsonl", '{"sentence": ["a"], "tags": ["O"]}\n', "no column with a list of words and one with a list of"),
-        ("a.csv", "text,label\na,b\n", "'a.csv', line 1 is 'text,label': give"),
+        (
+            "a.jsonl",
+            '{"sentence": ["a"], "tags": ["O"]}\n',
+            "columns sentence, tags is called tokens, or a word",
+        ),
+        ("a.csv", "text,label\na,b\n", "'a.csv', row 1: 'a' is no list of words"),
+        ("tagged", "text,label\na,b\n", "'tagged', line 1 is 'text,label': give"),
     ],
 )
 def test_what_are_no_tagged_sentences(tmp_path, name, content, words):
@@ -277,19 +281,20 @@ def test_sentences_to_predict(tmp_path):
     def ask(*inputs, **how):
         return make_request(tmp_path / "run", inputs, (), None, None, **how)
 
-    assert ask("Ada  went", "to Paris").texts == [[["Ada", "went"]], [["to", "Paris"]]]
+    assert ask("Ada  went", "to Paris")["texts"] == [[["Ada", "went"]], [["to", "Paris"]]]
     rows = list(sentences(5))
     (tmp_path / "asked.txt").write_text(as_conll([*rows, {"tokens": ["EU"], "tags": ["B-ORG"]}]))
     request = ask(str(tmp_path / "asked.txt"))
-    assert request.texts == [[row["tokens"]] for row in [*rows, {"tokens": ["EU"]}]]
-    assert request.labels == [*(TASK.read_label(row["tags"], KEPT) for row in rows), None]
-    assert "rows without a label that the model knows: 1" in say(request.remarks[-1])
+    assert request["texts"] == [[row["tokens"]] for row in [*rows, {"tokens": ["EU"]}]]
+    assert request["labels"] == [*(TASK.read_label(row["tags"], KEPT) for row in rows), None]
+    assert "rows without a label that the model knows: 1" in say(request["remarks"][-1])
     write(tmp_path / "asked.jsonl", [{"tokens": row["tokens"]} for row in rows])
-    assert ask(str(tmp_path / "asked.jsonl")).labels is None
+    assert ask(str(tmp_path / "asked.jsonl"))["labels"] is None
     (tmp_path / "lines.txt").write_text("Ada went\nto Paris\n")
-    assert ask(str(tmp_path / "lines.txt")).texts == [[["Ada", "went"]], [["to", "Paris"]]]
+    with pytest.raises(DataParallelError, match="'lines.txt', line 1 is 'Ada went': give a word and its tag in each"):
+        ask(str(tmp_path / "lines.txt"))
     (tmp_path / "asked.csv").write_text("id,text\n1,Ada went\n")
-    assert ask(str(tmp_path / "asked.csv")).texts == [[["Ada", "went"]]]
+    assert ask(str(tmp_path / "asked.csv"))["texts"] == [[["Ada", "went"]]]
     with pytest.raises(DataParallelError, match="--out 'tags.csv' has an unknown suffix: give one of .conll, .txt, .j"):
         ask("Ada", out="tags.csv")
 

@@ -2,7 +2,7 @@
 
 import openpyxl
 
-from mindnlp_dp_plugin.recipes.reading.files import read_file
+from mindnlp_dp_plugin.recipes.files import read_file
 from mindnlp_dp_plugin.recipes.writing import write_predictions
 
 
@@ -17,4 +17,4 @@ def test_predictions_in_a_workbook(tmp_path):
         ("text", "label", "probability", "all"), ("=1+1", "good", 0.75, "a;b"), ("ab\n中文", "bad", 1, "a;b"),
     ]  # fmt: skip
     assert sheet["A2"].data_type == "s", "no formula"
-    assert len(read_file(tmp_path / "labels.xlsx", None, [])) == 2
+    assert len(read_file(tmp_path / "labels.xlsx", [])) == 2

@@ -22,7 +22,7 @@ LIMITS = {"most_in_matrix": 24, "most_bars": 12, "most_in_table": 60, "shown_mis
 
 
 def write(folder: RunFolder, results: dict) -> None:
-    """Write the report of a run, whole or not at all.
+    """Write the report of a run, whole or not at all. Long, as it is the one list of what the templates see.
 
     Args:
         folder: The run's.

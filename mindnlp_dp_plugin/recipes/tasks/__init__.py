@@ -10,10 +10,10 @@ import numpy as np
 
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
-from mindnlp_dp_plugin.recipes.options import MINILM, RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.splits import SPLIT_WORDS
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
@@ -26,6 +26,7 @@ MOST_RESAMPLED = 2000  # rows: of more, the deviation is that of so many, and re
 class Task(ABC):
     """The contract of a task: reading, what counts, training, scores, and predictions.
 
+    Its attributes are many, as a task states there whatever the rest of a recipe would else ask by its name.
     A file of a task imports neither MindSpore nor MindNLP when it is imported: the launcher uses it, too. Its part of
     the report is a template of the same name with ``.html``. What methods call ``kept`` are the facts that
     ``metrics.json`` keeps, with ``settings`` and ``data``.
@@ -34,20 +35,17 @@ class Task(ABC):
         name: The task's, and that of its recipe.
         options: Of its recipe: ``RecipeOptions``, or those with more.
         names: Its own scores and baselines, by the names under which ``metrics.json`` has them.
-        distribution: What ``rows`` of its facts count, as a heading of the report.
+        distribution: What ``rows`` of its facts count, for the terminal and as a heading of the report.
         measures: Its scores by name, a table such as those of ``scores``: from what is true and predicted to a number.
         shown: Names of the scores that terminal and report show and compare with baselines.
         not_shares: Those that are no shares of a whole, and are not shown in percent.
         falling: Those that are better the lower they are.
         best_by: Names of the scores that may choose the epoch to keep; the first is the one that counts most.
-        scores_before_training: Whether the model before training is a baseline.
         small_models: The models that can be trained from nothing, the default first.
-        known_models: A pretrained model to advise for texts in ``en`` and ``zh``.
-        hub_models: The same: Hugging Face's name of one, and ModelScope's.
+        hub_models: Hugging Face's and ModelScope's name of a model to advise for texts in ``en`` and ``zh``.
         choose_model: From texts to the model to train if none is named, and why, as a remark.
-        generates: Whether it writes texts.
+        generates: Whether it writes texts; then the model before training is a baseline, too.
         auto_model: The class of MindNLP that loads its models.
-        kept_facts: Names of the facts that ``metrics.json`` keeps.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
@@ -64,9 +62,7 @@ class Task(ABC):
     measures: dict[str, Callable] = {}
     not_shares: tuple[str, ...] = ()
     falling: tuple[str, ...] = ()
-    scores_before_training: bool = False
     small_models: tuple[str, ...] = ("small-roberta", "small-bert")
-    known_models: dict[str, str] = {"en": MINILM, "zh": "hfl/chinese-roberta-wwm-ext"}
     hub_models: dict[str, tuple[str, str]] = {
         "en": ("roberta-base", "AI-ModelScope/roberta-base"),
         "zh": ("hfl/chinese-roberta-wwm-ext", "dienstag/chinese-roberta-wwm-ext"),
@@ -74,7 +70,6 @@ class Task(ABC):
     choose_model: Callable = staticmethod(choose_model)
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
-    kept_facts: tuple[str, ...] = ()
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
@@ -129,12 +124,8 @@ class Task(ABC):
     def facts(self, data: LabelledTexts, options: RecipeOptions) -> dict:
         """What ranks and report must know of the data, in a form JSON can hold.
 
-        The ``rows`` of each split by what is counted; what ``describe`` says; and ``kept_facts``.
+        The ``rows`` of each split by what is counted, and what ``metrics.json`` keeps.
         """
-
-    @abstractmethod
-    def describe(self, facts: dict, split: str) -> str:
-        """A line about a split."""
 
     def folds(self, data: LabelledTexts, options: RecipeOptions) -> list[list[int]] | None:
         """The numbers of the rows in each fold; None without ``--folds``."""

@@ -5,11 +5,11 @@ import json
 import numpy as np
 
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import chats
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, listed, shortened
+from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
@@ -28,11 +28,10 @@ class CausalLM(Task):
     best_by = ("perplexity", "token_accuracy", "loss")
     labelled = staticmethod(chats.read_chats)
     auto_model = "AutoModelForCausalLM"
-    scores_before_training = generates = takes_lists = True
+    generates = takes_lists = True
     label_filling = IGNORED
     lora_type = "CAUSAL_LM"
     small_models = ("small-gpt2", "small-qwen2")
-    known_models = dict.fromkeys(("en", "zh"), ADVISED)
     hub_models = dict.fromkeys(("en", "zh"), (ADVISED, ADVISED))
     out_suffixes = (".jsonl",)
 
@@ -45,12 +44,6 @@ class CausalLM(Task):
     def facts(self, data, options):
         """Messages of each role in each split."""
         return {"rows": {split: chats.count_roles(rows[MESSAGES]) for split, rows in data.splits.items()}}
-
-    def describe(self, facts, split):
-        """Conversations and messages."""
-        roles = listed(facts["rows"][split])
-        line = Message("{split}: {count} conversations; messages: {roles}")
-        return tr(line, split=split, count=facts["num_rows"][split], roles=roles)
 
     def fit_tokenizer(self, tokenizer):
         """Give it a chat template, and something to pad with, if it has none."""

@@ -7,11 +7,11 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, f1_score
 
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
 from mindnlp_dp_plugin.recipes.classes import generated, read_classes, renamed
-from mindnlp_dp_plugin.recipes.reading.cells import as_text
+from mindnlp_dp_plugin.recipes.files import as_text
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 MOST_CONFUSIONS = 20
@@ -26,7 +26,6 @@ class Classification(Task):
     measures = scores.CLASSES
     shown = ("accuracy", "macro_f1")
     best_by = ("macro_f1", "accuracy", "f1", "loss")
-    kept_facts = ("label_names", "positive_label", "label_name")
 
     def labelled(self, options):
         """Texts and class numbers in splits; without a data set generated film reviews."""
@@ -49,11 +48,6 @@ class Classification(Task):
             "positive_label": positive,
             "rows": {split: {name: of[number] for number, name in enumerate(names)} for split, of in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows of each class."""
-        line, rows = Message("{split}: {rows} rows in {count} classes: {classes}"), facts["rows"][split]
-        return tr(line, split=split, rows=sum(rows.values()), count=len(rows), classes=scores.listed(rows))
 
     def predict_baselines(self, train, scored, data, options):
         """Majority class, and TF-IDF with logistic regression."""
@@ -103,14 +97,14 @@ class Classification(Task):
             "confusions": [
                 [count, *(names[each] for each in pair)] for pair, count in wrong.most_common(MOST_CONFUSIONS)
             ],
-            "mistakes": [
-                {
-                    **scores.mistake(texts[row], names[labels[row]], names[predicted[row]]),
-                    "probability": float(sure[row]),
-                    "is_label_doubtful": bool(sure[row] >= SURE),
-                }
-                for row in scores.worst_rows(sure, texts)
-            ],
+            "mistakes": scores.mistakes(
+                scores.worst_rows(sure, texts),
+                texts,
+                label=[names[number] for number in labels],
+                predicted=[names[number] for number in predicted],
+                probability=sure.tolist(),
+                is_label_doubtful=(sure >= SURE).tolist(),
+            ),
         }
 
     def read_label(self, cell, kept):

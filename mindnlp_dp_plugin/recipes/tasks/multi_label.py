@@ -6,10 +6,10 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes import scores
+from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.recipes import label_sets, scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.label_sets import chosen_names, marked, names_in, parse, read_label_sets, separator_of
+from mindnlp_dp_plugin.recipes.label_sets import chosen_names, marked, names_in, parse, read_label_sets
 from mindnlp_dp_plugin.recipes.tasks import Task
 
 NO_CLASS = "–"
@@ -25,7 +25,6 @@ class MultiLabel(Task):
     shown = ("micro_f1", "macro_f1", "exact_match")
     best_by = (*shown, "loss")
     labelled = staticmethod(read_label_sets)
-    kept_facts = ("label_names", "threshold", "label_separator")
 
     def strata(self, rows):
         """Of each row the rarest of its classes: a split by it leaves no class out of train."""
@@ -39,21 +38,9 @@ class MultiLabel(Task):
         return {
             "label_names": names,
             "threshold": options.threshold or THRESHOLD,
-            "label_separator": separator_of(data),
+            "label_separator": options.label_separator or label_sets.SEPARATOR,
             "rows": {split: dict(zip(names, of.sum(axis=0).astype(int).tolist())) for split, of in counts.items()},
-            "classes_per_row": {split: float(labels.sum(axis=1).mean()) for split, labels in counts.items()},
-            "rows_without_class": {split: int((labels.sum(axis=1) == 0).sum()) for split, labels in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows with each class."""
-        line = Message(
-            "{split}: {rows} rows, {count} classes: {classes}; {mean:.2f} classes a row; rows without a class: {none}"
-        )
-        rows, mean, none = (facts[name][split] for name in ("num_rows", "classes_per_row", "rows_without_class"))
-        counts = facts["rows"][split]
-        shown = {"count": len(counts), "classes": scores.listed(counts)}
-        return tr(line, split=split, rows=rows, mean=mean, none=none, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent class, and for each class a logistic regression on TF-IDF: rows of bools."""
@@ -108,11 +95,11 @@ class MultiLabel(Task):
         names, labels, chances = kept["label_names"], np.asarray(labels) > 0, _chances(logits)
         chosen = chances >= kept["threshold"]
         wrong = np.where(chosen != labels, np.abs(chances - kept["threshold"]), 0).sum(axis=1)
-        in_words = [[", ".join(chosen_names(row, names)) or NO_CLASS for row in rows] for rows in (labels, chosen)]
+        true, predicted = ([", ".join(chosen_names(row, names)) or NO_CLASS for row in of] for of in (labels, chosen))
         worst = scores.worst_rows(wrong, texts)
         return {
             "per_class": scores.per_class(chosen, labels, names),
-            "mistakes": [scores.mistake(texts[row], *(each[row] for each in in_words)) for row in worst],
+            "mistakes": scores.mistakes(worst, texts, label=true, predicted=predicted),
         }
 
     def read_label(self, cell, kept):

@@ -10,18 +10,13 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes import scores
 from mindnlp_dp_plugin.recipes.baselines import predict_baselines
-from mindnlp_dp_plugin.recipes.reading.cells import as_text, is_number
+from mindnlp_dp_plugin.recipes.files import as_text, is_number
 from mindnlp_dp_plugin.recipes.tables import read_rows
 from mindnlp_dp_plugin.recipes.tasks import Task
-from mindnlp_dp_plugin.recipes.words import remark
 
 MOST_RANGES = 10
 MOST_POINTS = 1000
 QUARTILES = (0.25, 0.5, 0.75)
-TWO_NUMBERS = Message(
-    "label column {column!r} holds two numbers only ({numbers}): if they are classes, train them with "
-    "`mindnlp-dp recipe classification`"
-)
 
 
 class Regression(Task):
@@ -34,19 +29,15 @@ class Regression(Task):
     not_shares = tuple(scores.NUMBERS)
     falling = ("rmse", "mae")
     best_by = ("r2", "spearman", "loss")
-    kept_facts = ("mean", "std")
 
     def labelled(self, options):
         """Texts and numbers in splits."""
         found = read_rows(options, _as_number)
         data, column = found.labelled(), found.columns.label
-        distinct = sorted(set(data.splits["train"]["label"]))
-        if len(distinct) == 1:
+        if len(set(data.splits["train"]["label"])) == 1:
             raise DataParallelError(
                 "label column {column!r} holds one number only: there is nothing to learn.", column=column
             )
-        if len(distinct) == 2:
-            data.remarks.append(remark(TWO_NUMBERS, column=column, numbers=[f"{number:g}" for number in distinct]))
         return data
 
     def facts(self, data, options):
@@ -61,15 +52,6 @@ class Regression(Task):
             "std": float(train.std()),
             "rows": {split: dict(zip(names, of.tolist())) for split, of in counts.items()},
         }
-
-    def describe(self, facts, split):
-        """Rows and range of each split."""
-        rows, ranges = facts["num_rows"][split], list(facts["rows"]["train"])
-        if split != "train":
-            return tr("{split}: {rows} rows", split=split, rows=rows)
-        line = Message("{split}: {rows} rows, from {first} to {last}, mean {mean:.4g}")
-        shown = {"first": ranges[0].split(" ")[0], "last": ranges[-1].split(" ")[-1], "mean": facts["mean"]}
-        return tr(line, split=split, rows=rows, **shown)
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""
@@ -99,7 +81,7 @@ class Regression(Task):
         worst = scores.worst_rows(np.abs(predicted - labels), texts)
         return {
             "points": np.stack([labels, predicted], axis=1)[::step].round(6).tolist(),
-            "mistakes": [scores.mistake(texts[row], float(labels[row]), float(predicted[row])) for row in worst],
+            "mistakes": scores.mistakes(worst, texts, label=labels.tolist(), predicted=predicted.tolist()),
         }
 
     def read_label(self, cell, kept):

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import entities, scores, tokens
+from mindnlp_dp_plugin.recipes.conll import TAGS, TOKENS
+from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.languages import joiner_of
-from mindnlp_dp_plugin.recipes.reading.cells import is_list
-from mindnlp_dp_plugin.recipes.reading.conll import TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.tagged import read_sentences
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 
@@ -23,7 +23,6 @@ class TokenClassification(Task):
     labelled = staticmethod(read_sentences)
     examples = staticmethod(tokens.labelled_tokens)
     auto_model = "AutoModelForTokenClassification"
-    kept_facts = ("label_names", "joiner")
     label_filling = tokens.IGNORED
     lora_type = "TOKEN_CLS"
     takes_lists = reads_conll = True
@@ -40,14 +39,7 @@ class TokenClassification(Task):
             "label_names": names,
             "joiner": joiner_of(data.splits["train"]["text"]),
             "rows": {split: entities.count_types(of, names) for split, of in tags.items()},
-            "num_words": {split: sum(map(len, of)) for split, of in tags.items()},
         }
-
-    def describe(self, facts, split):
-        """Sentences, words, and entities of each type."""
-        line = Message("{split}: {sentences} sentences, {words} words; entities: {entities}")
-        sentences, words, rows = (facts[name][split] for name in ("num_rows", "num_words", "rows"))
-        return tr(line, split=split, sentences=sentences, words=words, entities=scores.listed(rows, len(rows)))
 
     def predict_baselines(self, train, scored, data, options):
         """The most frequent tag of each word; of one that is not in train the first, O."""
@@ -101,12 +93,11 @@ class TokenClassification(Task):
         predicted, true = _named(*self.choose(logits, labels, kept), kept)
         compared = entities.Compared(predicted, true)
         sure = [np.mean(row or [0]) for row in scores.confidences(tokens.by_word(logits, labels)[0])]
-        mistakes = []
-        for row in compared.worst(sure)[: scores.MOST_MISTAKES]:
-            words = self.named_texts(texts[row], kept)
-            told = (self.in_short({**words, TAGS: tags[row]}, kept) for tags in (true, predicted))
-            mistakes.append(scores.mistake([self.text_of(words, kept)], *told))
-        return {"per_class": compared.types(kept["label_names"]), "mistakes": mistakes}
+        worst, joiner = compared.worst(sure)[: scores.MOST_MISTAKES], kept["joiner"]
+        words = [each[-1] for each in texts]
+        told = [{row: entities.in_words(words[row], tags[row], joiner) for row in worst} for tags in (true, predicted)]
+        shown = scores.mistakes(worst, [[joiner.join(each)] for each in words], label=told[0], predicted=told[1])
+        return {"per_class": compared.types(kept["label_names"]), "mistakes": shown}
 
     def always(self, found, kept):
         """Nothing, if no entity is found in any row."""

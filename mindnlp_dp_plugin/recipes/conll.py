@@ -5,17 +5,9 @@ import re
 from mindnlp_dp_plugin.errors import DataParallelError
 
 SUFFIXES = (".conll", ".conll2003", ".bio", ".bmes", ".bioes", ".iob", ".iob2", ".ner")
-CONLL_LINE = re.compile(r"\S+(\s+\S+){0,2}\s+(O|[BIESMLU]-[\w-]+)")
 TAG = re.compile(r"O|[BIESMLU]-\S+")
 DOCUMENT = "-DOCSTART-"
 TOKENS, TAGS = "tokens", "tags"
-
-
-def looks_like_conll(text: str) -> bool:
-    """Whether a text has a word and its tag in each line."""
-    filled = [line.strip() for line in text[:100_000].split("\n")[:-1] or [text] if line.strip()][:2000]
-    tagged = [line for line in filled if CONLL_LINE.fullmatch(line)]
-    return len(tagged) > 0.8 * len(filled) and any(line.split()[-1] != "O" for line in tagged)
 
 
 def read_conll(text: str, name: str) -> list[tuple[list[str], list[str]]]:

@@ -9,9 +9,9 @@ from huggingface_hub import constants
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.files import SUFFIXES, from_dataset, numbered, read_file
 from mindnlp_dp_plugin.recipes.hub import reason_not_to_get
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.reading.files import SUFFIXES, from_dataset, numbered, read_file
 
 SPLIT_WORDS = {
     "train": {"train", "training"},
@@ -27,7 +27,7 @@ def read_splits(options: RecipeOptions, said: list[dict], tagged: bool = False) 
     Args:
         options: Name it: a file; a folder with one file, or with files whose names say train, dev and test; or a data
             set's name in the hub. They may name files for dev and test, and the encoding of all files.
-        said: Gets remarks of what was assumed.
+        said: Gets remarks of what had to be assumed.
         tagged: Whether texts are CoNLL.
 
     Raises:
@@ -49,13 +49,12 @@ def read_splits(options: RecipeOptions, said: list[dict], tagged: bool = False) 
     else:
         tables = _read_from_hub(name)
     for split, files in named.items():
-        tables[split] = _concatenated(files, [read_file(file, options.encoding, said, tagged=tagged) for file in files])
+        tables[split] = _concatenated(files, [read_file(file, said, options.encoding, tagged) for file in files])
     return {split: tables[split] for split in SPLIT_WORDS if split in tables}
 
 
 def _files_by_split(folder):
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
-    files = files or sorted(path for path in folder.iterdir() if path.is_file())  # data are also called TREC.train.all
+    files = sorted(path for path in folder.iterdir() if path.is_file())
     words = {path: set(re.split(r"[._-]", path.name.lower())) for path in files}
     found = {split: [path for path in files if words[path] & known] for split, known in SPLIT_WORDS.items()}
     if len(files) == 1 and not any(found.values()):
