@@ -34,7 +34,7 @@ FAULTS = [
         "max(begin, own.at + 1), min(end,",
         "distributed/test_sharded_states.py",
     ),
-    ("step/labels.py", "(labels[..., 1:] if predicts_next_token else labels)", "labels", "trainers"),
+    ("step/labels.py", "(labels[..., 1:] if leaves_out == FIRST else labels)", "labels", "trainers"),
     ("checkpoint/store.py", "digest(folder / name) != digests[name]", "False", "checkpoint"),
     (
         "launch/monitor.py",

@@ -61,7 +61,7 @@ class Door:
         dtype: What forward is to compute in; None for the model's own.
         weighs_losses: Whether the loop itself makes losses the shares of ranks in one mean.
         labels: The column of labels, of which a loss is a mean where a row has several; None if there is none.
-        predicts_next_token: Whether the loss leaves out the first label of each row, as causal language models do.
+        leaves_out: Which labels the loss leaves out beside those that are -100, as of ``step/left_out.py``.
         may_call_backward_again: Whether user code between ``micro_step`` and ``training_step`` may read gradients, and
             call backward more than once. They are then averaged after each.
         may_replace_gradients: Whether user code may attach other gradients after ``finish``.
@@ -79,7 +79,8 @@ class Door:
     accumulation = nominal_accumulation = 1
     dtype: Any = None
     labels: str | None = "labels"
-    weighs_losses = predicts_next_token = may_call_backward_again = may_replace_gradients = False
+    leaves_out: str | None = None
+    weighs_losses = may_call_backward_again = may_replace_gradients = False
     averaged_when = Message(
         "They are averaged by the end of the training_step after which the Trainer steps: let only the Trainer step."
     )

@@ -182,4 +182,4 @@ class AnnouncedCounts:
     def _count_labels(self, batch):
         if self._door is None:
             return None
-        return count_labels(batch, self._door.predicts_next_token, self._door.labels)
+        return count_labels(batch, self._door.leaves_out, self._door.labels)

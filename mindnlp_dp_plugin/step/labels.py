@@ -1,11 +1,13 @@
 """What a loss is a mean over: labels that are not -100, or rows where there are none."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.step.left_out import FIRST, MASKED
 
 LABELS = "labels"
 SPANS = ("start_positions", "end_positions")
@@ -16,12 +18,12 @@ def name_of_labels(names: Sequence[str] | None) -> str | None:
     return LABELS if names is None else next(iter(names), None)
 
 
-def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str | None = LABELS) -> int | None:
+def count_labels(batch: Mapping, leaves_out: str | None = None, name: str | None = LABELS) -> int | None:
     """How many labels a batch has of which a row may have several, or none; None where rows count.
 
     Args:
         batch: The columns, by name.
-        predicts_next_token: Whether the model shifts its labels.
+        leaves_out: Which the model leaves out, beside those that are -100.
         name: The column of labels; None if rows count, whatever the columns are.
 
     Raises:
@@ -31,7 +33,7 @@ def count_labels(batch: Mapping, predicts_next_token: bool = False, name: str | 
         return None
     labels = None if name in SPANS else labels_of(batch, name)
     if labels is not None:
-        return count_kept(labels, predicts_next_token)
+        return count_kept(labels, leaves_out, batch.get("attention_mask"))
     _require_no_other_labels(batch, name)
     return _count_spans(batch)
 
@@ -55,9 +57,12 @@ def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
     return labels if is_counted else None
 
 
-def count_kept(labels: np.ndarray, predicts_next_token: bool) -> int:
-    """Labels that are not -100, and that a causal language model does not shift away."""
-    return int(((labels[..., 1:] if predicts_next_token else labels) != PADDING).sum())
+def count_kept(labels: np.ndarray, leaves_out: str | None, mask: Any = None) -> int:
+    """Labels that are not -100, and that the model does not leave out: the first of a row, or those under the mask."""
+    kept = (labels[..., 1:] if leaves_out == FIRST else labels) != PADDING
+    if leaves_out == MASKED and mask is not None:
+        kept &= to_numpy(mask) == 1
+    return int(kept.sum())
 
 
 def _require_no_other_labels(batch, name):

@@ -206,8 +206,8 @@ class Step:
     def finish(self) -> None:
         """Behind backward: average the gradients, if they are due. All ranks must call it."""
         self._on_phase("wait for gradients")
+        self._weights.require(is_weighed=not self.is_forward_due)
         self.is_forward_due = False
-        self._weights.require(is_weighed=True)
         if self._fills_buckets:
             self.stepped.agree()
             self.reducer.finish()

@@ -12,12 +12,12 @@ from mindnlp_dp_plugin.port import Announced, Door
 from mindnlp_dp_plugin.step.labels import LABELS, count_kept
 
 
-def count_micro_step(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
+def count_micro_step(batch, leaves_out: str | None = None, labels: str = LABELS) -> int:
     """1: all micro-steps have the same weight."""
     return 1
 
 
-def count_samples(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
+def count_samples(batch, leaves_out: str | None = None, labels: str = LABELS) -> int:
     """Number of rows in the batch.
 
     Raises:
@@ -33,12 +33,12 @@ def count_samples(batch, predicts_next_token: bool = False, labels: str = LABELS
     return num_rows
 
 
-def count_tokens(batch, predicts_next_token: bool = False, labels: str = LABELS) -> int:
-    """Number of labels in the loss: those that are not -100 and that a causal language model does not shift away.
+def count_tokens(batch, leaves_out: str | None = None, labels: str = LABELS) -> int:
+    """Number of labels in the loss: those that are not -100 and that the model does not leave out.
 
     Args:
         batch: The columns, by name.
-        predicts_next_token: Whether the model is one.
+        leaves_out: Which others the loss leaves out.
         labels: The column of labels.
 
     Raises:
@@ -51,7 +51,7 @@ def count_tokens(batch, predicts_next_token: bool = False, labels: str = LABELS)
             columns=", ".join(batch),
             labels=labels,
         )
-    return count_kept(to_numpy(batch[labels]), predicts_next_token)
+    return count_kept(to_numpy(batch[labels]), leaves_out, batch.get("attention_mask"))
 
 
 COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": count_tokens}
@@ -59,7 +59,7 @@ COUNTS = {"micro_steps": count_micro_step, "samples": count_samples, "tokens": c
 
 def counted(batch, average_over: str, door: Door) -> int:
     """What a batch of a loop counts, by a key of ``COUNTS``."""
-    return COUNTS[average_over](batch, door.predicts_next_token, door.labels)
+    return COUNTS[average_over](batch, door.leaves_out, door.labels)
 
 
 class Weights:

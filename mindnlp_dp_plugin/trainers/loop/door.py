@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.port import Door
-from mindnlp_dp_plugin.step.next_token import predicts_next_token
+from mindnlp_dp_plugin.step.left_out import left_out
 
 FIRST_LOOK = 16  # batches read before the first step, as MindSpore's own data sets prefetch
 
@@ -88,9 +88,9 @@ class LoopDoor(Door):
         self._status = show_status(collective.rank)
 
     @property
-    def predicts_next_token(self) -> bool:
-        """Whether the model shifts its labels."""
-        return predicts_next_token(self.model)
+    def leaves_out(self) -> str | None:
+        """Those that the model leaves out."""
+        return left_out(self.model)
 
     def count_steps(self, steps: WatchedSteps) -> None:
         """Count the optimizer's steps."""

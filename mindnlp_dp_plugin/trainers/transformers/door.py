@@ -5,7 +5,7 @@ from transformers import Trainer
 
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import name_of_labels
-from mindnlp_dp_plugin.step.next_token import predicts_next_token
+from mindnlp_dp_plugin.step.left_out import left_out
 from mindnlp_dp_plugin.step.preemption import Preemption
 
 
@@ -80,9 +80,9 @@ class TrainerDoor(Door):
         return self._trainer.state.global_step
 
     @property
-    def predicts_next_token(self) -> bool:
-        """Whether the model shifts its labels."""
-        return predicts_next_token(self.model)
+    def leaves_out(self) -> str | None:
+        """Those that the model leaves out."""
+        return left_out(self.model)
 
     def forget_parameters(self) -> None:
         """MindNLP builds its function of gradients anew when the Trainer has none."""

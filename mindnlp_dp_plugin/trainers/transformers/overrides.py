@@ -26,7 +26,7 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels, name_of_labels
-from mindnlp_dp_plugin.step.next_token import predicts_next_token
+from mindnlp_dp_plugin.step.left_out import FIRST, left_out
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.loaders import shared_out
@@ -261,7 +261,8 @@ def _prediction_step_of(self, patches):
             loss, *_ = stock(model, copy.copy(given), True, *args, **kwargs)
         if loss is not None and may_have_labels(given, name):  # ranks have unequal numbers of them
             # What the Trainer counts holds the first of each row, too, which a mean leaves out that shifts its labels.
-            count = count_labels(given, not seen["sum"] and predicts_next_token(self.model), name) if own else 0
+            left = left_out(self.model)
+            count = count_labels(given, None if seen["sum"] and left == FIRST else left, name) if own else 0
             count = own if count is None else count
             of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
             total = sum(count for _, count in of_ranks)

@@ -86,7 +86,7 @@ class CountedRows:
         is_whole = total == self._trainer.args.per_device_train_batch_size * self._collective.world_size
         counts, share = [], own * self._collective.world_size / total
         if self._kind != SUM and may_have_labels(batch, door.labels):
-            labels = count_labels(batch, door.predicts_next_token, door.labels) if own else 0
+            labels = count_labels(batch, door.leaves_out, door.labels) if own else 0
             everyone = self._collective.all_gather_object((own, own if labels is None else labels), TOKENS)
             counts = [count for _, count in everyone]
             share = counts[self._collective.rank] * self._collective.world_size / max(sum(counts), 1)

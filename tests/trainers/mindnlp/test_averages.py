@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from mindnlp.engine import Trainer, TrainerCallback
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
-from mindnlp.transformers import GPT2Config, GPT2LMHeadModel
+from mindnlp.transformers import ElectraConfig, ElectraForPreTraining, GPT2Config, GPT2LMHeadModel
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
-from mindnlp_dp_plugin.step.next_token import predicts_next_token
+from mindnlp_dp_plugin.step.left_out import FIRST, MASKED, left_out
 from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
 from tests.programs.tiny import tiny_model, tiny_trainer
 
@@ -32,7 +32,7 @@ def batch(**columns):
 
 
 def test_tokens_are_the_labels_that_are_not_minus_100():
-    assert not predicts_next_token(tiny_model())
+    assert left_out(tiny_model()) is None
     assert count_tokens(batch(labels=[[-100, 3, -100], [0, -100, 1]])) == 3
     assert count_tokens(batch(labels=[1, -100, 2])) == 2
 
@@ -40,7 +40,14 @@ def test_tokens_are_the_labels_that_are_not_minus_100():
 def test_a_causal_language_model_never_predicts_the_first_token():
     lora = get_peft_model(tiny_gpt(), LoraConfig(task_type=TaskType.CAUSAL_LM, r=2, target_modules=["c_attn"]))
     for model in (tiny_gpt(), lora):
-        assert count_tokens(batch(labels=[[5, 3, -100], [0, -100, 1]]), predicts_next_token(model)) == 2
+        assert count_tokens(batch(labels=[[5, 3, -100], [0, -100, 1]]), left_out(model)) == 2
+
+
+def test_some_models_leave_out_what_the_mask_hides():
+    sizes = dict(vocab_size=16, hidden_size=8, embedding_size=8, num_hidden_layers=1, num_attention_heads=1)
+    assert left_out(ElectraForPreTraining(ElectraConfig(**sizes, intermediate_size=8))) == MASKED
+    columns = batch(labels=[[1, -100, 2], [0, 1, 1]], attention_mask=[[1, 1, 0], [1, 1, 0]])
+    assert [count_labels(columns, which) for which in (None, FIRST, MASKED)] == [5, 3, 3]
 
 
 def test_samples_are_rows():

@@ -1,7 +1,12 @@
-"""Does a model's loss leave out the first label of each row, as causal language models do?"""
+"""Which labels a model's loss leaves out, beside those that are -100."""
 
 from mindnlp_dp_plugin.compat import has_mindnlp05
 
+FIRST, MASKED = "first", "masked"  # the first of each row, as causal language models; those under the attention's mask
+LEAVES_MASKED_OUT = {
+    *("BioGptForTokenClassification", "ElectraForPreTraining", "FunnelForPreTraining", "MraForTokenClassification"),
+    *("XLMRobertaXLForTokenClassification", "YosoForTokenClassification"),
+}
 # Causal language models by their name and their place in MindNLP's table, whose loss takes labels where they stand.
 TAKES_LABELS_IN_PLACE = {
     *("BartForCausalLM", "BigBirdPegasusForCausalLM", "BlenderbotForCausalLM", "BlenderbotSmallForCausalLM"),
@@ -17,8 +22,8 @@ SHIFTS_LABELS = {
 }
 
 
-def predicts_next_token(model) -> bool:
-    """Whether a model, or the one that an adapter is put on, or the class it extends, shifts its labels by one."""
+def left_out(model) -> str | None:
+    """``FIRST`` or ``MASKED`` of a model, or of the one that an adapter is put on, or the class it extends; or None."""
     if has_mindnlp05():
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     else:
@@ -26,4 +31,5 @@ def predicts_next_token(model) -> bool:
 
     predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
     shifting = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), *SHIFTS_LABELS} - TAKES_LABELS_IN_PLACE
-    return any(kind.__name__ in shifting for kind in type(predictor).__mro__)
+    names = {kind.__name__ for kind in type(predictor).__mro__}
+    return FIRST if names & shifting else MASKED if names & LEAVES_MASKED_OUT else None
