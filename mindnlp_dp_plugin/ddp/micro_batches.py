@@ -14,6 +14,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
 from mindnlp_dp_plugin.ddp.parts import lengths_of
+from mindnlp_dp_plugin.errors import DataParallelError
 
 FEW = 2  # ranks whose sum has one order only
 
@@ -125,6 +126,8 @@ class SumOfMicroBatches:
 
     def hold(self, values: Any) -> None:
         """Add the values of the next micro-batch. They are the sum's from now on: do not touch them."""
+        if self._num_given == len(self._micro_batches.mine):
+            self._refuse(self._num_given + 1)
         number = self._micro_batches.mine[self._num_given]
         self._num_given += 1
         self._micro_batches.push(self._held, Node(number, number + 1), values, add)
@@ -141,6 +144,8 @@ class SumOfMicroBatches:
             ``part``.
         """
         self.hold(values)
+        if self._num_given < len(self._micro_batches.mine):
+            self._refuse(self._num_given)
         held, self._held, self._num_given = self._held, [], 0
         buffer, collective = held[-1][1], self._collective
         lengths = lengths_of(parts) if parts else None
@@ -148,6 +153,14 @@ class SumOfMicroBatches:
         if self._micro_batches.most_nodes > 1 or not (has_one_order or collective.adds_by_tree):
             return buffer, GatheredSum(self._micro_batches, collective, held, lengths)
         return buffer, started(collective, buffer, lengths)
+
+    def _refuse(self, found):
+        raise DataParallelError(
+            "elastic_determinism: each rank computes {wanted} micro-batches of a step, and this one has {found}. Leave "
+            "gradient_accumulation_steps as it is while training: the setting decides it.",
+            wanted=len(self._micro_batches.mine),
+            found=found,
+        )
 
 
 class GatheredSum(PartWork):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindnlp_dp_plugin.job.rank_process import told
-from mindnlp_dp_plugin.job.variables import JOB
+from mindnlp_dp_plugin.job.variables import JOB, RESTART
 from mindnlp_dp_plugin.language import tr
 
 COUNTER = "early_stopping_patience_counter"  # what EarlyStoppingCallback changes while it trains
@@ -71,10 +71,10 @@ def _stays_stopped(record, state, trainer):
         is_other_length = arguments.max_steps != state["max_steps"]
     else:
         is_other_length = math.ceil(arguments.num_train_epochs) != state["num_train_epochs"]
-    is_of_this_job = record.get("job") is not None and record["job"] == told(JOB)
+    is_restart = int(told(RESTART) or 0) > 0 and record.get("job") == told(JOB)
     waits = zip(record["patience"], _with_patience(trainer))
     has_run_out = any(count >= callback.early_stopping_patience for count, callback in waits)
-    return not is_other_length and (is_of_this_job or has_run_out)
+    return not is_other_length and (is_restart or has_run_out)
 
 
 def _with_patience(trainer):

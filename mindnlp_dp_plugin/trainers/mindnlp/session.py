@@ -28,6 +28,7 @@ from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
+from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class TrainingSession:
         self.meter.listen_to_clipping(door.utils, self._patches)
         for tracker in trackers_of(self._trainer):
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self._profiler]
+        self._callbacks = [self.progress, self.meter, self._profiler, ScheduleLength(self._collective)]
         if self.resumption:
             self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks

@@ -19,6 +19,7 @@ from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers import stops
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
+from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
 from mindnlp_dp_plugin.trainers.transformers.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.loaders import require_batch_size, shared_out
@@ -80,7 +81,7 @@ class TrainingSession:
         self._status.begin_step(door.num_steps + 1)
         self._door = door
         self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
-        self._callbacks = [self.meter, self._profiler]
+        self._callbacks = [self.meter, self._profiler, ScheduleLength(self._collective)]
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
