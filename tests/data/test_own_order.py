@@ -196,9 +196,13 @@ def behind_a_function():
 )
 @pytest.mark.parametrize("prepared", [lambda rows: rows, lambda rows: shard(rows, 2, 0)], ids=["", "shard"])
 def test_a_source_that_can_be_read_once_is_found(source, is_read_once, prepared):
-    sample = RowSample(prepared(pipeline(source()).batch(8)))
+    assert (fault_in(prepared(pipeline(source()).batch(8))) == READ_ONCE) == is_read_once
+
+
+def fault_in(rows):
+    sample = RowSample(rows)
     sample.read(NUM_READINGS)
-    assert (fault_of(sample) == READ_ONCE) == is_read_once
+    return fault_of(sample)
 
 
 class ByNumber:
@@ -235,25 +239,19 @@ def noise(ids):
 
 @pytest.mark.parametrize("size", [8, NUM_ROWS, 50_000])
 def test_a_source_that_shuffles_itself_is_found(size):
-    sample = RowSample(pipeline(ShufflesItself(size)).batch(8))
-    sample.read(NUM_READINGS)
-    assert fault_of(sample) == MOVES
+    assert fault_in(pipeline(ShufflesItself(size)).batch(8)) == MOVES
 
 
 @pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
 @pytest.mark.parametrize("size", [8, 50_000])
 def test_rows_by_number_may_be_random(change, size):
-    sample = RowSample(pipeline(ByNumber(size, change)).shuffle(16).batch(8))
-    sample.read(NUM_READINGS)
-    assert fault_of(sample) is None
+    assert fault_in(pipeline(ByNumber(size, change)).shuffle(16).batch(8)) is None
 
 
 @pytest.mark.parametrize("size", [16, 1024])
 def test_a_split_draws_its_rows_by_mindspore_s_seed(size):
     _, split = ds.GeneratorDataset(ByNumber(size), ["ids", "label"], shuffle=False).split([0.3, 0.7])
-    sample = RowSample(copy.deepcopy(split).batch(8))
-    sample.read(NUM_READINGS)
-    assert fault_of(sample) is None
+    assert fault_in(copy.deepcopy(split).batch(8)) is None
 
 
 class Later:

@@ -179,14 +179,6 @@ def test_a_split_is_dealt_out_within_itself():
     assert sorted(set(flat(all_ranks(test.batch(2), 3)))) == list(range(15, 20))
 
 
-def test_a_random_split_keeps_its_halves_apart():
-    ds.config.set_seed(5)
-    train, test = ds.GeneratorDataset(Table(20), ["row"], shuffle=False).split([15, 5])
-    read = [set(flat(all_ranks(part.batch(2), 2, epoch))) for part in (train, test) for epoch in (0, 1)]
-    assert read[0] == read[1] and read[2] == read[3]
-    assert read[0] | read[2] == set(range(20)) and not read[0] & read[2]
-
-
 def test_the_users_own_subset_is_what_is_dealt_out():
     pipeline = ds.GeneratorDataset(Table(20), ["row"], sampler=ds.SubsetSampler([9, 4, 17, 2])).batch(1)
     assert all_ranks(pipeline, 2) == [[[9], [17]], [[4], [2]]]

@@ -48,8 +48,9 @@ def engine_outcomes(output_of):
     return outcomes
 
 
-ALONE_TOO = ("reported.py 2", "habits.py 2")
-IN_TURN = ("trainer_options.py", "async_save.py", "elastic.py", *ALONE_TOO)
+ALONE_TOO = ("reported.py 2", "habits.py 2", "packed.py 2")
+ALONE = (*ALONE_TOO, "caught.py 0", "trains_apart.py mindnlp_adamw")
+ON_RANKS = ("trainer_options.py", "async_save.py", "elastic.py", *ALONE_TOO, "killed_once.py", "struck.py 12")
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +58,6 @@ def in_turn(output_of):
     """What a program of those that train in turn in one job has left, of two ranks or of one process in their place."""
 
     def output(program, ranks=1, backend="auto"):
-        return output_of("in_turn.py", *(IN_TURN if ranks > 1 else ALONE_TOO), ranks=ranks, backend=backend) / program
+        return output_of("in_turn.py", *(ON_RANKS if ranks > 1 else ALONE), ranks=ranks, backend=backend) / program
 
     return output

@@ -9,8 +9,8 @@ from tests.harness import run_ranks
 
 
 @pytest.fixture(scope="module")
-def one_process(output_of):
-    return json.loads((output_of("caught.py", 0) / "stage0.rank0.json").read_text())
+def one_process(in_turn):
+    return json.loads((in_turn("caught.py") / "stage0.rank0.json").read_text())
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])

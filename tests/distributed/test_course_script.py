@@ -13,6 +13,7 @@ from tests.harness import PROGRAMS, run
 from tests.ports import free_port
 
 NUM_ROWS, BATCH_SIZE, NUM_EPOCHS = 20, 4, 3
+MPIRUN = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--bind-to", "none", "-n", "2"]
 # The course's shell exports this; stock MindNLP trains N times alone without it.
 EXPORTED = {"MULTI_NPU": "true"}
 
@@ -91,9 +92,7 @@ def test_a_rank_that_fails_under_plain_mpirun_ends_the_job(tmp_path, failure):
         "import mindnlp_dp_plugin as dp, sys\ndp.barrier()\n"
         f"if dp.get_rank() == 1:\n    {failure}\ndp.barrier()\nprint('never')\n"
     )
-    mpirun = Path(sys.executable).with_name("mpirun")
-    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
-    finished = run([mpirun, *options, sys.executable, script], env={}, cwd=tmp_path)
+    finished = run([*MPIRUN, sys.executable, script], env={}, cwd=tmp_path)
     assert finished.returncode == (3 if "exit" in failure else 1) and "never" not in finished.stdout
     assert "exit" in failure or "ValueError: no such label" in finished.stderr
 
@@ -118,10 +117,8 @@ def under_plain_mpirun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mpirun")
     script = folder / "script.py"
     script.write_text(CAUGHT)
-    mpirun = Path(sys.executable).with_name("mpirun")
-    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2"]
     places = ["out/mindnlp-dp", "mindnlp_dp_plugin.cli", "elsewhere"]
-    return run([mpirun, *options, sys.executable, "-X", "dev", script, *places], env={}, cwd=folder)
+    return run([*MPIRUN, sys.executable, "-X", "dev", script, *places], env={}, cwd=folder)
 
 
 def test_a_sys_exit_that_is_caught_fails_no_job_under_plain_mpirun(under_plain_mpirun):
@@ -136,10 +133,8 @@ def test_ranks_join_whatever_the_scripts_arguments_are_called(under_plain_mpirun
 def test_with_one_import_under_plain_mpirun(local_files, trained_before, tmp_path):
     script = tmp_path / "roberta.py"
     script.write_text("import mindnlp_dp_plugin\n" + (PROGRAMS / "course_roberta.py").read_text())
-    mpirun = Path(sys.executable).with_name("mpirun")
-    to_own_log = 'exec "$@" >rank_$OMPI_COMM_WORLD_RANK.log 2>&1'
-    options = ["--allow-run-as-root", "--bind-to", "none", "-n", "2", "sh", "-c", to_own_log, "sh"]
-    finished = run([mpirun, *options, sys.executable, script, *local_files], env=EXPORTED, cwd=tmp_path)
+    to_own_log = ["sh", "-c", 'exec "$@" >rank_$OMPI_COMM_WORLD_RANK.log 2>&1', "sh"]
+    finished = run([*MPIRUN, *to_own_log, sys.executable, script, *local_files], env=EXPORTED, cwd=tmp_path)
     logs = [(tmp_path / f"rank_{rank}.log").read_text() for rank in range(2)]
     assert finished.returncode == 0, finished.stderr + "".join(logs)
     check_one_training(tmp_path, logs, 2, trained_before)

@@ -24,12 +24,15 @@ ELASTIC = {"MINDNLP_DP_ELASTIC_DETERMINISM": "1"}
         pytest.param(3, 2, {"MINDNLP_DP_ELASTIC_DETERMINISM": "6"}, 0, marks=pytest.mark.slow),
     ],
 )
-def test_fewer_ranks_go_on_after_a_kill_with_the_same_global_batch(tmp_path, ranks, left, elastic, bound):
+def test_fewer_ranks_go_on_after_a_kill_with_the_same_global_batch(tmp_path, in_turn, ranks, left, elastic, bound):
     never, again = tmp_path / "never", tmp_path / "again"
     never.mkdir()
     again.mkdir()
     where = dict(ranks=ranks, backend="mpi")
-    run_ranks_successfully("killed_once.py", never, log_dir=never / "logs", env=elastic, **where)
+    if ranks == 2:
+        never = in_turn("killed_once.py", **where)
+    else:
+        run_ranks_successfully("killed_once.py", never, log_dir=never / "logs", env=elastic, **where)
     env = {**elastic, "STRIKES": "3 1", "MINDNLP_DP_RESUME": "1"}
     killed = run_ranks("killed_once.py", again, log_dir=again / "logs", env=env, **where)
     assert killed.returncode == 137, killed.stderr

@@ -14,7 +14,6 @@ MISTAKES = {
     "other_parameter": "extra is absent on rank 0, but (3,) mindspore.float32 on rank 1",
     "other_length": "rank 0 has 64 rows in 4 steps; rank 1 has 63 rows in 4 steps",
     "too_few_rows": "train_dataset has 15 rows in 0 steps",
-    "graph_mode": "mode=GRAPH_MODE: MindNLP's models train in PyNative mode only",
     "planted_in_training": "Replicas differ after step 4: bert.pooler.dense.weight on rank(s) 1 is not what",
     "planted_divergence": "bert.pooler.dense.weight on rank(s) 1 is not what rank 0 holds",
 }

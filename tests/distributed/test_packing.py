@@ -1,25 +1,22 @@
 """Packed chats on ranks: one process with N times the batch, resumed in the middle of an epoch."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from tests.harness import PROGRAMS, run, run_ranks_successfully
+from tests.distributed.jobs import jobs
 
 ROUNDING = 4e-6
-JOBS = [(2, "mpi"), pytest.param((2, "mccl"), marks=pytest.mark.slow), pytest.param((3, "mpi"), marks=pytest.mark.slow)]
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=lambda job: f"{job[0]}-{job[1]}")
-def both(request, tmp_path_factory):
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+def both(request, output_of, in_turn):
     """The folders of ranks and of one process."""
-    (ranks, backend), folders = request.param, [tmp_path_factory.mktemp(name) for name in ("ranks", "alone")]
-    run_ranks_successfully("packed.py", folders[0], ranks, ranks=ranks, backend=backend, log_dir=folders[0] / "logs")
-    finished = run([sys.executable, PROGRAMS / "packed.py", folders[1], ranks], cwd=folders[1])
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    return folders
+    ranks, backend = request.param
+    if ranks == 2:
+        return in_turn("packed.py", ranks, backend), in_turn("packed.py")
+    return [output_of("packed.py", ranks, ranks=number, backend=backend) for number in (ranks, 1)]
 
 
 def left(folder, name):

@@ -14,10 +14,10 @@ ORDERS = ("1:1:1:SIGTERM:rank", "1:4:0:SIGUSR1:launcher", "2:7:1:SIGUSR2:rank")
 STATUS = {"SIGTERM": 143, "SIGUSR1": 138, "SIGUSR2": 140}
 
 
-def run(output, backend="mpi", ranks=2, orders=()):
+def run(output, *undisturbed, backend="mpi", ranks=2, orders=()):
     output.mkdir(exist_ok=True)
     return run_ranks(
-        "preempted.py", output, ranks=ranks, backend=backend, log_dir=output / "logs",
+        "preempted.py", output, *undisturbed, ranks=ranks, backend=backend, log_dir=output / "logs",
         env={"SIGNALS": " ".join(orders)}, options=("--resume", "--max-restarts", "1"),
     )  # fmt: skip
 
@@ -41,18 +41,17 @@ def ends_of(output, ranks=2):
 
 
 @pytest.fixture(scope="module")
-def never(tmp_path_factory):
-    """What a job ends with that nobody disturbs."""
-    output = tmp_path_factory.mktemp("never") / "output"
-    finished = run(output)
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+def begun(tmp_path_factory):
+    """The folder of a job that was told to end, and what trainings end with that it did before, in peace."""
+    output = tmp_path_factory.mktemp("begun") / "output"
+    require_preempted(run(output, output / "never", orders=ORDERS), output, ORDERS[0])
     assert "--resume: training continues from the start" in (output / "logs" / "rank_0.log").read_text()
-    return ends_of(output)
+    return output, ends_of(output / "never")
 
 
-def test_preempted_again_and_again_it_ends_as_if_it_never_was(tmp_path, never):
-    output = tmp_path / "output"
-    _, of_first, of_second = (require_preempted(run(output, orders=ORDERS), output, order) for order in ORDERS)
+def test_preempted_again_and_again_it_ends_as_if_it_never_was(begun):
+    output, never = begun
+    of_first, of_second = (require_preempted(run(output, orders=ORDERS), output, order) for order in ORDERS[1:])
     with (of_second / "model.safetensors").open("r+b") as file:
         file.truncate(1000)
     finished = run(output)
@@ -65,13 +64,13 @@ def test_preempted_again_and_again_it_ends_as_if_it_never_was(tmp_path, never):
 
 
 @pytest.mark.slow
-def test_over_mccl_too(tmp_path, never):
+def test_over_mccl_too(tmp_path, begun):
     output = tmp_path / "output"
     orders = ORDERS[1:2]
-    require_preempted(run(output, "mccl", orders=orders), output, *orders)
-    finished = run(output, "mccl")
+    require_preempted(run(output, backend="mccl", orders=orders), output, *orders)
+    finished = run(output, backend="mccl")
     assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    assert ends_of(output) == never
+    assert ends_of(output) == begun[1]
 
 
 @pytest.mark.slow

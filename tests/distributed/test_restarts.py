@@ -19,7 +19,7 @@ STRUCK = {
 }
 
 
-def run(output, faults="", max_restarts=0, backend="mpi", saved="at_once"):
+def run(output, faults, max_restarts, backend="mpi", saved="at_once"):
     (output / "tmp").mkdir(parents=True)
     env = {"FAULTS": faults, "FAULT_FOLDER": str(output), "TMPDIR": str(output / "tmp")}
     env["MINDNLP_DP_ASYNC_SAVE"] = str(int(saved == "later"))
@@ -34,12 +34,10 @@ def ends_of(output):
     return [json.loads((output / f"end.rank{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.fixture(scope="module")
-def never(tmp_path_factory):
-    """The folder of a job that nothing has struck."""
-    output = tmp_path_factory.mktemp("restarts") / "never"
-    run(output)
-    return output
+@pytest.fixture
+def never(in_turn):
+    """The folder of a training that nothing has struck."""
+    return in_turn("struck.py", 2, "mpi")
 
 
 @pytest.mark.parametrize(

@@ -30,17 +30,8 @@ def forget(output, *names):
             path.unlink()
 
 
-@pytest.fixture(scope="module")
-def never(tmp_path_factory):
-    """Everything, never stopped."""
-    output = tmp_path_factory.mktemp("never")
-    finished = train(output, "second", "probing", "limited", SETTINGS=json.dumps({"limited": {"stop_at": 0}}))
-    assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-    return output
-
-
-# The second of a pair is struck before it saves (twins, folds) or behind.
-STRUCK_AT = {"twin": 1, "stage": 5, "fold": 1}
+# The second of a pair is struck before it saves (twins) or behind.
+STRUCK_AT = {"twin": 1, "stage": 5}
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +56,9 @@ def test_trainings_that_share_a_folder_are_warned_of_and_refused_when_they_are_t
     assert refused == end(output, f"{pair}_2", rank=1)["refused"]
 
 
-def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(never, tmp_path):
+def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(stopped, tmp_path):
     """As folds do with a folder each; and a Trainer within a callback has called ``train()`` in between."""
+    never, *_ = stopped
     names = ("first", "second", "probing")
     failed = train(tmp_path, *names, again="resume", FAULTS="second:2:1:exception:0", EXPLICIT="second")
     said = f"the newest whole checkpoint is {tmp_path}/second/checkpoint-2: --resume goes on from it"
@@ -79,6 +71,7 @@ def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(never, tm
 
 
 STOPPED = ("limited", "patient", "ignoring", "timed", "first")
+NEVER_STOPPED = ("second", "probing", "unlimited")
 CHANGED = {
     "patient": {"patience": 4},
     "first": {"learning_rate": 2e-3},
@@ -87,13 +80,17 @@ CHANGED = {
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """Trainings that ended, some by a callback; again, as the script says; with ``--resume`` and other settings."""
+    """Trainings that ended, some by a callback; again, as the script says; with ``--resume`` and other settings.
+
+    Beside the first, those that nothing stops.
+    """
     output = tmp_path_factory.mktemp("stopped")
     ends, told = [], []
     explicitly = ("", " ".join(STOPPED), {"timed": {"by_rank": True}})
     for again, explicit, settings in (("", "", {}), explicitly, ("resume", "", CHANGED)):
         forget(output, *STOPPED)
-        finished = train(output, *STOPPED, again=again, EXPLICIT=explicit, SETTINGS=json.dumps(settings))
+        names = STOPPED if ends else (*STOPPED, *NEVER_STOPPED)
+        finished = train(output, *names, again=again, EXPLICIT=explicit, SETTINGS=json.dumps(settings))
         told.append(f"{finished.stdout}\n{finished.stderr}")
         assert finished.returncode == 0, told[-1]
         ends.append({name: end(output, name) for name in STOPPED})
@@ -102,11 +99,11 @@ def stopped(tmp_path_factory):
     return output, ends, told
 
 
-def test_a_run_that_a_time_limit_stopped_goes_on_though_the_limit_is_as_it_was(never, stopped):
+def test_a_run_that_a_time_limit_stopped_goes_on_though_the_limit_is_as_it_was(stopped):
     output, (first, again, _), told = stopped
     assert (first["limited"]["step"], len(again["limited"]["rows"])) == (3, 3)
     assert f"A callback stopped the training of {output}/limited/checkpoint-3 at step 3; now it goes on." in told[1]
-    assert again["limited"]["model"] == end(never, "limited")["model"]
+    assert again["limited"]["model"] == end(output, "unlimited")["model"]
 
 
 def test_a_restart_leaves_stopped_what_a_callback_stopped(restarted):

@@ -90,7 +90,7 @@ def started_and_ready(runner, backend, body, *options):
 HANDLERS = """
 def finish(signum, frame):
     print(f'got {signum}')
-    time.sleep(1.5)
+    time.sleep(0.5)
     open(os.path.join(os.environ['FOLDER'], f'finished_{rank}'), 'w').close()
     sys.exit()
 """
@@ -161,12 +161,13 @@ def test_a_second_signal_ends_everybody_at_once(runner, backend):
 def test_a_signal_that_is_ignored_stays_ignored(runner):
     background = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]  # as `mindnlp-dp run ... &` in a script
     popen = start(
-        [*background, *runner.command("--nproc", "1", runner.script(f"{READY}time.sleep(1)"))],
+        [*background, *runner.command("--nproc", "1", runner.script(READY + until_exists("has_ignored")))],
         runner.environ,
         runner.folder,
     )
     runner.wait_for("ready_0")
     popen.send_signal(signal.SIGINT)
+    (runner.log_dir / "has_ignored").touch()
     assert runner.finish(popen).returncode == 0
 
 
@@ -498,6 +499,17 @@ def test_orphans_of_a_rank_are_reaped(runner):
     assert outcome.stdout == "reaped\n"
 
 
+def run_beside(runner, file_system, command):
+    """Run a command in a namespace of its own, in which a small file system is mounted."""
+    own = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this machine allows no mount namespaces")
+    return subprocess.run(
+        [*own, "sh", "-ec", f'mount -t tmpfs -o {file_system}\nexec "$@"', "sh", *command],
+        env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+
+
 SUMS = """
 import mindspore, numpy as np, mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
@@ -520,16 +532,9 @@ for size in (10, 2**22):
     ],
 )
 def test_ranks_exchange_gradients_with_little_or_no_shared_memory(runner, backend, size, num_ranks):
-    own = ["unshare", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
-        pytest.skip("this machine allows no mount namespaces")
     runner.environ["PYTHONPATH"] = str(REPOSITORY)
-    mount = f'mount -t tmpfs -o size={size} shm /dev/shm\nexec "$@"'
     command = runner.command("--nproc", str(num_ranks), "--backend", backend, runner.script(SUMS))
-    ended = subprocess.run(
-        [*own, "sh", "-ec", mount, "sh", *command],
-        env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    ended = run_beside(runner, f"size={size} shm /dev/shm", command)
     assert ended.returncode == 0, ended.stderr
     assert ("note: /dev/shm has too little room" in ended.stderr) == (backend == "mpi")
 
@@ -546,16 +551,10 @@ def test_more_ranks_than_cores_are_told(runner):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_that_fails_is_named_though_no_log_can_be_written(runner, backend):
-    own = ["unshare", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
-        pytest.skip("this machine allows no mount namespaces")
     runner.log_dir.mkdir()
-    mount = f'mount -t tmpfs -o size=64k logs "{runner.log_dir}"\nexec "$@"'
     script = runner.script("if rank == 1:\n    time.sleep(0.5)\n    while True: print('x' * 4096)\n" + SLEEP)
-    ended = subprocess.run(
-        [*own, "sh", "-ec", mount, "sh", *runner.command("--nproc", "2", "--backend", backend, script)],
-        env=runner.environ, cwd=runner.folder, capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    command = runner.command("--nproc", "2", "--backend", backend, script)
+    ended = run_beside(runner, f'size=64k logs "{runner.log_dir}"', command)
     assert ended.returncode == 1
     assert ended.stderr.startswith("mindnlp-dp: rank 1 on "), ended.stderr
     assert not runner.left_behind()

@@ -50,7 +50,7 @@ def test_a_child_of_a_rank_never_acts_as_the_rank(runner, backend, way):
         "spawn": f"subprocess.run([sys.executable, '-c', {runs_it!r}], start_new_session=True, check=True)",
     }[way]
     body = (
-        f"if rank == 1:\n    {start}\n    time.sleep(2)\n"
+        f"if rank == 1:\n    {start}\n    time.sleep(0.5)\n"
         "from mindnlp_dp_plugin.job.rank_status import SAVES, noted\n"
         "from pathlib import Path\n"
         "print('noted', noted(Path(os.environ['MINDNLP_DP_STATUS_DIR']), SAVES))\n"

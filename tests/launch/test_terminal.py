@@ -6,15 +6,18 @@ import pytest
 
 from mindnlp_dp_plugin.job.error_record import rank_log
 from mindnlp_dp_plugin.launch.terminal import View, say
+from tests.launch.pieces import PROMPTLY_S
 
 
 def test_messages_leave_no_threads(capfd):
-    say("the first ")
-    before = threading.active_count()
+    others = threading.enumerate()  # those of other tests, and of pytest-xdist: more may come, and end
     for number in range(20):
         say(f"{number} ")
-    assert threading.active_count() <= before  # those of other tests may end
-    assert capfd.readouterr().err == "the first " + "".join(f"{number} " for number in range(20))
+    own = [thread for thread in threading.enumerate() if thread not in others and thread.name.endswith("(write)")]
+    for thread in own:
+        thread.join(PROMPTLY_S)
+    assert not [thread for thread in own if thread.is_alive()]
+    assert capfd.readouterr().err == "".join(f"{number} " for number in range(20))
 
 
 @pytest.mark.parametrize("ranks, begins", [([0], ""), ([0, 1], "[rank 0] ")])

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.harness import REPOSITORY, run
-from tests.mindnlp05.conftest import PROGRAMS
-
 ALL = (
     *("bert_sgd", "bert_adamw", "roberta_adamw", "distilbert_sgd", "llama_lora", "qwen2_lora", "gpt2_sgd"),
     *("gpt2_adamw", "masked_bert", "t5", "bart", "smoothed_bert", "smoothed_gpt2", "accumulation"),
@@ -35,49 +32,24 @@ OTHERS = [name for name in ALL if name not in MOST]
 BOUND = 2e-6
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    import sys
+JOBS = {(2, "mpi"): [ALL], (2, "mccl"): [MOST, OTHERS], (3, "mpi"): [MOST, OTHERS]}
+TRAININGS = [
+    pytest.param(job, names, name, marks=[pytest.mark.slow] if names is OTHERS else [], id=f"{job}-{name}")
+    for job, lists in JOBS.items()
+    for names in lists
+    for name in names
+]
 
-    output = tmp_path_factory.mktemp("alone")
-    finished = run([sys.executable, PROGRAMS / "scenarios.py", output, *ALL], cwd=REPOSITORY)
-    assert finished.returncode == 0, finished.stderr
-    return output
 
-
-def require_equal(name, of_ranks, alone, ranks):
+@pytest.mark.parametrize(("job", "names", "name"), TRAININGS)
+def test_ranks_equal_one_process_with_their_batches(ranks_of, job, names, name):
+    ranks, backend = job
+    of_ranks = ranks_of("scenarios.py", *names, ranks=ranks, backend=backend)
     results = [np.load(of_ranks / f"{name}.rank{rank}.npz") for rank in range(ranks)]
-    expected = np.load(alone / f"{name}.rank0.npz")
+    expected = np.load(ranks_of("scenarios.py", *ALL, ranks=1) / f"{name}.rank0.npz")
     for result in results[1:]:
         np.testing.assert_array_equal(result["digests"], results[0]["digests"])
     assert len(set(results[0]["digests"])) == len(expected["digests"]), "each step changes the model"
     np.testing.assert_allclose(results[0]["parameters"], expected["parameters"], rtol=0, atol=BOUND)
     np.testing.assert_allclose(results[0]["score"], expected["score"], rtol=0, atol=BOUND)
     np.testing.assert_allclose(results[0]["losses"], expected["losses"], rtol=0, atol=1.1e-4)  # logged so rounded
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_two_ranks_over_mpi(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *ALL, ranks=2), alone, 2)
-
-
-@pytest.mark.parametrize("name", MOST)
-def test_two_ranks_over_mccl(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *MOST, ranks=2, backend="mccl"), alone, 2)
-
-
-@pytest.mark.parametrize("name", MOST)
-def test_three_ranks(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *MOST, ranks=3), alone, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_two_ranks_over_mccl_too(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *OTHERS, ranks=2, backend="mccl"), alone, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_three_ranks_too(ranks_of, alone, name):
-    require_equal(name, ranks_of("scenarios.py", *OTHERS, ranks=3), alone, 3)

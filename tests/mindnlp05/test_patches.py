@@ -95,6 +95,7 @@ def accelerate_keeps_the_epoch():
     return "iteration=dataloader.iteration" in (package / "data_loader.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_without_one_it_breaks(python, name):
     if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():

@@ -1,38 +1,57 @@
 """A checkpoint is whole or absent, and going on from it is exact, with dropout."""
 
-import json
 import zipfile
 
 import pytest
 
 from mindnlp_dp_plugin.checkpoint import store
 
+STOPS = (2, 4)  # in the middle of the first and the second epoch
+
+
+def begun_on(ranks_of, ranks):
+    """Where trainings ran whole or stopped; of ranks, the last was torn."""
+    ways = ["whole", *(f"first:{stop}" for stop in STOPS), *(["torn"] if ranks > 1 else [])]
+    return ranks_of("resuming.py", "nowhere", *ways, ranks=ranks, fails=ranks > 1)
+
+
+@pytest.fixture(scope="module")
+def at_once(ranks_of):
+    return begun_on(ranks_of, 2)
+
+
+@pytest.fixture(scope="module")
+def later(ranks_of):
+    """Where checkpoints were written while training went on."""
+    return ranks_of("resuming.py", "nowhere", "whole", "torn", ranks=2, fails=True, saves_later=True)
+
+
+def ends(folder, way, ranks=2):
+    return [(folder / f"{way}.rank{rank}").read_text() for rank in range(ranks)]
+
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("stop", [2, 4])  # in the middle of the first and the second epoch
-def test_going_on_is_exact_to_the_last_bit(notes_of, ranks_of, ranks, stop):
-    whole = notes_of("resuming.py", "whole", ranks=ranks)
-    first = ranks_of("resuming.py", "first", stop, ranks=ranks)
-    second = notes_of("resuming.py", "second", str(first), ranks=ranks)
-    assert second == whole and len(set(whole)) == 1
-    assert json.loads((first / "rank0.json").read_text()) != whole[0]
+@pytest.mark.parametrize("stop", STOPS)
+def test_going_on_is_exact_to_the_last_bit(ranks_of, ranks, stop):
+    begun = begun_on(ranks_of, ranks)
+    gone_on = ranks_of("resuming.py", begun, *(f"second:{stop}" for stop in STOPS), ranks=ranks)
+    whole = ends(begun, "whole", ranks)
+    assert ends(gone_on, f"second:{stop}", ranks) == whole and len(set(whole)) == 1
+    assert ends(begun, f"first:{stop}", ranks)[0] != whole[0]
 
 
-def test_only_the_newest_are_kept(ranks_of):
-    folder = ranks_of("resuming.py", "whole", ranks=2) / "training"
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-4", "checkpoint-6"]
-    assert {"data_parallel.json", "rng_state_0.pth", "rng_state_1.pth"} <= {
-        path.name for path in (folder / "checkpoint-6").iterdir()
-    }
+def test_only_the_newest_are_kept(at_once):
+    assert sorted(path.name for path in (at_once / "whole").iterdir()) == ["checkpoint-4", "checkpoint-6"]
+    states = {"data_parallel.json", "rng_state_0.pth", "rng_state_1.pth"}
+    assert states <= {path.name for path in (at_once / "whole/checkpoint-6").iterdir()}
 
 
-def test_what_is_written_while_training_goes_on_is_what_training_waits_for(notes_of, ranks_of):
-    assert notes_of("resuming.py", "whole", ranks=2, saves_later=True) == notes_of("resuming.py", "whole", ranks=2)
-    later, at_once = (ranks_of("resuming.py", "whole", ranks=2, saves_later=way) / "training" for way in (True, False))
-    assert sorted(path.name for path in later.iterdir()) == ["checkpoint-4", "checkpoint-6"]
+def test_what_is_written_while_training_goes_on_is_what_training_waits_for(at_once, later):
+    assert ends(later, "whole") == ends(at_once, "whole")
+    assert sorted(path.name for path in (later / "whole").iterdir()) == ["checkpoint-4", "checkpoint-6"]
     for name in ("checkpoint-4", "checkpoint-6"):
-        assert store.problem_of_files(later / name) is None
-        assert contents(later / name) == contents(at_once / name)
+        assert store.problem_of_files(later / "whole" / name) is None
+        assert contents(later / "whole" / name) == contents(at_once / "whole" / name)
 
 
 def contents(folder):
@@ -47,7 +66,7 @@ def contents(folder):
     return files
 
 
-@pytest.mark.parametrize("saves_later", [False, True])
-def test_a_checkpoint_is_whole_or_absent(ranks_of, saves_later):
-    folder = ranks_of("resuming.py", "torn", ranks=2, fails=True, saves_later=saves_later) / "training"
-    assert [path.name for path in folder.glob("checkpoint-*")] == ["checkpoint-2"]
+@pytest.mark.parametrize("saved", ["at_once", "later"])
+def test_a_checkpoint_is_whole_or_absent(saved, request):
+    torn = request.getfixturevalue(saved) / "torn"
+    assert [path.name for path in torn.glob("checkpoint-*")] == ["checkpoint-2"]

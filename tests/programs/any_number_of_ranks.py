@@ -20,8 +20,6 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core.optim import SGD
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
-from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -34,11 +32,20 @@ from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin import collectives
 from tests.programs.scenarios import Momentum, WithExtraParameters, batched_and_padded, rows_of_any_length
-from tests.programs.tiny import SIZES, seed_everything, tiny_model, tiny_rows
+from tests.programs.tiny import (
+    SIZES,
+    Digests,
+    seed_everything,
+    tiny_model,
+    tiny_rows,
+    tiny_trainer,
+    with_frozen_embeddings,
+    with_lora,
+)
 
 BATCH_SIZE = 3
-NUM_ROWS = 37  # of which the last batches of an epoch have fewer
-STOP_AFTER = 3
+NUM_ROWS = 25  # of which the last batches of an epoch have fewer
+STOP_AFTER = 1
 TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime")
 OF_RANKS = ("training_args.bin", "record.json", "data_parallel.json")
 
@@ -104,18 +111,6 @@ def dispatched():
     return GeneratorDataset(OwnOrder(), ["input_ids", "labels"], shuffle=False).batch(BATCH_SIZE)
 
 
-def lora():
-    adapted = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.1)
-    return get_peft_model(tiny_model(), adapted)
-
-
-def frozen():
-    model = tiny_model()
-    for parameter in model.bert.embeddings.parameters():
-        parameter.requires_grad = False
-    return model
-
-
 class SomeBatchesUseExtra(WithExtraParameters):
     """One of its parameters is never used, and one with some batches only."""
 
@@ -171,8 +166,8 @@ CASES = {
     "fp16": Case(arguments={"fp16": True}),
     "overflows": Case(arguments={"fp16": True}, config={"fp16_initial_scale": 2.0**40}),
     "float16": Case(model=lambda: tiny_model().to(dtype=mindspore.float16), arguments={"optim": "sgd"}),
-    "lora": Case(model=lora),
-    "frozen": Case(model=frozen),
+    "lora": Case(model=lambda: with_lora(tiny_model(), 0.1)),
+    "frozen": Case(model=lambda: with_frozen_embeddings(tiny_model())),
     "unused": Case(model=unused),
     "gpt2": Case(model=gpt2),
     "zero1": Case(config={"zero_stage": 1}),
@@ -197,18 +192,14 @@ CASES = {
 }
 
 
-class Notes(TrainerCallback):
+class Notes(Digests):
     """A digest after each step; ends training after some, if asked to."""
 
-    def __init__(self, stop_after=None):
-        self.digests, self._stop_after = [], stop_after
+    stop_after = None
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        digest = hashlib.sha256()
-        for parameter in model.parameters():
-            digest.update(np.ascontiguousarray(parameter.asnumpy()))
-        self.digests.append(digest.hexdigest())
-        if state.global_step == self._stop_after:
+        super().on_step_end(args, state, control, model)
+        if state.global_step == self.stop_after:
             control.should_save = control.should_training_stop = True
 
 
@@ -244,27 +235,13 @@ def train(name, output, micro_batches, ending):
     if ending == "RESUME" and dp.is_main_process():
         shutil.copytree(output / f"{name}.stopped", folder)
     dp.barrier()
-    settings = dict(
-        output_dir=str(folder),
-        per_device_train_batch_size=BATCH_SIZE,
-        num_train_epochs=2,
-        gradient_accumulation_steps=accumulation,
-        logging_steps=2,
-        save_steps=2,
-        evaluation_strategy="epoch",
-        learning_rate=1e-3,
-        disable_tqdm=True,
-        include_num_input_tokens_seen=True,
-    )
-    model = case.model()
-    notes = Notes(STOP_AFTER if ending == "STOP" else None)
-    trainer = Trainer(
-        model,
-        TrainingArguments(**{**settings, **case.arguments}),
-        train_dataset=case.dataset(),
-        eval_dataset=case.dataset(),
-        callbacks=[notes],
-    )
+    settings = dict(max_steps=-1, num_train_epochs=2, save_strategy="steps", save_steps=2, evaluation_strategy="epoch")
+    settings |= dict(per_device_train_batch_size=BATCH_SIZE, gradient_accumulation_steps=accumulation)
+    settings |= {"include_num_input_tokens_seen": True, **case.arguments}
+    model, notes = case.model(), Notes()
+    notes.stop_after = STOP_AFTER if ending == "STOP" else None
+    trainer = tiny_trainer(folder, model, case.dataset(), callbacks=[notes], **settings)
+    trainer.eval_dataset = case.dataset()
     if case.own_optimizer:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         trainer.optimizer = case.own_optimizer(trained, lr=trainer.args.learning_rate)
@@ -273,7 +250,7 @@ def train(name, output, micro_batches, ending):
     scores = trainer.evaluate()
     if dp.is_main_process():
         left = {
-            "digests": notes.digests,
+            "digests": notes.found,
             "log": [without_times(entry) for entry in trainer.state.log_history],
             "training_loss": result.training_loss,
             "scores": without_times(scores),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mindnlp.engine import TrainerCallback
 
-from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_saving_each_step, shuffled
-from tests.programs.tiny import tiny_dataset, tiny_model
+from tests.programs.resume_scenarios import EACH_STEP, RemembersTheLast, shuffled
+from tests.programs.tiny import tiny_dataset, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
 
@@ -31,11 +31,9 @@ class Looks(TrainerCallback):
 
 def train(name, is_later):
     dp.install(dataclasses.replace(dp.DataParallelConfig(), async_save=is_later))
-    arguments = evaluating_and_saving_each_step(OUTPUT / name, 4)
-    arguments.save_total_limit = None
-    looks = Looks(OUTPUT / name)
-    data = dict(train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
-    trainer = RemembersTheLast(tiny_model(), arguments, callbacks=[looks], **data)
+    looks, arguments = Looks(OUTPUT / name), {**EACH_STEP, "save_total_limit": None}
+    trainer = tiny_trainer(OUTPUT / name, None, shuffled(9), RemembersTheLast, [looks], **arguments)
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
     trainer.train()
     return {**trainer.ended_with(), "whole_at_once": looks.seen}
 

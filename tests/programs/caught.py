@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mindnlp.engine import TrainerCallback
 
-from tests.programs.resume_scenarios import digest_of
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+from tests.programs.noted import digest_of
+from tests.programs.tiny import tiny_dataset, tiny_trainer, without_dropout
 
 OUTPUT = Path(sys.argv[1])
 
@@ -30,7 +30,7 @@ class Raises(TrainerCallback):
 def catch(stage, ranks=(0, 1)):
     if dp.get_world_size() > 1:
         dp.install(dp.DataParallelConfig(zero_stage=stage))
-    raises, model = Raises(ranks), tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    raises, model = Raises(ranks), without_dropout()
     batch_size = 8 if dp.get_world_size() > 1 else 16
     rows = tiny_dataset(32, batch_size)
     trainer = tiny_trainer(OUTPUT / f"training{stage}", model, rows, callbacks=[raises], optim="sgd")

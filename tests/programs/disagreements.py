@@ -5,7 +5,6 @@
 ``OUTPUT/parted_at`` holds the time at which rank 1 went its own way.
 """
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -91,10 +90,6 @@ def early_break_on_rank_1():
 
 def early_exit_of_rank_1():
     tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: sys.exit(0))]).train()
-
-
-def early_end_of_rank_1():
-    tiny_trainer(OUTPUT, callbacks=[OnRank1(lambda control: os._exit(0))]).train()
 
 
 def rank_1_sleeps():

@@ -14,11 +14,12 @@ import mindspore
 import numpy as np
 from mindnlp.core import value_and_grad
 from mindnlp.core.optim import AdamW
-from mindnlp.engine import Trainer, TrainerCallback
+from mindnlp.engine import Trainer
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin import collectives
-from tests.programs.tiny import tiny_model, tiny_trainer
+from tests.programs.noted import weights_of
+from tests.programs.tiny import Digests, tiny_trainer, without_dropout
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 ALONE = dp.get_world_size() == 1
@@ -103,20 +104,6 @@ def numbers(tokens):
     return (tokens.asnumpy()[:, 0] - 4).tolist()
 
 
-class Digests(TrainerCallback):
-    """Of the parameters, after each step."""
-
-    def __init__(self):
-        self.found = []
-
-    def on_step_end(self, args, state, control, model=None, **kwargs):
-        self.found.append([float(np.abs(parameter.asnumpy()).sum()) for parameter in model.parameters()])
-
-
-def model_without_dropout():
-    return tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-
-
 def train(name, source, dataset=None, resume=None, eval_dataset=None, is_by_stock=False, **arguments):
     noted.clear()
     dp.install(dp.DataParallelConfig(dispatch_batches=not is_by_stock))
@@ -124,7 +111,7 @@ def train(name, source, dataset=None, resume=None, eval_dataset=None, is_by_stoc
     settings = dict(logging_steps=1, save_strategy="no", adam_epsilon=1e-4, learning_rate=1e-3)
     trainer = tiny_trainer(
         OUTPUT / name,
-        model=model_without_dropout(),
+        model=without_dropout(),
         dataset=source.batched() if dataset is None else dataset,  # its truth is its length
         trainer_type=NotesRows,
         callbacks=[digests],
@@ -145,7 +132,7 @@ def leave(name, source, model, **found):
     assert all(theirs == digests[0] for theirs in digests), "ranks differ"
     if dp.is_main_process():
         (OUTPUT / f"{name}.json").write_text(json.dumps({"steps": steps, "given": given, **found}))
-        np.savez(OUTPUT / f"{name}.npz", *[parameter.asnumpy() for parameter in model.parameters()])
+        np.savez(OUTPUT / f"{name}.npz", *weights_of(model))
     dp.barrier()
 
 
@@ -214,7 +201,7 @@ def endless():
 def scored():
     dp.install(dp.DataParallelConfig(dispatch_batches=True))
     source = Once(4 * (2 * NUM_RANKS + 1) - 1)  # in the last turn one batch, of one row less
-    trainer = tiny_trainer(OUTPUT / "scored", model=model_without_dropout())
+    trainer = tiny_trainer(OUTPUT / "scored", model=without_dropout())
     output = trainer.predict(GeneratorDataset(source, COLUMNS, shuffle=False).batch(4))
     empty = trainer.evaluate(GeneratorDataset(source, COLUMNS, shuffle=False).batch(4))
     noted.clear()
@@ -225,7 +212,7 @@ def scored():
 def own_loop():
     noted.clear()
     dp.install(dp.DataParallelConfig(dispatch_batches=True))
-    model, source = model_without_dropout(), OwnOrder(12 * NUM_RANKS)
+    model, source = without_dropout(), OwnOrder(12 * NUM_RANKS)
     mindspore.set_seed(42)
     optimizer = AdamW(list(model.parameters()), lr=1e-3, eps=1e-4)
     data = source.batched()

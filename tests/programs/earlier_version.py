@@ -11,19 +11,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from mindnlp.engine import Trainer, TrainingArguments
 
-from tests.programs.either_trainer import rows, weights_of
-from tests.programs.tiny import tiny_model
+from tests.programs.either_trainer import rows
+from tests.programs.noted import weights_of
+from tests.programs.tiny import tiny_model, tiny_trainer
 
 
 def train(output):
     model = tiny_model(hidden_size=8, num_hidden_layers=1, intermediate_size=16, max_position_embeddings=16)
-    arguments = TrainingArguments(
-        output_dir=str(output), save_strategy="steps", save_steps=2, max_steps=6, logging_steps=1, disable_tqdm=True,
-        learning_rate=1e-3,
-    )  # fmt: skip
-    trainer = Trainer(model, arguments, train_dataset=rows())
+    trainer = tiny_trainer(output, model, rows(), save_strategy="steps", save_steps=2, max_steps=6, logging_steps=1)
     trainer.train(resume_from_checkpoint=any(output.glob("checkpoint-*")))
     if dp.is_main_process():
         np.savez(output / "end.npz", *weights_of(model))

@@ -2,10 +2,6 @@
 
 from mindnlp_dp_plugin import compat  # isort: skip
 
-import hashlib
-
-import numpy as np
-
 if compat.has_mindnlp05():
     import mindnlp  # noqa: F401  isort: skip
     import torch
@@ -20,8 +16,8 @@ if compat.has_mindnlp05():
         set_seed(3)
         return bert()
 
-    def rows(seed=7, number=32):
-        return Rows(number, seed=seed)
+    def rows(number=32):
+        return Rows(number, seed=7)
 
     def set_weights(model, values):
         for parameter, value in zip(model.parameters(), values):
@@ -30,29 +26,19 @@ if compat.has_mindnlp05():
 else:
     from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
     from mindspore import Tensor
-    from mindspore.dataset import GeneratorDataset
 
     from tests.programs.tiny import tiny_model as new_model
+    from tests.programs.tiny import tiny_rows
 
     OPTIONS = {}
     EVALUATES = "evaluation_strategy"
 
-    def rows(seed=7, number=32):
-        chance = np.random.default_rng(seed)
-        read = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(chance.integers(3))) for _ in range(number)]
-        return GeneratorDataset(read, ["input_ids", "labels"], shuffle=False).batch(4)
+    def rows(number=32):
+        return tiny_rows(number).batch(4)
 
     def set_weights(model, values):
         for parameter, value in zip(model.parameters(), values):
             parameter.assign_value(Tensor(value))
-
-
-def weights_of(model):
-    return [parameter.asnumpy() for parameter in model.parameters()]
-
-
-def digest_of(model):
-    return hashlib.sha256(b"".join(value.tobytes() for value in weights_of(model))).hexdigest()
 
 
 __all__ = [
@@ -62,9 +48,7 @@ __all__ = [
     "Trainer",
     "TrainerCallback",
     "TrainingArguments",
-    "digest_of",
     "new_model",
     "rows",
     "set_weights",
-    "weights_of",
 ]

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindnlp.engine import Trainer, TrainingArguments
+from mindnlp.engine import Trainer
 
-from tests.programs.tiny import tiny_model, tiny_rows
+from tests.programs.noted import weights_of
+from tests.programs.tiny import of_many_lengths, tiny_rows, tiny_trainer, without_dropout
 
 OUTPUT = Path(sys.argv[1])
 NUM_RANKS = dp.get_world_size()
@@ -31,21 +32,9 @@ CASES = {
         [(1, 2, 6), (3, 2, 2)],
         (6,),
     ),
-    "by_length": (lambda size: of_many_lengths(size), [(1, 4, 3)], (1,)),
+    "by_length": (lambda size: of_many_lengths(48, size), [(1, 4, 3)], (1,)),
     "a_step_an_epoch": (lambda size: tiny_rows(12, shuffle=True).batch(size), [(1, 6, 2)], (1,)),
 }
-
-
-def of_many_lengths(batch_size):
-    chance = np.random.default_rng(7)
-    lengths = chance.integers(3, 13, 48)
-    rows = [
-        (chance.integers(4, 96, length).astype(np.int32), np.ones(length, np.int32), np.int32(chance.integers(3)))
-        for length in lengths
-    ]
-    padding = dp.DynamicPadding({"input_ids": 0, "attention_mask": 0})
-    source = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "attention_mask", "labels"])
-    return source.batch(batch_size, per_batch_map=padding, input_columns=padding.columns)
 
 
 class NotesRows(Trainer):
@@ -64,31 +53,21 @@ class NotesRows(Trainer):
 def train(case, split, resume=None):
     rows, _, _ = CASES[case]
     _, batch_size, accumulation = split
-    arguments = TrainingArguments(
-        output_dir=str(OUTPUT / (f"{case}_resumed" if resume else case)),
-        num_train_epochs=2,
-        gradient_accumulation_steps=accumulation,
-        group_by_length=case == "by_length",
-        save_strategy="no" if resume else "steps",
-        save_steps=1,
-        logging_steps=1,
-        learning_rate=1e-2,
-        adam_epsilon=1e-4,  # else Adam turns the rounding noise of true zeros (key biases) into full steps
-        lr_scheduler_type="cosine",
-        max_grad_norm=0.5,
-        disable_tqdm=True,
-    )
+    settings = dict(max_steps=-1, num_train_epochs=2, gradient_accumulation_steps=accumulation, logging_steps=1)
+    settings |= dict(group_by_length=case == "by_length", save_strategy="no" if resume else "steps", save_steps=1)
+    settings |= dict(learning_rate=1e-2, lr_scheduler_type="cosine", max_grad_norm=0.5)
+    settings["adam_epsilon"] = 1e-4  # else Adam turns the rounding noise of true zeros (key biases) into full steps
     if resume:
         mindspore.set_seed(100)  # nothing of what is in memory may matter
-    model = tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    trainer = NotesRows(model, arguments, train_dataset=rows(batch_size))
+    folder = OUTPUT / (f"{case}_resumed" if resume else case)
+    trainer = tiny_trainer(folder, without_dropout(), rows(batch_size), NotesRows, **settings)
     trainer.train(resume_from_checkpoint=resume)
     read = sum(dp.all_gather_object(trainer.rows), [])
     if not dp.is_main_process():
         return
     name = f"{case}.{'-'.join(map(str, split))}.from_{Path(resume).name}" if resume else f"{case}.whole"
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
-    np.savez(OUTPUT / f"{name}.npz", *[parameter.asnumpy() for parameter in model.parameters()])
+    np.savez(OUTPUT / f"{name}.npz", *weights_of(trainer.model))
     (OUTPUT / f"{name}.json").write_text(json.dumps({"rows": read, "log": log}))
 
 

@@ -23,6 +23,7 @@ from mindspore.common.api import _pynative_executor
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives, metrics
+from tests.programs.noted import digest_of
 from tests.programs.tiny import SIZES, seed_everything
 
 OUTPUT = Path(sys.argv[1])
@@ -449,12 +450,12 @@ def train(folder, callbacks=(), **arguments):
     )
     trainer.train()
     losses, after = list(watcher.losses), trainer.evaluate()["eval_loss"]
-    digest = hashlib.sha256(b"".join(parameter.asnumpy().tobytes() for parameter in trainer.model.parameters()))
+    digest = bytes.fromhex(digest_of(trainer.model))
     best = trainer.state.best_model_checkpoint
     return {
         "steps": trainer.state.global_step,
         "best": 0 if best is None else int(best.rsplit("-", 1)[1]),
-        "digest": np.frombuffer(digest.digest(), np.uint8),
+        "digest": np.frombuffer(digest, np.uint8),
         "losses": losses,
         "rates": watcher.rates,
         "after": after,

@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 
 import mindnlp_dp_plugin as dp
-from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_saving_each_step, shuffled
-from tests.programs.tiny import tiny_dataset, tiny_model
+from tests.programs.resume_scenarios import EACH_STEP, RemembersTheLast, shuffled
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
 OWN, SHARED = Path(sys.argv[1]), Path(sys.argv[2])
 NUM_STEPS = 3
 
 
 def train(folder, max_steps, resume=None, on_each_node=False):
-    arguments = evaluating_and_saving_each_step(folder, max_steps)
-    arguments.lr_scheduler_type = "constant"  # so that the first steps do not depend on how many are to come
-    arguments.save_on_each_node = on_each_node
+    arguments = dict(EACH_STEP, max_steps=max_steps, save_on_each_node=on_each_node)
+    arguments["lr_scheduler_type"] = "constant"  # so that the first steps do not depend on how many are to come
     model = tiny_model(seed=4 if resume else 3)
-    trainer = RemembersTheLast(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
+    trainer = tiny_trainer(folder, model, shuffled(9), RemembersTheLast, **arguments)
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
     trainer.train(resume_from_checkpoint=resume)
     dp.check_replicas(model)  # rank 0 has loaded the best
     return trainer.ended_with()

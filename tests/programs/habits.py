@@ -20,7 +20,8 @@ from mindnlp.engine import Trainer, TrainerCallback
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 from tests.programs.adversarial import FGMTrainer, PGDTrainer
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+from tests.programs.noted import refusal_of
+from tests.programs.tiny import tiny_dataset, tiny_trainer, without_dropout
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK = dp.get_rank()
@@ -38,10 +39,6 @@ def refused(build):
     """A function that returns a Trainer whose ``train`` is to raise on all ranks."""
     REFUSALS[build.__name__] = build
     return build
-
-
-def without_dropout():
-    return tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def trainer_of(trainer_type=Trainer, model=None, callbacks=None, output=OUTPUT / "trainer", **arguments):
@@ -63,11 +60,9 @@ class AtStep(TrainerCallback):
 
 
 def acting(**options):
-    """A Trainer and, as its callback, an ``AtStep``."""
+    """A Trainer with an ``AtStep``."""
     actions = {name: options.pop(name) for name in list(options) if name.startswith("step_")}
-    callback = AtStep(**actions)
-    callback.trainer = trainer_of(callbacks=[callback], **options)
-    return callback.trainer
+    return trainer_of(callbacks=[AtStep(**actions)], **options)
 
 
 def freeze_all_but_the_head(model):
@@ -387,16 +382,9 @@ def run_habit(name, build):
     np.savez(OUTPUT / f"{name}.rank{RANK}.npz", parameters=parameters)
 
 
-def what_is_said(build):
-    try:
-        build().train()
-    except dp.DataParallelError as error:
-        return str(error)
-
-
 if __name__ == "__main__":
     for name, build in HABITS.items():
         run_habit(name, build)
     if collectives.current().world_size > 1:
-        said = {name: what_is_said(build) for name, build in REFUSALS.items()}
+        said = {name: refusal_of(lambda build=build: build().train()) for name, build in REFUSALS.items()}
         (OUTPUT / f"said.rank{RANK}.json").write_text(json.dumps(said))

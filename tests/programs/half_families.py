@@ -13,20 +13,17 @@ from pathlib import Path
 
 import mindnlp_dp_plugin  # noqa: F401  isort: skip
 
-import numpy as np
-from mindnlp.engine import Trainer, TrainingArguments
 from mindspore.dataset import GeneratorDataset
 
 from tests.families import catalogue
 from tests.families.configs import tiny_config
 from tests.families.rows import rows
-from tests.programs.tiny import seed_everything
-from tests.programs.train_families import Recorder
+from tests.programs.tiny import Losses, seed_everything, tiny_trainer
 
 BATCH_SIZE, STEPS_IN_EPOCH = 8, 8
 
 
-class CountsSkipped(Recorder):
+class CountsSkipped(Losses):
     num_skipped = 0
 
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -42,23 +39,9 @@ def train(case, num_steps, output, fp16):
     model = model_class(tiny_config(folder, model_class.config_class, head))
     columns = rows(folder, model, head, BATCH_SIZE * STEPS_IN_EPOCH)
     dataset = GeneratorDataset([tuple(row.values()) for row in columns], list(columns[0]), shuffle=False)
-    recorder = CountsSkipped()
-    recorder.trainer = Trainer(
-        model=model,
-        args=TrainingArguments(
-            output_dir=str(output / "trainer"),
-            fp16=fp16,
-            learning_rate=1e-3,
-            max_steps=num_steps,
-            logging_steps=1,
-            save_strategy="no",
-            disable_tqdm=True,
-        ),
-        train_dataset=dataset.batch(BATCH_SIZE),
-        callbacks=[recorder],
-    )
-    recorder.trainer.train()
-    return np.diff(recorder.losses, prepend=0.0), recorder.num_skipped
+    recorder, settings = CountsSkipped(), dict(fp16=fp16, max_steps=num_steps, logging_steps=1)
+    tiny_trainer(output / "trainer", model, dataset.batch(BATCH_SIZE), callbacks=[recorder], **settings).train()
+    return recorder.of_steps, recorder.num_skipped
 
 
 def run(case, num_steps, output):

@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer, TrainerCallback
 
-from tests.programs.tiny import tiny_model, tiny_rows
+from tests.programs.noted import weights_of
+from tests.programs.tiny import tiny_rows, tiny_trainer, without_dropout
 
 OUTPUT = Path(sys.argv[1])
 STEP, RANK, *KILLS_LAUNCHER = os.environ.get("STRIKES", "-1 -1").split()
@@ -44,14 +45,11 @@ class NotesStarts(TrainerCallback):
         self.has_begun = True
 
 
-arguments = TrainingArguments(
-    output_dir=str(OUTPUT / "trainer"), num_train_epochs=2, gradient_accumulation_steps=2, save_strategy="steps",
-    save_steps=1, learning_rate=1e-2, adam_epsilon=1e-4, lr_scheduler_type="cosine", logging_steps=1,
-    disable_tqdm=True,
-)  # fmt: skip
-model = tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-trainer = Strikes(model, arguments, train_dataset=tiny_rows(48, shuffle=True).batch(2), callbacks=[NotesStarts])
+arguments = dict(max_steps=-1, num_train_epochs=2, gradient_accumulation_steps=2, save_strategy="steps", save_steps=1)
+arguments |= dict(learning_rate=1e-2, adam_epsilon=1e-4, lr_scheduler_type="cosine", logging_steps=1)
+rows = tiny_rows(48, shuffle=True).batch(2)
+trainer = tiny_trainer(OUTPUT / "trainer", without_dropout(), rows, Strikes, [NotesStarts], **arguments)
 trainer.train()
-assert arguments.gradient_accumulation_steps == 2, "what the script asked for is back"
+assert trainer.args.gradient_accumulation_steps == 2, "what the script asked for is back"
 if dp.is_main_process():
-    np.savez(OUTPUT / "end.npz", *[parameter.asnumpy() for parameter in model.parameters()])
+    np.savez(OUTPUT / "end.npz", *weights_of(trainer.model))

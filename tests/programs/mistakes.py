@@ -13,6 +13,7 @@ import numpy as np
 from mindnlp.core import nn, ops
 from mindnlp.engine import TrainerCallback
 
+from tests.programs.noted import installed
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
 RANK = dp.get_rank()
@@ -36,14 +37,6 @@ def other_length():
 
 def too_few_rows():
     tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=15, batch_size=8, drop_remainder=True)).train()
-
-
-def graph_mode():
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    try:
-        tiny_trainer(OUTPUT).train()
-    finally:
-        mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
 
 
 def raises_on_rank_1():
@@ -80,12 +73,9 @@ def planted_in_training():
             if state.global_step == 3:
                 plant(model)
 
-    dp.install(dp.DataParallelConfig(check_replicas_every=2))
-    try:
+    with installed(check_replicas_every=2):
         # At a rate of 0 the optimizer leaves the weights alone: what differs is what was planted.
         tiny_trainer(OUTPUT, callbacks=[Plant()], max_steps=9, learning_rate=0.0).train()
-    finally:
-        dp.install()
 
 
 if __name__ == "__main__":

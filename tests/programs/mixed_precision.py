@@ -13,18 +13,28 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn
 from mindnlp.engine import Trainer, TrainerCallback
-from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import AlbertConfig, AlbertForMaskedLM, BertForSequenceClassification
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
-from tests.programs.tiny import SIZES, seed_everything, tiny_dataset, tiny_model, tiny_trainer
+from tests.programs.noted import flat, installed
+from tests.programs.tiny import (
+    NO_DROPOUT,
+    SIZES,
+    of_many_lengths,
+    seed_everything,
+    tiny_dataset,
+    tiny_trainer,
+    with_frozen_embeddings,
+    with_lora,
+    without_dropout,
+)
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK = dp.get_rank()
 IS_ALONE = dp.get_world_size() == 1
 BATCH_SIZE = 8 * NUM_RANKS // dp.get_world_size()
-NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+TOO_LARGE = dict(fp16_initial_scale=2.0**40, fp16_growth_interval=2)  # at first
 STOPPED = dict(max_steps=30, save_strategy="steps", save_steps=25, optim="adamw", learning_rate=1e-3)
 CASES = {}
 
@@ -53,14 +63,10 @@ class Watches(TrainerCallback):
             self.logs.append((logs["loss_scale"], logs["skipped_steps"]))
 
 
-def flat(model):
-    return np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()])
-
-
 def trainer_of(output=OUTPUT / "trainer", model=None, dataset=None, trainer_type=Trainer, callbacks=(), **arguments):
     # SGD: Adam divides by the gradient's own size, and so makes a step of what was rounding.
     options = dict(fp16=True, optim="sgd", learning_rate=0.05, max_steps=6, logging_steps=1)
-    model = model or tiny_model(**NO_DROPOUT)
+    model = model or without_dropout()
     dataset = dataset or tiny_dataset(num_rows=8 * NUM_RANKS * 6, batch_size=BATCH_SIZE)
     watches = Watches()
     trainer = tiny_trainer(output, model, dataset, trainer_type, [watches, *callbacks], **{**options, **arguments})
@@ -116,20 +122,14 @@ def accumulated():
 
 @case
 def averaged_over_samples():
-    dp.install(dp.DataParallelConfig(average_over="samples"))
-    try:
+    with installed(average_over="samples"):
         return trained(gradient_accumulation_steps=2, max_steps=3)
-    finally:
-        dp.install()
 
 
 @case
 def growing():
-    dp.install(dp.DataParallelConfig(fp16_initial_scale=1024, fp16_growth_interval=2))
-    try:
+    with installed(fp16_initial_scale=1024, fp16_growth_interval=2):
         return trained()
-    finally:
-        dp.install()
 
 
 class OverflowsOnTheLastRank(Trainer):
@@ -171,29 +171,22 @@ class OneGradientIsInfinite(Trainer):
 
 @case
 def struck_at_random():
-    dp.install(dp.DataParallelConfig(fp16_growth_interval=1))  # each two steps leave the scale as it was
-    try:
-        model = tiny_model(**NO_DROPOUT, hidden_size=8, intermediate_size=8, num_hidden_layers=1)
+    with installed(fp16_growth_interval=1):  # each two steps leave the scale as it was
+        model = without_dropout(hidden_size=8, intermediate_size=8, num_hidden_layers=1)
         num_steps = {1: 2, 2: 60}.get(dp.get_world_size(), 200)  # half of them are struck
         trainer = trained(model=model, trainer_type=OneGradientIsInfinite, max_steps=num_steps, learning_rate=1e-3)
-    finally:
-        dp.install()
     trainer.left["strikes"] = trainer.steps
     return trainer
 
 
 @case
 def adapters():
-    config = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.0)
-    return trained(model=get_peft_model(tiny_model(**NO_DROPOUT), config), learning_rate=0.5)
+    return trained(model=with_lora(without_dropout()), learning_rate=0.5)
 
 
 @case
 def frozen_embeddings():
-    model = tiny_model(**NO_DROPOUT)
-    for parameter in model.bert.embeddings.parameters():
-        parameter.requires_grad = False
-    return trained(model=model)
+    return trained(model=with_frozen_embeddings(without_dropout()))
 
 
 @case
@@ -223,16 +216,7 @@ def tied_weights():
 
 @case
 def grouped_by_length():
-    chance = np.random.default_rng(7)
-    lengths = chance.integers(4, 13, 8 * NUM_RANKS * 6)
-    rows = [
-        (chance.integers(4, 96, length).astype(np.int32), np.ones(length, np.int32), np.int32(chance.integers(3)))
-        for length in lengths
-    ]
-    padding = dp.DynamicPadding({"input_ids": 0, "attention_mask": 0})
-    dataset = GeneratorDataset(rows, ["input_ids", "attention_mask", "labels"])
-    batches = dataset.batch(BATCH_SIZE, per_batch_map=padding, input_columns=padding.columns)
-    return trained(dataset=batches, group_by_length=True)
+    return trained(dataset=of_many_lengths(8 * NUM_RANKS * 6, BATCH_SIZE), group_by_length=True)
 
 
 class FocalLoss(Trainer):
@@ -254,7 +238,7 @@ def own_loss():
 def loaded_in_float16():
     """It trains as float32, also in its checkpoints, and is float16 again in the end."""
     folder = OUTPUT / f"float16.of_rank{RANK}"
-    tiny_model(**NO_DROPOUT).save_pretrained(folder)
+    without_dropout().save_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, ms_dtype=mindspore.float16)
     parameters = list(model.parameters())
     trainer = trained(model=model, output=OUTPUT / "of_float16", save_strategy="steps", save_steps=6)
@@ -266,23 +250,17 @@ def loaded_in_float16():
 
 @case
 def never_stopped():
-    dp.install(dp.DataParallelConfig(fp16_initial_scale=2.0**40, fp16_growth_interval=2))  # far too large at first
-    try:
+    with installed(**TOO_LARGE):
         return trained(**STOPPED, output=OUTPUT / "whole")
-    finally:
-        dp.install()
 
 
 @case
 def resumed():
     """From a checkpoint of ``never_stopped``."""
-    dp.install(dp.DataParallelConfig(fp16_initial_scale=2.0**40, fp16_growth_interval=2))
-    try:
+    with installed(**TOO_LARGE):
         trainer = trainer_of(**STOPPED, output=OUTPUT / "rest")
         trainer.train(resume_from_checkpoint=str(OUTPUT / "whole" / "checkpoint-25"))
         return trainer
-    finally:
-        dp.install()
 
 
 if __name__ == "__main__":

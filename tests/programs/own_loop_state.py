@@ -10,7 +10,6 @@ saved in mid-epoch, goes on: with ``gone_on`` nothing else.
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
-import hashlib
 import json
 import os
 import signal
@@ -25,12 +24,12 @@ from mindnlp.core.optim import SGD, AdamW
 from mindnlp.core.optim.lr_scheduler import LambdaLR
 from mindspore.dataset import GeneratorDataset
 
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
+from tests.programs.noted import digest_of, flat, refusal_of
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, without_dropout
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK, WORLD_SIZE = dp.get_rank(), dp.get_world_size()
 NUM_STEPS, SAVED_AT, STRUCK_AT = 7, 3, 5  # of 4 in an epoch
-WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def prepared(mixed_precision="no"):
@@ -41,11 +40,6 @@ def prepared(mixed_precision="no"):
     scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step))
     rows = tiny_rows(8 * NUM_RANKS * 4, shuffle=True).batch(8 * NUM_RANKS // WORLD_SIZE)
     return dp.prepare(model, optimizer, rows, scheduler, mixed_precision=mixed_precision)
-
-
-def digest(model):
-    parameters = b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())
-    return hashlib.sha256(parameters).hexdigest()
 
 
 def train(objects, until, folder=None, stopped_in=None, saved_in="state"):
@@ -66,7 +60,7 @@ def train(objects, until, folder=None, stopped_in=None, saved_in="state"):
             scheduler.step()
             optimizer.zero_grad()
             step += 1
-            seen.append(digest(model))
+            seen.append(digest_of(model))
             if step == SAVED_AT and folder is None:
                 dp.save_state(OUTPUT / "states" / saved_in)
             if step == until:
@@ -86,7 +80,7 @@ def stopped():
 def elsewhere(folder=None):
     """Its weights after NUM_STEPS; on fewer or more ranks each has more or fewer rows."""
     mindspore.set_seed(42)
-    model = tiny_model(seed=3, **WITHOUT_DROPOUT)
+    model = without_dropout()
     optimizer = SGD(model.parameters(), lr=1e-1)
     rows = tiny_rows(8 * NUM_RANKS * 4, shuffle=True).batch(8 * NUM_RANKS // WORLD_SIZE)
     objects = dp.prepare(model, optimizer, rows, LambdaLR(optimizer, lambda step: 1 / (1 + step)))
@@ -116,16 +110,8 @@ def evaluation():
     return found
 
 
-def said(action):
-    try:
-        action()
-    except dp.DataParallelError as error:
-        return str(error)
-    return None
-
-
 def values_of(model):
-    return np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()]).tolist()
+    return flat(model).tolist()
 
 
 def pair():
@@ -150,12 +136,12 @@ def pair():
         of_made(words)
         of_generator.step()
         of_generator.zero_grad()
-    return {"values": values_of(generator) + values_of(critic), "said": said(lambda: dp.save_state(OUTPUT / "pair"))}
+    return {"values": values_of(generator) + values_of(critic), "said": refusal_of(dp.save_state, OUTPUT / "pair")}
 
 
 def head_alone_is_stepped():
     """Gradients of all parameters are asked for and clipped, of which the optimizer steps the last few."""
-    model = tiny_model(seed=3 + RANK, **WITHOUT_DROPOUT)
+    model = without_dropout(seed=3 + RANK)
     mindspore.set_seed(42)
     optimizer = AdamW(model.classifier.parameters(), lr=1e-3, eps=1e-4)
     rows = tiny_dataset(8 * NUM_RANKS * 4, 8 * NUM_RANKS // WORLD_SIZE)
@@ -178,7 +164,7 @@ def mean_over_labels():
     for number in range(0, 8 * NUM_RANKS, NUM_RANKS):
         rows[number] = rows[number][0], np.int32(-100)
     rows = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(8 * NUM_RANKS // WORLD_SIZE)
-    model = tiny_model(**WITHOUT_DROPOUT)
+    model = without_dropout()
     optimizer = AdamW(model.parameters(), lr=1e-3, eps=1e-4)
     model, optimizer, rows = dp.prepare(model, optimizer, rows)
     gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
@@ -217,14 +203,14 @@ def refusals():
         step_on_other_gradients(SGD(model.parameters(), lr=1e-2))
 
     return [
-        said(step_on_other_gradients),
-        said(save_with_gradients),
-        said(lambda: dp.prepare(model)),
-        said(lambda: dp.prepare(model, optimizer, [batch])),
-        said(lambda: dp.prepare(model, optimizer, mixed_precision="half")),
-        said(lambda: dp.prepare(model, optimizer, SGD(model.parameters(), lr=1e-2))),
-        said(share_out_gradients),
-        said(step_beside),
+        refusal_of(step_on_other_gradients),
+        refusal_of(save_with_gradients),
+        refusal_of(dp.prepare, model),
+        refusal_of(dp.prepare, model, optimizer, [batch]),
+        refusal_of(dp.prepare, model, optimizer, mixed_precision="half"),
+        refusal_of(dp.prepare, model, optimizer, SGD(model.parameters(), lr=1e-2)),
+        refusal_of(share_out_gradients),
+        refusal_of(step_beside),
     ]
 
 

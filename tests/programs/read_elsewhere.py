@@ -17,6 +17,7 @@ from mindnlp.engine import Trainer, TrainerCallback
 
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.fully_sharded import stand_ins
+from tests.programs.noted import refusal_of
 from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
 
 OUTPUT, NUM_DRAWS = Path(sys.argv[1]), int(sys.argv[2])
@@ -103,11 +104,7 @@ def outcome(read, place, step, name):
     rows = tiny_rows(4 * STEPS * dp.get_world_size()).batch(4)
     training = tiny_trainer(OUTPUT / "trainer", tiny_model(), rows, Training, max_steps=STEPS)
     training.prepare(READS[read], place, step, name)
-    try:
-        training.train()
-        said = "none"
-    except dp.DataParallelError as error:
-        said = str(error)
+    said = refusal_of(training.train)
     return {"read": read, "place": place, "step": step, "name": name, "said": said, "after": training.state.global_step}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import mindspore
 from mindnlp.engine import Trainer, TrainerCallback
 
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
+from tests.programs.tiny import tiny_dataset, tiny_trainer, without_dropout
 
 OUTPUT, NUM_RANKS = Path(sys.argv[1]), int(sys.argv[2])
 RANK, WORLD_SIZE = dp.get_rank(), dp.get_world_size()
@@ -25,8 +25,7 @@ LOSSES = [[0.7, 0.5], [0.2, NAN], [0.3, 0.9], [INFINITY, 0.1], [NAN, NAN], [0.4,
 
 def trainer_of(trainer_type=Trainer, callbacks=None, num_batches=4, **arguments):
     dataset = tiny_dataset(8 * NUM_RANKS * num_batches, 8 * NUM_RANKS // WORLD_SIZE)
-    model = tiny_model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    return tiny_trainer(OUTPUT / "trainer", model, dataset, trainer_type, callbacks, **arguments)
+    return tiny_trainer(OUTPUT / "trainer", without_dropout(), dataset, trainer_type, callbacks, **arguments)
 
 
 class WithLosses(Trainer):

@@ -14,10 +14,11 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core import nn
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer, TrainerCallback
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin as dp
+from tests.programs.tiny import tiny_trainer
 
 
 class Mean(nn.Module):
@@ -55,21 +56,13 @@ def rows_of_steps(output, case, resume=None):
     rows = GeneratorDataset(numbers, ["row", "length"], shuffle=case["shuffle"])
     if case["by_batch"]:
         rows = rows.filter(lambda row: True, ["row"])
-    arguments = TrainingArguments(
-        output_dir=str(output),
-        num_train_epochs=case["epochs"],
-        gradient_accumulation_steps=case["accumulation"],
-        group_by_length=case["group_by_length"],
-        save_steps=case["save_steps"],
-        logging_steps=1000,
-        optim="sgd",
-        disable_tqdm=True,
-    )
-    batches = rows.project(["row"]).batch(case["batch"], case["drop_last"])
-    trainer = Noting(Mean(), arguments, train_dataset=batches, callbacks=[Steps()])
-    trainer.steps = next(each for each in trainer.callback_handler.callbacks if isinstance(each, Steps))
+    arguments = dict(max_steps=-1, num_train_epochs=case["epochs"], gradient_accumulation_steps=case["accumulation"])
+    arguments |= dict(group_by_length=case["group_by_length"], save_strategy="steps", save_steps=case["save_steps"])
+    batches, steps = rows.project(["row"]).batch(case["batch"], case["drop_last"]), Steps()
+    trainer = tiny_trainer(output, Mean(), batches, Noting, [steps], logging_steps=1000, optim="sgd", **arguments)
+    trainer.steps = steps
     trainer.train(resume_from_checkpoint=resume)
-    return trainer.steps.rows
+    return steps.rows
 
 
 def random_case(chance):

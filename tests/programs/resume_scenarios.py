@@ -14,12 +14,12 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindnlp.core import nn
-from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
-from mindnlp.peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from mindnlp.engine import EarlyStoppingCallback, Trainer, TrainerCallback
+from mindnlp.peft import PeftModel
 
 import mindnlp_dp_plugin as dp
 from tests.programs.adversarial import FGMTrainer, PGDTrainer
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows
+from tests.programs.tiny import of_many_lengths, tiny_dataset, tiny_model, tiny_rows, tiny_trainer, with_lora
 
 ROWS_PER_BATCH = 4
 
@@ -50,11 +50,6 @@ class NormalizesBatches(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def adapted_model():
-    lora = LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.1)
-    return get_peft_model(tiny_model(), lora)
-
-
 def shuffled_rows(num_micro_steps):
     return tiny_rows(num_micro_steps * ROWS_PER_BATCH * 2, shuffle=True)
 
@@ -69,16 +64,8 @@ def filtered(num_micro_steps):
     return shuffled_rows(num_micro_steps).filter(lambda ids: True, ["input_ids"]).batch(ROWS_PER_BATCH)
 
 
-def of_many_lengths(num_micro_steps):
-    """Read by a Trainer that groups by length."""
-    chance = np.random.default_rng(7)
-    rows = [
-        (chance.integers(4, 96, chance.integers(3, 13)).astype(np.int32), np.int32(chance.integers(3)))
-        for _ in range(num_micro_steps * ROWS_PER_BATCH * 2)
-    ]
-    padding = dp.DynamicPadding({"input_ids": 0})
-    batches = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"])
-    return batches.batch(ROWS_PER_BATCH, per_batch_map=padding, input_columns=padding.columns)
+def grouped():
+    return of_many_lengths(8 * ROWS_PER_BATCH * 2, ROWS_PER_BATCH)
 
 
 class StopsWhenEvaluated(TrainerCallback):
@@ -121,7 +108,7 @@ SCENARIOS = {
         callback=lambda: StopsWhenEvaluated(epoch=2),
     ),
     "by_batch": dict(max_steps=6, save_steps=2, dataset=lambda: filtered(3)),
-    "grouped_by_length": dict(max_steps=12, save_steps=3, group_by_length=True, dataset=lambda: of_many_lengths(8)),
+    "grouped_by_length": dict(max_steps=12, save_steps=3, group_by_length=True, dataset=grouped),
     "host_random": dict(max_steps=3, dataset=lambda: shuffled(3), model=DropsLayersOnTheHost),
     "stops_early": dict(
         max_steps=9,
@@ -146,7 +133,7 @@ SCENARIOS = {
         metric_for_best_model="loss",
         greater_is_better=True,  # so that the best is not the last
         dataset=lambda: shuffled(3),
-        model=adapted_model,
+        model=lambda: with_lora(tiny_model(), 0.1),
     ),
     "sgd": dict(max_steps=4, save_steps=2, dataset=lambda: shuffled(5), optim="sgd", learning_rate=0.1),
 }
@@ -156,23 +143,11 @@ def digest_of(model):
     return hashlib.sha256(b"".join(tensor.asnumpy().tobytes() for tensor in model.state_dict().values())).hexdigest()
 
 
-def evaluating_and_saving_each_step(folder, max_steps):
-    """Arguments by which the best model is not the last."""
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=max_steps,
-        gradient_accumulation_steps=2,
-        evaluation_strategy="steps",
-        eval_steps=1,
-        save_steps=1,
-        save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model="loss",
-        greater_is_better=True,
-        learning_rate=1e-3,
-        logging_steps=2,
-        disable_tqdm=True,
-    )
+# By which the best model is not the last.
+EACH_STEP = dict(
+    gradient_accumulation_steps=2, evaluation_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1,
+    save_total_limit=2, load_best_model_at_end=True, metric_for_best_model="loss", greater_is_better=True,
+)  # fmt: skip
 
 
 class RemembersTheLast(Trainer):
@@ -240,13 +215,13 @@ def train(
     trainer_type=RemembersTheLast,
     **changes,
 ):
-    defaults = dict(save_strategy="steps", save_steps=1, logging_steps=3, learning_rate=1e-3, disable_tqdm=True)
-    arguments = TrainingArguments(output_dir=str(output), **{**defaults, **changes})
+    changes = {"save_strategy": "steps", "save_steps": 1, "logging_steps": 3, "max_steps": -1, **changes}
     network = model()
     if resume:  # nothing of what is in memory may matter
         mindspore.set_seed(100 + dp.get_rank())
         network = model()
-    trainer = trainer_type(network, arguments, train_dataset=dataset(), eval_dataset=tiny_dataset(num_rows=8))
+    trainer = tiny_trainer(output, network, dataset(), trainer_type, **changes)
+    trainer.eval_dataset = tiny_dataset(num_rows=8)
     if patience:
         trainer.add_callback(EarlyStoppingCallback(patience))
     if callback:

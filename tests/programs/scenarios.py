@@ -13,7 +13,6 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn, ops
 from mindnlp.core.optim import SGD, Adam
-from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -22,22 +21,14 @@ from mindnlp.transformers import (
 )
 from mindspore.dataset import GeneratorDataset
 
+from tests.programs import tiny
+
 BATCH_SIZE = 8
 SEQUENCE_LENGTH = 12
 NUM_MISSING = 5  # rows of the last batch, where batches are uneven
 NUM_LABELS = 3
 RUN = 64  # elements over which squares are summed: few, so that tensors of small models are cut between ranks, too
-SIZES = dict(
-    vocab_size=96,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=32,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    num_labels=NUM_LABELS,
-)
+SIZES = dict(**tiny.SIZES, **tiny.NO_DROPOUT, max_position_embeddings=32, num_labels=NUM_LABELS)
 # float16 and bfloat16 keep 11 and 8 bits: one rounding changes a number by up to this much of itself.
 FLOAT16_ROUNDING, BFLOAT16_ROUNDING = 2.0**-11, 2.0**-8
 
@@ -57,12 +48,7 @@ WITHOUT_FMA = Tolerances(gradients=2e-6)
 
 def rows_of_words(num_rows, num_ranks):
     chance = np.random.default_rng(7)
-    return [row_of_words(chance) for _ in range(num_rows)]
-
-
-def row_of_words(chance):
-    words = chance.integers(4, SIZES["vocab_size"], SEQUENCE_LENGTH).astype(np.int32)
-    return words, np.int32(chance.integers(NUM_LABELS))
+    return [tiny.row_of(chance) for _ in range(num_rows)]
 
 
 def batched(rows, batch_size):
@@ -92,7 +78,7 @@ class Scenario:
     build_model: Callable
     optimizer: str = "adamw"
     own_optimizer: type | None = None
-    num_steps: int = 10
+    num_steps: int = 6
     num_batches: int = 10
     accumulation: int = 1
     arguments: dict = field(default_factory=dict)
@@ -191,10 +177,7 @@ def epoch_shorter_than_accumulation(num_ranks):
 
 @scenario()
 def frozen_embeddings(num_ranks):
-    model = bert()
-    for parameter in model.bert.embeddings.parameters():
-        parameter.requires_grad = False
-    return model
+    return tiny.with_frozen_embeddings(bert())
 
 
 class WithExtraParameters(nn.Module):
@@ -251,7 +234,7 @@ def tied_weights(num_ranks):
 
 @scenario(num_steps=4)
 def lora(num_ranks):
-    return get_peft_model(bert(), LoraConfig(task_type=TaskType.SEQ_CLS, r=4, lora_alpha=8, lora_dropout=0.0))
+    return tiny.with_lora(bert())
 
 
 # Buckets
@@ -307,7 +290,7 @@ def rows_with_labels_of_words(num_rows, num_ranks):
     """Rows of other ranks and other micro-steps have other numbers of labels; -100 marks what does not count."""
     chance, rows = np.random.default_rng(7), []
     for row in range(num_rows):
-        words, _ = row_of_words(chance)
+        words, _ = tiny.row_of(chance)
         rank, micro_step = row % num_ranks, row // (BATCH_SIZE * num_ranks)
         labels = chance.integers(NUM_LABELS, size=SEQUENCE_LENGTH).astype(np.int32)
         labels[1 + (rank + 2 * micro_step) % 5 :] = -100
@@ -361,7 +344,7 @@ def rows_of_any_length(num_rows, num_ranks):
     """A row's first two words are its number."""
     chance, rows = np.random.default_rng(7), []
     for row in range(num_rows):
-        words, label = row_of_words(chance)
+        words, label = tiny.row_of(chance)
         words = words[: chance.integers(3, SEQUENCE_LENGTH + 1)]
         words[:2] = 4 + np.array(divmod(row, 64))
         rows.append((words, np.ones_like(words), label))

@@ -16,8 +16,9 @@ import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.optim import cut_buckets
+from tests.programs.noted import refusal_of
 from tests.programs.scenarios import RUN
-from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer
+from tests.programs.tiny import tiny_model, tiny_rows, tiny_trainer, with_frozen_embeddings
 
 OUTPUT = Path(sys.argv[1])
 cut_buckets.BLOCK_BYTES = 1000  # so that parameters are gathered in many blocks
@@ -102,9 +103,7 @@ class Unfreezes(TrainerCallback):
 
 @is_the_same_in_every_stage
 def given_new_parameters(stage):
-    model = tiny_model()
-    for parameter in model.bert.embeddings.parameters():
-        parameter.requires_grad = False
+    model = with_frozen_embeddings(tiny_model())
     trainer = trainer_with(stage, model=model, callbacks=[Unfreezes()], lr_scheduler_type="constant")
     trainer.train()
     return digests(trainer)
@@ -134,14 +133,6 @@ class ClipsOnceMore(TrainerCallback):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
 
-def refusal_of(trainer):
-    try:
-        trainer.train()
-    except dp.DataParallelError as error:
-        return str(error), trainer.state.global_step
-    return "none", trainer.state.global_step
-
-
 REFUSED = (with_lamb(), with_a_step_of_its_own(), trainer_with(2, callbacks=[ClipsOnceMore()]))
-OUTCOMES["refusals"] = [refusal_of(trainer) for trainer in REFUSED]
+OUTCOMES["refusals"] = [(refusal_of(trainer.train), trainer.state.global_step) for trainer in REFUSED]
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(OUTCOMES))

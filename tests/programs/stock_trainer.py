@@ -20,6 +20,7 @@ else:
 import numpy as np
 from mindnlp.engine import Trainer
 
+from tests.programs.noted import flat
 from tests.programs.tiny import tiny_dataset, tiny_trainer
 
 if __name__ == "__main__":
@@ -35,7 +36,7 @@ if __name__ == "__main__":
     predictions = trainer.predict(tiny_dataset(num_rows=20))
     np.savez(
         output / "result.npz",
-        parameters=np.concatenate([parameter.asnumpy().ravel() for parameter in trainer.model.parameters()]),
+        parameters=flat(trainer.model),
         eval_loss=metrics["eval_loss"],
         logits=predictions.predictions,
         label_ids=predictions.label_ids,

@@ -15,8 +15,8 @@ from mindnlp.engine.utils import get_last_checkpoint
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin import collectives
 from tests.programs.faults import RESTART, comes_to
-from tests.programs.resume_scenarios import RemembersTheLast, evaluating_and_saving_each_step, shuffled
-from tests.programs.tiny import tiny_dataset, tiny_model
+from tests.programs.resume_scenarios import EACH_STEP, RemembersTheLast, shuffled
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
 OUTPUT, MAX_STEPS = Path(sys.argv[1]), int(sys.argv[2])
 
@@ -49,10 +49,10 @@ def announce(group, name, step):
 def main():
     folder = OUTPUT / "trainer"
     folder.mkdir(exist_ok=True)
-    arguments = evaluating_and_saving_each_step(folder, MAX_STEPS)
     by_hand = "resume" in sys.argv and get_last_checkpoint(folder) is not None
     model = tiny_model(seed=4 if by_hand or RESTART != "0" and get_last_checkpoint(folder) else 3)
-    trainer = Mortal(model, arguments, train_dataset=shuffled(9), eval_dataset=tiny_dataset(num_rows=24))
+    trainer = tiny_trainer(folder, model, shuffled(9), Mortal, **EACH_STEP, max_steps=MAX_STEPS)
+    trainer.eval_dataset = tiny_dataset(num_rows=24)
     group = collectives.current()
     announce(group, "broadcast", lambda: 0)
     announce(group, "all_reduce", lambda: trainer.state.global_step)

@@ -20,51 +20,27 @@ from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindspore.dataset import GeneratorDataset
 
 import mindnlp_dp_plugin
 from tests.families import catalogue, weights
 from tests.families.configs import tiny_config
 from tests.families.rows import rows
-from tests.programs.tiny import seed_everything
+from tests.programs.tiny import Losses, seed_everything, tiny_trainer
 
 BATCH_SIZE = 2
 NUM_STEPS = 3
 
 
-class Recorder(TrainerCallback):
-    def __init__(self):
-        self.losses = []
-
-    def on_log(self, args, state, control, **kwargs):
-        if len(self.losses) < state.global_step:
-            self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
-
-
 def train(model, columns, num_ranks, output, recompute):
     """Mean loss of each step."""
     dataset = GeneratorDataset([tuple(row.values()) for row in columns], list(columns[0]), shuffle=False)
-    recorder = Recorder()
-    recorder.trainer = trainer = Trainer(
-        model=model,
-        args=TrainingArguments(
-            output_dir=str(output),
-            learning_rate=1e-3,
-            # Adam divides a gradient by its own size: below eps it does not, so that a gradient which is zero but for
-            # rounding (1e-9, of a key's bias) moves its parameter by 1e-9 and not by the learning rate.
-            adam_epsilon=1e-3,
-            max_steps=NUM_STEPS,
-            logging_steps=1,
-            recompute=recompute,
-            save_strategy="no",
-            disable_tqdm=True,
-        ),
-        train_dataset=dataset.batch(BATCH_SIZE * num_ranks),
-        callbacks=[recorder],
-    )
-    trainer.train()
-    return np.diff(recorder.losses, prepend=0.0)
+    losses, batches = Losses(), dataset.batch(BATCH_SIZE * num_ranks)
+    settings = dict(max_steps=NUM_STEPS, logging_steps=1, recompute=recompute)
+    # Adam divides a gradient by its own size: below eps it does not, so that a gradient which is zero but for rounding
+    # (1e-9, of a key's bias) moves its parameter by 1e-9 and not by the learning rate.
+    tiny_trainer(output, model, batches, callbacks=[losses], adam_epsilon=1e-3, **settings).train()
+    return losses.of_steps
 
 
 def parameters_of(model):

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import mindspore
 import numpy as np
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer
 
 import mindnlp_dp_plugin
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.ddp import host_memory
 from mindnlp_dp_plugin.optim.sharded import states_of
 from tests.programs.scenarios import BATCH_SIZE, RUN, SCENARIOS
-from tests.programs.tiny import seed_everything
+from tests.programs.tiny import Losses, seed_everything, tiny_trainer
 
 host_memory.RUN = RUN
 
@@ -59,21 +59,18 @@ class StepByStep:
         return ({"input_ids": words, "labels": labels} for words, labels in self.batches)
 
 
-class Recorder(TrainerCallback):
-    """After each step: the gradients it was made with, a digest of the parameters it led to, the loss logged.
+class Recorder(Losses):
+    """After each step: the gradients it was made with, a digest of the parameters it led to, the loss.
 
     Where rows can be recognised: which were read, and how long they are.
     """
 
     def __init__(self):
-        self.gradients, self.digests, self.loss_sums = [], [], []
+        super().__init__()
+        self.gradients, self.digests = [], []
         self.latest = np.zeros(0)
         self.sees_gradients = True  # with stage 2 of ZeRO no rank has all of them
         self.rows, self.lengths = [], []
-
-    def on_log(self, args, state, control, **kwargs):
-        if len(self.loss_sums) < state.global_step:
-            self.loss_sums.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         self.gradients.append(self.latest)
@@ -116,7 +113,6 @@ def in_float32(tensor):
 def train(name, scenario, output, num_ranks, dataset, accumulation, config, trainer_type=RecordingTrainer):
     mindnlp_dp_plugin.install(mindnlp_dp_plugin.DataParallelConfig(**config))
     settings = dict(
-        output_dir=str(output / f"{name}_trainer"),
         optim=scenario.optimizer,
         learning_rate=1e-3 if scenario.optimizer == "adamw" else 1e-1,
         adam_epsilon=1e-4,  # else Adam turns the rounding noise of true zeros (key biases) into full steps
@@ -124,19 +120,16 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         max_steps=scenario.num_steps,
         gradient_accumulation_steps=accumulation,
         logging_steps=1,
-        save_strategy="no",
-        disable_tqdm=True,
     )
-    arguments = TrainingArguments(**{**settings, **scenario.arguments})
-    model = build_model(scenario, num_ranks)
-    recorder = Recorder()
-    trainer = trainer_type(model=model, args=arguments, train_dataset=dataset, callbacks=[recorder])
+    model, recorder = build_model(scenario, num_ranks), Recorder()
+    given = output / f"{name}_trainer", model, dataset, trainer_type, [recorder]
+    trainer = tiny_trainer(*given, **{**settings, **scenario.arguments})
     if isinstance(dataset, StepByStep):
         trainer.get_train_dataset = lambda: dataset
     if scenario.own_optimizer:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        trainer.optimizer = scenario.own_optimizer(trained, lr=arguments.learning_rate)
-    trainer.recorder, trainer.num_ranks, recorder.trainer = recorder, num_ranks, trainer
+        trainer.optimizer = scenario.own_optimizer(trained, lr=trainer.args.learning_rate)
+    trainer.recorder, trainer.num_ranks = recorder, num_ranks
     stage = config.get("zero_stage", 0)
     recorder.sees_gradients = stage < 2
     num_bytes = count_bytes(collectives.current())
@@ -149,7 +142,7 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
         parameters=parameters,
         gradients=np.stack(recorder.gradients),
         digests=np.array(recorder.digests),
-        losses=np.diff(recorder.loss_sums, prepend=0.0),
+        losses=recorder.of_steps,
         train_loss=result.training_loss,
         num_bytes=sum(num_bytes),
         state_bytes=states_of(trainer.optimizer).num_bytes if stage else 0,

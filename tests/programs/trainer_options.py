@@ -13,6 +13,7 @@ import numpy as np
 from mindnlp.engine import Trainer
 
 import mindnlp_dp_plugin as dp
+from tests.programs.noted import refusal_of
 from tests.programs.tiny import tiny_dataset, tiny_trainer
 
 OUTPUT = Path(sys.argv[1])
@@ -61,13 +62,6 @@ def trained(resume_from=None, **arguments):
     }
 
 
-def refusal_of(**arguments):
-    try:
-        tiny_trainer(OUTPUT, **arguments).train()
-    except dp.DataParallelError as error:
-        return str(error)
-
-
 if __name__ == "__main__":
     saved = dict(save_strategy="steps", save_steps=2)
     found = {
@@ -78,6 +72,6 @@ if __name__ == "__main__":
         "plain": trained(),
         "unread": trained(jit_mode_eval=True, fp16_opt_level="O2", data_seed=7, dataset_prefetch_factor=3),
         "smoothed": trained(label_smoothing_factor=0.1),
-        "auto_find_batch_size": refusal_of(auto_find_batch_size=True),
+        "auto_find_batch_size": refusal_of(tiny_trainer(OUTPUT, auto_find_batch_size=True).train),
     }
     (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))

@@ -17,6 +17,7 @@ import numpy as np
 
 from tests.programs import either_trainer as trainers
 from tests.programs.faults import comes_to
+from tests.programs.noted import digest_of, weights_of
 
 OUTPUT = Path(sys.argv[1])
 DONE = OUTPUT / "done"
@@ -56,7 +57,7 @@ class StopsAt(trainers.TrainerCallback):
             control.should_training_stop = control.should_save = True
 
 
-def train(name, folder=None, starts_from=None, seed=7, callbacks=(), **changes):
+def train(name, folder=None, starts_from=None, callbacks=(), **changes):
     """Train, or skip what is done."""
     arguments = trainers.TrainingArguments(
         output_dir=str(OUTPUT / (folder or name)), save_strategy="steps", logging_steps=1, disable_tqdm=True,
@@ -66,19 +67,19 @@ def train(name, folder=None, starts_from=None, seed=7, callbacks=(), **changes):
     if starts_from:
         with np.load(DONE / f"{starts_from}.npz") as weights:
             trainers.set_weights(model, weights.values())
-    data = dict(train_dataset=trainers.rows(seed), eval_dataset=trainers.rows(number=8))
+    data = dict(train_dataset=trainers.rows(), eval_dataset=trainers.rows(number=8))
     trainer = Struck(model, arguments, **data, callbacks=list(callbacks))
     trainer.name = name
     try:
         trainer.train(resume_from_checkpoint=name in EXPLICIT or None)
         comes_to(f"{name}-end")
-        end = {"model": trainers.digest_of(model), "step": trainer.state.global_step, "rows": trainer.rows}
+        end = {"model": digest_of(model), "step": trainer.state.global_step, "rows": trainer.rows}
     except dp.DataParallelError as error:
         end = {"refused": str(error)}
     (DONE / f"{name}.rank{dp.get_rank()}.json").write_text(json.dumps(end))
     dp.barrier()
     if dp.is_main_process():
-        np.savez(DONE / f"{name}.npz", *trainers.weights_of(model))
+        np.savez(DONE / f"{name}.npz", *weights_of(model))
     dp.barrier()
 
 
@@ -100,15 +101,13 @@ TRAININGS = {
     # The same settings.
     "twin_1": lambda: dict(folder="twins"),
     "twin_2": lambda: dict(folder="twins", starts_from="twin_1"),
-    # Folds: other rows, the same model at the start.
-    "fold_1": lambda: dict(folder="folds"),
-    "fold_2": lambda: dict(folder="folds", seed=8),
     # With a folder each.
     "first": lambda **changes: changes,
     "second": lambda: dict(max_steps=6),
     "probing": lambda: dict(max_steps=6, callbacks=[Probes()]),
     # Stopped by a callback.
     "limited": limited,
+    "unlimited": lambda: limited(stop_at=0),
     "patient": patient,
     "ignoring": lambda: dict(max_steps=6, ignore_data_skip=True),
     "timed": lambda by_rank=False: dict(folder=f"timed{dp.get_rank() or ''}" if by_rank else "timed"),

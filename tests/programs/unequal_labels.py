@@ -18,7 +18,7 @@ import mindspore
 import numpy as np
 from mindnlp.core import nn, ops, value_and_grad
 from mindnlp.core.optim import SGD
-from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
+from mindnlp.engine import Trainer
 from mindnlp.peft import LoraConfig, TaskType, get_peft_model
 from mindnlp.transformers import (
     BartConfig,
@@ -38,14 +38,12 @@ from mindnlp.transformers import (
 from mindspore.dataset import GeneratorDataset
 
 from mindnlp_dp_plugin.step import stepped
-from tests.programs.tiny import seed_everything
+from tests.programs.tiny import NO_DROPOUT, SIZES, Losses, seed_everything, tiny_trainer
 
 BATCH_SIZE, LENGTH, VOCABULARY, NUM_LABELS, NUM_STEPS = 2, 12, 96, 5, 7
-BERT = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
-BERT |= dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, max_position_embeddings=32)
+BERT = dict(**SIZES, **NO_DROPOUT, max_position_embeddings=32)
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=32)
 GPT2 |= dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-LLAMA = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
 T5 = dict(vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, dropout_rate=0.0)
 T5 |= dict(decoder_start_token_id=0)
 BART = dict(
@@ -172,7 +170,7 @@ def gpt2():
 CASES = {
     "token_classification": Case(token_classifier),
     "gpt2": Case(gpt2, text_of),
-    "llama": Case(lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)), text_of),
+    "llama": Case(lambda: LlamaForCausalLM(LlamaConfig(**SIZES)), text_of),
     "bert_masked": Case(lambda: BertForMaskedLM(BertConfig(**BERT))),
     "t5": Case(lambda: T5ForConditionalGeneration(T5Config(**T5)), text_of),
     "bart": Case(lambda: BartForConditionalGeneration(BartConfig(**BART)), text_of),
@@ -231,15 +229,12 @@ LOOPS = [
 ]
 
 
-class Recorder(TrainerCallback):
+class Recorder(Losses):
     """What each step led to."""
 
     def __init__(self):
-        self.parameters, self.norms, self.losses = [], [], []
-
-    def on_log(self, args, state, control, **kwargs):
-        if len(self.losses) < state.global_step:
-            self.losses.append(self.trainer._total_loss_scalar)  # the log itself is rounded to four digits
+        super().__init__()
+        self.parameters = []
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
         self.parameters.append(values_of(model))
@@ -265,19 +260,14 @@ def train(name, output, num_ranks):
     dp.install(dp.DataParallelConfig(**(case.config if ranks > 1 else {})))
     dataset = dataset_of(case, num_ranks)
     seed_everything(3)
-    model = case.model()
-    recorder = Recorder()
-    settings = dict(
-        optim="sgd", learning_rate=0.1, max_steps=NUM_STEPS, logging_steps=1, save_strategy="no", disable_tqdm=True
-    )
-    arguments = TrainingArguments(output_dir=str(output / f"{name}_trainer"), **{**settings, **case.arguments})
-    trainer = case.trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[recorder])
-    recorder.trainer = trainer
-    result = trainer.train()
+    model, recorder = case.model(), Recorder()
+    settings = dict(optim="sgd", learning_rate=0.1, max_steps=NUM_STEPS, logging_steps=1)
+    given = output / f"{name}_trainer", model, dataset, case.trainer, [recorder]
+    result = tiny_trainer(*given, **{**settings, **case.arguments}).train()
     np.savez(
         output / f"{name}.rank{dp.get_rank()}.npz",
         parameters=np.stack(recorder.parameters),
-        losses=np.diff(recorder.losses, prepend=0.0),
+        losses=recorder.of_steps,
         train_loss=result.training_loss,
     )
 

@@ -18,7 +18,7 @@ def in_graph_mode():
 def test_the_trainer(tmp_path, in_graph_mode):
     trainer = tiny_trainer(tmp_path)
     in_graph_mode()
-    with pytest.raises(dp.DataParallelError, match="mode=GRAPH_MODE"):
+    with pytest.raises(dp.DataParallelError, match="mode=GRAPH_MODE: MindNLP's models train in PyNative mode only"):
         trainer.train()
 
 
@@ -26,5 +26,5 @@ def test_a_loop_of_ones_own(in_graph_mode):
     model = tiny_model()
     optimizer = optim.SGD(model.parameters(), lr=0.1)
     in_graph_mode()
-    with pytest.raises(dp.DataParallelError, match="mode=GRAPH_MODE"):
+    with pytest.raises(dp.DataParallelError, match="mode=GRAPH_MODE: MindNLP's models train in PyNative mode only"):
         dp.prepare(model, optimizer)

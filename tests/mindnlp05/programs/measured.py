@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import set_seed
 
 from mindnlp_dp_plugin.ddp.replicas import digest
 from mindnlp_dp_plugin.trainers.observe.flops import ModelFlops
 from tests.mindnlp05.programs import models
+from tests.programs.noted import refusal_of
 
 OUTPUT = Path(sys.argv[1])
 STEPS, BATCH = 7, 4
@@ -25,18 +26,8 @@ ROWS = models.Rows(STEPS * BATCH * 2, seed=3)
 def trained(**options):
     set_seed(1)
     model = models.bert()
-    arguments = TrainingArguments(
-        output_dir=str(OUTPUT / "training"),
-        per_device_train_batch_size=BATCH,
-        max_steps=STEPS,
-        optim="sgd",
-        learning_rate=0.1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        **options,
-    )
-    trainer = Trainer(model, arguments, train_dataset=ROWS)
+    usual = dict(max_steps=STEPS, optim="sgd", learning_rate=0.1, save_strategy="no")
+    trainer = models.trainer_of(OUTPUT / "training", model, ROWS, **usual, **options)
     trainer.train()
     dp.check_replicas(model)
     return trainer
@@ -46,14 +37,6 @@ def weights(**options):
     return [digest(parameter) for parameter in trained(**options).model.parameters()]
 
 
-def refusal_of(**options):
-    try:
-        trained(**options)
-    except dp.DataParallelError as error:
-        return str(error)
-    return "nothing was raised"
-
-
 if __name__ == "__main__":
     first = trained(include_num_input_tokens_seen="non_padding")
     flops, lengths = ModelFlops(first.model), ROWS.lengths
@@ -61,7 +44,7 @@ if __name__ == "__main__":
         "tokens": int(lengths.sum()),
         "flops": flops.of(lengths, np.zeros(0, int)),
         "seen": int(first.state.num_input_tokens_seen),
-        "compile": refusal_of(torch_compile=True),
+        "compile": refusal_of(trained, torch_compile=True),
         "noisy": [weights(neftune_noise_alpha=5.0) for _ in range(2)],
         "plain": weights(),
         "smoothed": weights(label_smoothing_factor=0.1),

@@ -38,6 +38,13 @@ class Rows(torch.utils.data.Dataset):
         }
 
 
+def trainer_of(output, model, rows=None, kind=transformers.Trainer, callbacks=(), more=None, **options):
+    """A Trainer without reports and bars; ``more`` is what else it gets."""
+    usual = dict(per_device_train_batch_size=4, report_to=[], disable_tqdm=True)
+    arguments = transformers.TrainingArguments(str(output), **{**usual, **options})
+    return kind(model, arguments, train_dataset=rows, callbacks=list(callbacks), **(more or {}))
+
+
 def bert(**options):
     return transformers.BertForSequenceClassification(transformers.BertConfig(**ENCODER, **{**NO_DROPOUT, **options}))
 

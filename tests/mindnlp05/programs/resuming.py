@@ -1,31 +1,33 @@
-"""Train with dropout, stop, and go on.
+"""Train with dropout, stop, and go on, each way in turn.
 
-    python resuming.py OUTPUT whole|first|second|torn [FOLDER_OF_FIRST] [STOP]
+    python resuming.py OUTPUT FOLDER_OF_FIRST WAY...
 
-``whole`` trains 6 steps, 3 an epoch, which ends with a batch that is filled up on ranks; ``first`` ends after the
-checkpoint of step 2 or STOP; ``second`` resumes from it; ``torn`` dies while it writes that of step 4.
+A way is whole, first:STOP, second:STOP or torn. ``whole`` trains 6 steps, 3 an epoch, which ends with a batch that is
+filled up on ranks; ``first`` ends after the checkpoint of step STOP; ``second`` resumes from it; ``torn`` dies while it
+writes that of step 4. Leaves a digest of the parameters at the end in ``OUTPUT/<way>.rank<r>``.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
 import mindnlp  # isort: skip  # noqa: F401
 
-import hashlib
 import os
 import sys
 from pathlib import Path
 
-from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import Trainer, TrainerCallback, set_seed
 
 from tests.mindnlp05.programs import models
+from tests.programs.noted import digest_of
 
-folder, way, *rest = sys.argv[1:]
-HOME = Path(rest[0] if way == "second" else folder, "training")
-STOP = int(rest[-1]) if way == "first" and rest else 2
+OUTPUT, FOLDER_OF_FIRST, *WAYS = sys.argv[1:]
 
 
-class Leave(TrainerCallback):
+class LeavesAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
     def on_save(self, args, state, control, **kwargs):
-        if state.global_step == STOP:
+        if state.global_step == self.step:
             control.should_training_stop = True
 
 
@@ -36,23 +38,13 @@ class Torn(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
 
 
-set_seed(1)
-model = models.bert(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
-arguments = TrainingArguments(
-    str(HOME),
-    per_device_train_batch_size=4,
-    max_steps=6,
-    learning_rate=1e-3,
-    save_steps=2,
-    save_total_limit=2,
-    report_to=[],
-    disable_tqdm=True,
-    resume_from_checkpoint=None,
-)
-kind = Torn if way == "torn" else Trainer
-trainer = kind(
-    model, arguments, train_dataset=models.Rows(11 * dp.get_world_size()), callbacks=[Leave()] if way == "first" else []
-)
-trainer.train(resume_from_checkpoint=way == "second")
-values = b"".join(parameter.asnumpy().tobytes() for parameter in model.parameters())
-Path(folder, f"rank{dp.get_rank()}.json").write_text(f'"{hashlib.sha256(values).hexdigest()}"')
+for each in WAYS:
+    way, _, stop = each.partition(":")
+    home = Path(FOLDER_OF_FIRST, f"first:{stop}") if way == "second" else Path(OUTPUT, each)
+    set_seed(1)
+    model = models.bert(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    rows, kind = models.Rows(11 * dp.get_world_size()), Torn if way == "torn" else Trainer
+    leaves = [LeavesAt(int(stop))] if way == "first" else []
+    options = dict(max_steps=6, learning_rate=1e-3, save_steps=2, save_total_limit=2)
+    models.trainer_of(home, model, rows, kind, leaves, **options).train(resume_from_checkpoint=way == "second")
+    Path(OUTPUT, f"{each}.rank{dp.get_rank()}").write_text(digest_of(model))

@@ -8,12 +8,11 @@ Leaves for each the parameters at the end, and what the ranks noted after each s
 import mindnlp_dp_plugin as dp  # isort: skip
 import mindnlp  # isort: skip  # noqa: F401
 
-import hashlib
 import sys
 
 import numpy as np
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import Trainer, TrainerCallback, set_seed
 
 from tests.mindnlp05.programs import models
 from tests.mindnlp05.programs.own_losses import (
@@ -37,6 +36,7 @@ from tests.mindnlp05.programs.own_losses import (
     nested,
     summed,
 )  # fmt: skip
+from tests.programs.noted import digest_of, flat
 
 GLOBAL_BATCH = 12  # for one process, two ranks and three
 ADAMW = dict(optim="adamw_torch", learning_rate=1e-3, adam_epsilon=1e-4)  # rounding of gradients near 0
@@ -100,8 +100,7 @@ class Digests(TrainerCallback):
         self.model, self.of_steps = model, []
 
     def on_step_end(self, *args, **kwargs):
-        values = b"".join(parameter.asnumpy().tobytes() for parameter in self.model.parameters())
-        self.of_steps.append(hashlib.sha256(values).hexdigest())
+        self.of_steps.append(digest_of(self.model))
 
 
 def train(name, output):
@@ -114,21 +113,13 @@ def train(name, output):
     if dp.get_rank():  # replicas start apart
         for parameter in model.parameters():
             parameter.copy_(parameter + 1)
-    arguments = TrainingArguments(
-        str(output / name),
-        per_device_train_batch_size=GLOBAL_BATCH // dp.get_world_size(),
-        per_device_eval_batch_size=GLOBAL_BATCH // dp.get_world_size(),
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=name not in OWN,
-        **{"num_train_epochs": 1, **options},
-    )
-    digests = Digests(model)
+    digests, batch = Digests(model), GLOBAL_BATCH // dp.get_world_size()
+    usual = dict(logging_steps=1, save_strategy="no", remove_unused_columns=name not in OWN, num_train_epochs=1)
+    usual |= dict(per_device_train_batch_size=batch, per_device_eval_batch_size=batch)
     # 53 rows: the last batch of an epoch is filled up on ranks, and is not in one process.
     more = {"optimizer_cls_and_kwargs": (torch.optim.SGD, given)} if given["momentum"] else {}
-    trainer = kind(model, arguments, train_dataset=models.Rows(53, labels), callbacks=[digests], **more, **given_too)
+    rows = models.Rows(53, labels)
+    trainer = models.trainer_of(output / name, model, rows, kind, [digests], more | given_too, **{**usual, **options})
     trainer.train()
     # Of 17 rows, the last batch has five, and is filled up on ranks.
     rows = models.Rows(17, labels, seed=1)
@@ -136,7 +127,7 @@ def train(name, output):
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     np.savez(
         output / f"{name}.rank{dp.get_rank()}.npz",
-        parameters=np.concatenate([parameter.asnumpy().ravel() for parameter in model.parameters()]),
+        parameters=flat(model),
         digests=digests.of_steps,
         losses=losses,
         score=score,

@@ -13,7 +13,8 @@ from mindspore.dataset import GeneratorDataset
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
 from mindnlp_dp_plugin.step.left_out import FIRST, MASKED, left_out
 from mindnlp_dp_plugin.step.weights import count_samples, count_tokens
-from tests.programs.tiny import tiny_model, tiny_trainer
+from tests.programs.noted import flat
+from tests.programs.tiny import tiny_model, tiny_trainer, without_dropout
 
 
 @pytest.fixture
@@ -102,10 +103,6 @@ def test_what_cannot_be_counted_is_named(count, inputs, named):
         count(inputs)
 
 
-def parameters(trainer):
-    return np.concatenate([parameter.asnumpy().ravel() for parameter in trainer.model.parameters()])
-
-
 def labelled(rows_without_labels, first=0):
     chance = np.random.default_rng(7)
     rows = [
@@ -119,20 +116,19 @@ def test_steps_without_a_single_token_change_nothing_and_are_no_nan(tmp_path, av
     average_over("tokens")
     options = dict(max_steps=2, optim="sgd", logging_steps=1, label_smoothing_factor=0.1)
     trainer = tiny_trainer(tmp_path, dataset=labelled(range(16)), **options)
-    before = parameters(trainer)
+    before = flat(trainer.model)
     result = trainer.train()
-    np.testing.assert_array_equal(parameters(trainer), before)
+    np.testing.assert_array_equal(flat(trainer.model), before)
     assert result.training_loss == 0.0
 
 
 def test_a_batch_without_a_token_is_left_out(tmp_path, average_over):
     average_over("tokens")
-    dropout = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     ended_with = []
     for dataset, accumulation in ((labelled(range(8)), 2), (labelled((), first=8), 1)):
         options = dict(dataset=dataset, gradient_accumulation_steps=accumulation, label_smoothing_factor=0.1)
-        trainer = tiny_trainer(tmp_path, model=tiny_model(**dropout), max_steps=1, optim="sgd", **options)
-        ended_with.append((trainer.train().training_loss, parameters(trainer)))
+        trainer = tiny_trainer(tmp_path, model=without_dropout(), max_steps=1, optim="sgd", **options)
+        ended_with.append((trainer.train().training_loss, flat(trainer.model)))
     assert ended_with[0][0] == ended_with[1][0] > 0
     np.testing.assert_array_equal(ended_with[0][1], ended_with[1][1])
 
@@ -153,7 +149,7 @@ def test_evaluation_checkpoints_and_resuming_in_one_process(tmp_path, average_ov
         trainer = tiny_trainer(tmp_path, model=tiny_model(), dataset=labelled({0, 1, 2, 20}), **options)
         trainer.eval_dataset = labelled({3})
         result = trainer.train(resume_from_checkpoint=resume)
-        return parameters(trainer), result.training_loss, trainer.evaluate()["eval_loss"]
+        return flat(trainer.model), result.training_loss, trainer.evaluate()["eval_loss"]
 
     whole = run()
     resumed = run(str(tmp_path / "checkpoint-2"))

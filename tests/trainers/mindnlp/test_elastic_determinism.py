@@ -13,10 +13,10 @@ from mindnlp.engine import Trainer, TrainingArguments
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.environment import environment
 from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches
-from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, tiny_trainer
+from tests.programs.noted import flat
+from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, tiny_trainer, without_dropout
 
 ROUNDING = 2e-6
-WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def configured():
 
 
 def trained(folder, **arguments):
-    trainer = tiny_trainer(folder, tiny_model(**WITHOUT_DROPOUT), tiny_rows(64, shuffle=True).batch(4), **arguments)
+    trainer = tiny_trainer(folder, without_dropout(), tiny_rows(64, shuffle=True).batch(4), **arguments)
     trainer.train()
-    return np.concatenate([parameter.asnumpy().ravel() for parameter in trainer.model.parameters()])
+    return flat(trainer.model)
 
 
 def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
@@ -40,8 +40,7 @@ def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
     configured(elastic_determinism=True)
     found = trained(tmp_path / "elastic", gradient_accumulation_steps=4, **plain)
     assert np.abs(found - expected).max() <= ROUNDING
-    start = np.concatenate([parameter.asnumpy().ravel() for parameter in tiny_model(**WITHOUT_DROPOUT).parameters()])
-    assert np.abs(found - start).max() > 1000 * ROUNDING
+    assert np.abs(found - flat(without_dropout())).max() > 1000 * ROUNDING
 
 
 def test_a_number_of_micro_batches_sets_the_accumulation(tmp_path, configured):
