@@ -322,6 +322,18 @@ def draw(rows, path):
     figure.savefig(path, dpi=120)
 
 
+def draw_rows_per_second(samples, path):
+    """Who averages, and how fast: the figure of the README."""
+    figure = Figure(figsize=(9, 2.3), layout="constrained")
+    axes = figure.subplots()
+    names, values = [*reversed(samples)], [*reversed(samples.values())]
+    bars = axes.barh(names, values, color=["tab:blue" if "buckets over MPI" in name else "#bbbbbb" for name in names])
+    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("rows per second", fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main():
     global TORCH
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -347,6 +359,9 @@ def main():
     rows = [row for of_one in measured.values() for row in of_one]
     path = write_results("speed", {"measurements": measured}, table(rows))
     draw(rows, path.with_suffix(".png"))
+    for row in rows:
+        if "samples_per_second" in row:
+            draw_rows_per_second(row["samples_per_second"], REPOSITORY / "docs/figures/scaling.svg")
 
 
 if __name__ == "__main__":

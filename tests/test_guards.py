@@ -1,11 +1,14 @@
 """CONTRIBUTING's table of what guards which code is whole; records name no machine, notices what is used."""
 
+import ast
 import configparser
+import dataclasses
 import json
 import re
 import shlex
 
 from benchmarks.planted_faults import FAULTS
+from mindnlp_dp_plugin.launch.options import RunOptions
 from tests.harness import REPOSITORY
 
 PACKAGE, TESTS = REPOSITORY / "mindnlp_dp_plugin", REPOSITORY / "tests"
@@ -49,3 +52,23 @@ def test_each_package_that_users_install_has_its_notice():
 
 def test_what_make_planted_replaces_is_there():
     assert not [(module, was) for module, was, *_ in FAULTS if (PACKAGE / module).read_text().count(was) != 1]
+
+
+def test_each_option_of_run_is_in_its_page_in_both_languages():
+    names = [field.metadata["name"] for field in dataclasses.fields(RunOptions) if field.metadata]
+    for page in ("run.md", "run.zh.md"):
+        text = (REPOSITORY / "docs" / page).read_text()
+        assert len(names) > 4 and not [name for name in names if f"| `{name}" not in text]
+
+
+def test_each_door_is_among_those_that_never_import_each_other():
+    settings = configparser.ConfigParser()
+    settings.read(REPOSITORY / "setup.cfg")
+    listed = set(settings["importlinter:contract:doors"]["modules"].split())
+    rooms = {path.parent.name: ast.parse(path.read_text()) for path in (PACKAGE / "trainers").glob("*/__init__.py")}
+    installs = {
+        f"mindnlp_dp_plugin.trainers.{name}"
+        for name, tree in rooms.items()
+        if any(isinstance(node, ast.FunctionDef) and node.name in ("hook", "install") for node in tree.body)
+    }
+    assert installs == listed
