@@ -329,6 +329,7 @@ def draw_rows_per_second(samples, path):
     names, values = [*reversed(samples)], [*reversed(samples.values())]
     bars = axes.barh(names, values, color=["tab:blue" if "buckets over MPI" in name else "#bbbbbb" for name in names])
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    axes.margins(x=0.08)
     axes.tick_params(labelsize=8)
     axes.set_xlabel("rows per second", fontsize=8)
     figure.savefig(path, metadata={"Date": None})
