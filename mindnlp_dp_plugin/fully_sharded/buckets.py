@@ -1,6 +1,6 @@
 """A bucket of parameters of which each rank keeps its part alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import mindspore
@@ -8,6 +8,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
+from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, Untouched
 from mindnlp_dp_plugin.optim import cut_buckets
@@ -71,22 +72,25 @@ class SharedBucket(SlicedBucket):
                 block[...] = own.tensor.asnumpy()[begin - own.begin : end - own.begin]
             yield self._broadcast(block, owner)
 
-    def take(self, parameter, values: np.ndarray | None, src: int) -> None:
+    def take(self, parameter, values_of: Callable[[int, int], np.ndarray] | None, src: int) -> None:
         """Let the ranks that keep a part of a parameter have it anew. All ranks must call it.
 
         Args:
             parameter: The parameter.
-            values: The whole, flat, on the rank that has it; None on others.
+            values_of: Its values from an element to another, flat, on the rank that has them; None on others.
             src: That rank.
         """
-        changed = {}
+        changed, is_in_place = {}, is_on_cpu() and are_views()
         for owner, begin, end in self._runs(parameter):
-            block = np.empty(end - begin, self._np_dtype) if values is None else values[begin:end].copy()
+            block = np.empty(end - begin, self._np_dtype) if values_of is None else values_of(begin, end)
             block = self._broadcast(block, src)
             for own in self._own(owner, parameter):
-                part = changed.setdefault(own, np.empty(own.end - own.begin, self._np_dtype))
-                part[begin - own.begin : end - own.begin] = block
-        for own, part in changed.items():
+                if own not in changed:
+                    changed[own] = (
+                        own.tensor.asnumpy() if is_in_place else np.empty(own.end - own.begin, self._np_dtype)
+                    )
+                changed[own][begin - own.begin : end - own.begin] = block
+        for own, part in () if is_in_place else changed.items():
             own.tensor.assign_value(mindspore.Tensor.from_numpy(part))
 
     def take_values(self) -> None:

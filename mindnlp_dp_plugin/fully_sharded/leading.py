@@ -1,6 +1,6 @@
 """One rank reads and changes parameters one at a time, and the others give it what they have."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import mindspore
@@ -37,11 +37,15 @@ class Leading:
         self._ask(READ, self._names[id(parameter)])
         return self._bucket_of[id(parameter)].blocks(parameter)
 
-    def change(self, parameter, tensor) -> None:
-        """Let a parameter have these values. One rank alone may lead."""
+    def change(self, parameter, values_of: Callable[[int, int], np.ndarray]) -> None:
+        """Let a parameter have other values. One rank alone may lead.
+
+        Args:
+            parameter: The parameter.
+            values_of: Its values from an element to another, flat, in its dtype, in memory of their own.
+        """
         self._ask(CHANGE, self._names[id(parameter)])
-        values = tensor.astype(parameter.dtype).asnumpy().reshape(-1)
-        self._bucket_of[id(parameter)].take(parameter, values, self._collective.rank)
+        self._bucket_of[id(parameter)].take(parameter, values_of, self._collective.rank)
 
     def hand_out(self, parameters: Iterable) -> None:
         """Let these be whole on this rank until the end."""

@@ -34,8 +34,15 @@ dp.install(dp.DataParallelConfig(zero_stage=STAGE))
 chance = np.random.default_rng(0)
 rows = [(chance.integers(5, 30000, 8).astype(np.int32), np.int32(row % 2)) for row in range(2 * NUM_STEPS)]
 data = mindspore.dataset.GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(1)
-arguments = TrainingArguments(str(OUTPUT / "trainer"), max_steps=NUM_STEPS, save_steps=NUM_STEPS, disable_tqdm=True)
-arguments.evaluation_strategy, arguments.eval_steps, arguments.load_best_model_at_end = "steps", NUM_STEPS, True
+arguments = TrainingArguments(
+    str(OUTPUT / "trainer"),
+    max_steps=NUM_STEPS,
+    save_steps=NUM_STEPS,
+    evaluation_strategy="steps",
+    eval_steps=NUM_STEPS,
+    load_best_model_at_end=True,
+    disable_tqdm=True,
+)
 model = BertForSequenceClassification(BertConfig(num_hidden_layers=12, hidden_size=512, num_attention_heads=8))
 peaks = Peaks()
 trainer = Trainer(model, arguments, train_dataset=data, eval_dataset=data, callbacks=[peaks])

@@ -138,12 +138,14 @@ def _stored(path, place, name, shape):
 def _assign(leading, tensor, stock, values):
     if values is tensor:
         return
-    if type(values) is StoredTensor:
-        values = mindspore.Tensor.from_numpy(values.run(0, tensor.size).reshape(tensor.shape))
-    if leading and leading.holds(tensor):
-        leading.change(tensor, values)
+    is_led, is_stored = leading is not None and leading.holds(tensor), type(values) is StoredTensor
+    if is_led and is_stored:  # a few MB at a time
+        leading.change(tensor, values.to(tensor.dtype).run)
+    elif is_led:
+        flat = values.astype(tensor.dtype).asnumpy().reshape(-1)
+        leading.change(tensor, lambda begin, end: flat[begin:end].copy())
     else:
-        stock(values)
+        stock(mindspore.Tensor.from_numpy(values.run(0, tensor.size).reshape(tensor.shape)) if is_stored else values)
 
 
 def _writes_by_stock(trainer):
