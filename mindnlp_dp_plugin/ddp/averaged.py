@@ -28,7 +28,6 @@ class AveragedGradients:
         self._parameters, self._collective, self._keeps_part = parameters, collective, keeps_part
         self.kept = {}
         self._buckets = []  # each with its gradients; empty once they are clipped
-        self._left_out = set()
         self._norm = None  # of them, once unscale() has computed it
         self._by_parameter = {}
 
@@ -47,7 +46,6 @@ class AveragedGradients:
     def leave_out(self, parameters: Iterable) -> None:
         """Detach what was averaged for parameters that no rank has a gradient of: an optimizer leaves them alone."""
         for parameter in parameters:
-            self._left_out.add(id(self._by_parameter[id(parameter)]))
             parameter.grad = self._by_parameter[id(parameter)] = None
 
     def has(self, parameter) -> bool:
@@ -62,8 +60,8 @@ class AveragedGradients:
         """Whether these are all of them, neither replaced nor clipped since."""
         if self._keeps_part:
             return bool(self._buckets) and not gradients
-        averaged = {id(gradient) for _, of_bucket in self._buckets for gradient in of_bucket}
-        return bool(averaged) and averaged - self._left_out == {id(gradient) for gradient in gradients}
+        averaged = {id(gradient) for gradient in self._by_parameter.values() if gradient is not None}
+        return bool(self._buckets) and averaged == {id(gradient) for gradient in gradients}
 
     def unscale(self, scale: float) -> bool:
         """Divide them, and what replaced them, by the factor that the loss was multiplied by.

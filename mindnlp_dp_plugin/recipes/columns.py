@@ -68,7 +68,7 @@ def find_columns(
         )
     texts = tuple(texts) or find_texts(table, label, names[0])
     others = [name for name in table if name not in texts]
-    return Columns(texts, label or (_first_named(others, names[1], "--label-column") if names[1] else None))
+    return Columns(texts, label or (_first_named(others, names[1], "--label-column", table) if names[1] else None))
 
 
 def require_named(table: pandas.DataFrame, texts: Sequence[str], label: str | None) -> None:
@@ -95,10 +95,10 @@ def find_texts(table: pandas.DataFrame, label: str | None = None, names: Sequenc
     for pair in PAIRS if names is TEXTS else ():
         if all(name in lowered for name in pair):
             return tuple(lowered[name] for name in pair)
-    return (_first_named(others, names, "--text-column"),)
+    return (_first_named(others, names, "--text-column", table),)
 
 
-def _first_named(columns, names, option):
+def _first_named(columns, names, option, table):
     """The first column that has one of these names, in whatever case; earlier names come first."""
     lowered = {column.lower(): column for column in columns}
     found = next((lowered[name] for name in names if name in lowered), None)
@@ -106,7 +106,7 @@ def _first_named(columns, names, option):
         raise DataParallelError(
             "none of the columns {names} is called {wanted}, or a word like it: name it so in the first row of the "
             "file, or give {option}.",
-            names=", ".join(columns),
+            names=", ".join(table),
             wanted=names[0],
             option=option,
         )

@@ -234,7 +234,7 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     patches = Patches()
     patches.stand_in(self, _prediction_step_of(self, patches), "prediction_step")
     try:
-        with computed.being(is_whole=True):
+        with computed.being(is_whole=True), _averaging_tokens(self, False):
             return stock(self, dataloader, *args, **kwargs)
     finally:
         patches.undo()
@@ -246,7 +246,6 @@ def _prediction_step_of(self, patches):
     Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
     """
     seen, name = {"sum": False}, name_of_labels(self.args.label_names)
-    patches.replace(self.args, "average_tokens_across_devices", False)
 
     def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):
         seen["sum"] |= num_items_in_batch is not None

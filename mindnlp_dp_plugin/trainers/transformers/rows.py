@@ -101,9 +101,9 @@ class CountedRows:
                     rank=without[0],
                 )
             return loss * share
-        if kind == BOTH and own and not is_whole:
-            halved = by_twice(with_gradients=True)
-            return 2 * (loss - halved) + (2 * halved - loss) * (own * self._collective.world_size / total)
+        if kind == BOTH and not is_whole:
+            halved = by_twice(with_gradients=True)  # on all ranks: a loss may exchange what they have
+            loss = 2 * (loss - halved) + (2 * halved - loss) * (own * self._collective.world_size / total)
         return loss if own else loss * 0
 
     def _kind_of(self, loss, by_twice):
