@@ -74,6 +74,7 @@ def test_mindspore_says_which_versions_of_cann_it_goes_with(tmp_path, monkeypatc
     (tmp_path / "compiler").mkdir()
     (tmp_path / "compiler" / "version.info").write_text("Version=7.6.0.1.220\n")
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    monkeypatch.setenv("ASCEND_OPP_PATH", str(tmp_path / "opp"))  # where MindSpore 2.7 looks
     AscendEnvChecker(None).check_version()
     finding = trouble_in(capfd.readouterr().err, MINDSPORE)
     assert finding.level == "warning" and "version 7.6 does not match, the version of software" in finding.found
