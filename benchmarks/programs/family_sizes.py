@@ -20,9 +20,6 @@ BART = dict(
 
 # The beginning of its classes' names, the end, and what changes in its configuration.
 FAMILIES = {
-    "BERT-base": ("Bert", "ForSequenceClassification", dict(vocab_size=30522)),
-    "BERT-mini": ("Bert", "ForSequenceClassification", MINI),
-    "Llama-mini": ("Llama", "ForCausalLM", dict(MINI, num_key_value_heads=4)),
     "BERT": ("Bert", "ForSequenceClassification", WIDE),
     "RoBERTa": ("Roberta", "ForSequenceClassification", WIDE),
     "DistilBERT": ("DistilBert", "ForSequenceClassification", dict(dim=512, n_layers=4, n_heads=8, hidden_dim=2048)),
@@ -34,11 +31,20 @@ FAMILIES = {
     "T5": ("T5", "ForConditionalGeneration", T5),
     "BART": ("Bart", "ForConditionalGeneration", BART),
 }
+MINIS = {
+    "BERT-mini": ("Bert", "ForSequenceClassification", MINI),
+    "RoBERTa-mini": ("Roberta", "ForSequenceClassification", dict(MINI, max_position_embeddings=2050)),
+    "GPT-2-mini": ("GPT2", "LMHeadModel", dict(n_embd=256, n_layer=4, n_head=4, n_positions=2048, vocab_size=8000)),
+    "Llama-mini": ("Llama", "ForCausalLM", dict(MINI, num_key_value_heads=4)),
+    "Qwen2-mini": ("Qwen2", "ForCausalLM", dict(MINI, num_key_value_heads=4)),
+    "T5-mini": ("T5", "ForConditionalGeneration", dict(T5, d_model=256, num_heads=4, d_ff=1024, vocab_size=8000)),
+}
+SIZES = {"BERT-base": ("Bert", "ForSequenceClassification", dict(vocab_size=30522)), **FAMILIES, **MINIS}
 
 
 def make(transformers, family):
     """The model of a family from one of the two libraries, with weights that are drawn."""
-    begin, end, changes = FAMILIES[family]
+    begin, end, changes = SIZES[family]
     config = getattr(transformers, f"{begin}Config")(**{"vocab_size": NUM_WORDS, **changes})
     if config.pad_token_id is None:
         config.pad_token_id = 0
@@ -47,6 +53,6 @@ def make(transformers, family):
 
 def columns(family, chance, num_tokens):
     """A row of random tokens, as arrays by name: labels are a class, or the tokens themselves."""
-    tokens = chance.integers(4, FAMILIES[family][2].get("vocab_size", NUM_WORDS), num_tokens)
-    classes = FAMILIES[family][1] == "ForSequenceClassification"
+    tokens = chance.integers(4, SIZES[family][2].get("vocab_size", NUM_WORDS), num_tokens)
+    classes = SIZES[family][1] == "ForSequenceClassification"
     return {"input_ids": tokens, "labels": chance.integers(2) if classes else tokens}

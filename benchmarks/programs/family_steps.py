@@ -27,6 +27,11 @@ STEPS, ROWS, TOKENS = map(int, sys.argv[3:])
 WARM_UP, PROFILED = 2, 2
 
 
+def peak_memory():
+    """What this process has held at most so far, in bytes."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main():
     mindspore.set_seed(0)
     model = family_sizes.make(mindnlp.transformers, FAMILY)
@@ -40,11 +45,13 @@ def main():
         output_dir=str(OUTPUT / "trainer"), max_steps=num_timed + PROFILED, logging_steps=10**6, save_strategy="no",
         disable_tqdm=True, log_level="error",
     )  # fmt: skip
-    Trainer(model=model, args=arguments, train_dataset=data, callbacks=[clock, profile]).train()
+    trainer = Trainer(model=model, args=arguments, train_dataset=data, callbacks=[clock, profile])
+    before = peak_memory()
+    trainer.train()
     ends = clock.ends[WARM_UP:num_timed]
     seconds = [end - begin for begin, end in zip(ends, ends[1:])]
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    measured = {"seconds": seconds, "peak_memory": peak, "profile": profile.shares()}
+    memory = {"memory_before": before, "peak_memory": peak_memory()}
+    measured = {"seconds": seconds, **memory, "profile": profile.shares()}
     (OUTPUT / f"family_steps.rank{dp.get_rank()}.json").write_text(json.dumps(measured))
 
 

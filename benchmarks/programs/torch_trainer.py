@@ -52,6 +52,11 @@ class Clock(TrainerCallback):
         return {name: time / operators.total() for name, time in operators.most_common()}
 
 
+def peak_memory():
+    """What this process has held at most so far, in bytes."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main():
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[RANK]})
     torch.set_num_threads(1)
@@ -65,11 +70,13 @@ def main():
         use_cpu=True, ddp_backend=BACKEND, save_strategy="no", logging_steps=10**6, disable_tqdm=True, report_to=[],
         dataloader_pin_memory=False, ddp_find_unused_parameters=False,
     )  # fmt: skip
-    Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[clock]).train()
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[clock])
+    before = peak_memory()
+    trainer.train()
     ends = clock.ends[WARM_UP:NUM_TIMED]
     seconds = [end - begin for begin, end in zip(ends, ends[1:])]
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    measured = {"seconds": seconds, "peak_memory": peak, "profile": {"operators": clock.shares()}}
+    memory = {"memory_before": before, "peak_memory": peak_memory()}
+    measured = {"seconds": seconds, **memory, "profile": {"operators": clock.shares()}}
     (OUTPUT / f"torch_trainer.rank{RANK}.json").write_text(json.dumps(measured))
 
 

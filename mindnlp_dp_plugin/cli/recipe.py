@@ -60,7 +60,7 @@ def add_recipe(name: str) -> None:
     @option(
         "--peak-tflops", type=PeakTflops(), help="What a device can compute at most, in TFLOPS; measured: by a product."
     )
-    @option("--prove", is_flag=True, help="Show that the ranks take the steps of one: ten of each, without dropout.")
+    @option("--prove", is_flag=True, help="Prove that the ranks train as one: ten steps of each, without dropout.")
     def run(nproc, backend, log_dir, profile, peak_tflops, prove, **values):
         options = replace(_defaults(name), **values)
         if options.dataset is None and RECIPES[name].model is None:

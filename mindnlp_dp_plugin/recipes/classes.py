@@ -77,7 +77,7 @@ def alike(label_names: Sequence[str]) -> list[dict]:
     spellings = defaultdict(list)
     for label in label_names:
         spellings["".join(label.casefold().split())].append(repr(label))
-    said = Message("{labels} differ by case or blanks only, and are {count} classes: write alike what means the same")
+    said = Message("{labels} differ by case or blanks only, and are {count} classes: if they are one, write them alike")
     return [remark(said, labels=labels, count=len(labels)) for labels in spellings.values() if len(labels) > 1]
 
 

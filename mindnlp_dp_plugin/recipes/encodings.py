@@ -45,7 +45,7 @@ def decode(path: Path, encoding: str | None, said: list[dict]) -> str:
         said.append(remark(message, file=path.name, encoding=assumed))
     if BINARY.search(text):
         raise DataParallelError(
-            "{path!r} is no text in an encoding that is known: save it as csv in UTF-8, or name its --encoding.",
+            "The encoding of {path!r} is not recognized: save it as csv in UTF-8, or name its --encoding.",
             path=str(path),
         )
     return text

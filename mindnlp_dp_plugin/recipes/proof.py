@@ -1,4 +1,4 @@
-"""The proof that ranks take the steps of one process: a few steps of both, on the same rows, without dropout."""
+"""The proof that ranks train as one process: a few steps of both, on the same rows, without dropout."""
 
 import tempfile
 from dataclasses import replace
@@ -19,11 +19,11 @@ RECORD = "steps.npz"
 LOSS_BOUND = 2e-4  # losses are logged with four digits
 WEIGHTS_BOUND = 0.05  # of what training changed: sums in another order, which Adam makes larger where gradients are 0
 EQUAL = Message(
-    "{ranks} ranks take the steps of one: losses differ by at most {loss:.1e}, weights by {apart:.1e} of what training "
+    "{ranks} ranks train as one process: losses differ by at most {loss:.1e}, weights by {apart:.1e} of what training "
     "changed"
 )
 DIFFERENT = Message(
-    "{ranks} ranks do NOT take the steps of one: losses differ by up to {loss:.1e}, weights by {apart:.1e} of what "
+    "{ranks} ranks do NOT train as one process: losses differ by up to {loss:.1e}, weights by {apart:.1e} of what "
     "training changed"
 )
 SPEED = Message("rows per second: {one:.4g} with 1 rank, {several:.4g} with {ranks}")

@@ -108,7 +108,7 @@ def _is_low(task, scores):
 def _notes(task, results, split, baseline):
     main, scores = task.main_score, results["splits"][split]
     if _is_low(task, scores):
-        low = Message("{score} of {value} is low all the same: most is still wrong.")
+        low = Message("But {score} is only {value}: most predictions are still wrong.")
         yield remark(low, score=remark(NAMES[main]), value=task.shown_score(main, scores[main]))
     if split != "dev":
         return

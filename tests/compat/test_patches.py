@@ -62,7 +62,7 @@ def trains(case):
     return (
         "import pathlib, tempfile\nfrom tests.programs.train_families import run\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
-        f"    outcome = run({case!r}, pathlib.Path(folder), 2, True)\n"
+        f"    outcome = run({case!r}, pathlib.Path(folder), 2, 'all')\n"
         "assert outcome['stage'] == 'done', outcome['traceback']"
     )
 
@@ -71,7 +71,8 @@ GRADIENT = """
 from mindnlp.core import nn, ops
 from mindnlp.core.autograd import value_and_grad
 def is_trained(parameters, loss):
-    value_and_grad(loss, tuple(parameters))()
+    parameters = tuple(parameters)
+    value_and_grad(loss, parameters)()
     return all(abs(parameter.grad).sum() > 0 for parameter in parameters)
 """
 OF_A_LAYER = (
@@ -265,6 +266,19 @@ USES = {
         "    model.save_pretrained(folder); tiny_trainer(folder, model)._load_from_checkpoint(folder)",
         "Can't find a valid checkpoint",
     ),
+    "recompute_of_the_trainer": (
+        "import tempfile\nfrom tests.programs.tiny import tiny_trainer\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    tiny_trainer(folder, recompute=True, max_steps=1).train()",
+        "recompute_enable",
+    ),
+    "gradient_checkpointing": (
+        "from tests.programs.tiny import tiny_model\n"
+        "from mindnlp_dp_plugin.recompute import is_recomputed, layers_of\n"
+        "model = tiny_model(); model.gradient_checkpointing_enable()\n"
+        "assert all(is_recomputed(layer) for layer in layers_of(model)), 'activations are kept'",
+        "activations are kept",
+    ),
 }
 
 
@@ -310,12 +324,20 @@ def test_models_that_patches_mend_train(tmp_path):
     assert {case: line["stage"] for case, line in journal(tmp_path).items()} == dict.fromkeys(cases, "done")
 
 
+QUIET = {  # what MindSpore says without a patch
+    "quiet_dtype_to_nptype": ("mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
+    "quiet_data_sync": ("mindspore.Tensor(1.0).data_sync(True)", "data_sync"),
+}
+
+
+def test_each_patch_has_a_case_that_breaks_without_it():
+    assert {patch.name for patch in compat.PATCHES} == {*USES, *MENDED, *QUIET}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name, code, warning", [
-    ("quiet_dtype_to_nptype", "mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
-    ("quiet_data_sync", "mindspore.Tensor(1.0).data_sync(True)", "data_sync"),
-])  # fmt: skip
-def test_quiet_patches_silence_one_warning(name, code, warning):
+@pytest.mark.parametrize("name", QUIET)
+def test_quiet_patches_silence_one_warning(name):
+    code, warning = QUIET[name]
     if not next(patch for patch in compat.PATCHES if patch.name == name).is_needed():
         pytest.skip(f"MindSpore {MINDSPORE} does not warn")
     noisy, quiet = without(name, code), without("none of them", code)

@@ -150,7 +150,7 @@ REFUSED = {
         ("text,label\n" + "".join(f"{n},a\n" for n in range(9))).encode(),
         "its name does not end in .csv or the like, and it has no `<label> <text>` in each line",
     ),
-    "named_wrong.csv": (as_xlsx(SAME), "is no text in an encoding that is known: save it as csv in UTF-8"),
+    "named_wrong.csv": (as_xlsx(SAME), "is not recognized: save it as csv in UTF-8"),
     "title_page.xlsx": (with_title_page(as_xlsx(SAME)), "it has several sheets: keep the one with the rows"),
     "wrapped.json": (
         json.dumps({"version": 1, "data": objects(SAME)}).encode(),
@@ -175,7 +175,7 @@ REFUSED = {
     "empty.xlsx": (as_xlsx([], None), "has no rows"),
     "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "save it as csv in UTF-8"),
     "packed.csv.gz": (gzip.compress(b"text,label\n"), "save it as csv in UTF-8"),
-    "picture.csv": (bytes(range(256)) * 20, "is no text in an encoding that is known"),
+    "picture.csv": (bytes(range(256)) * 20, "is not recognized: save it"),
     "mixed.csv": (
         as_csv(ROWS * 3).encode() + "房间,好\n".encode("gbk"),
         "is UTF-8 but for 6 characters, the first in line 122",

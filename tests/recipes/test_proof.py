@@ -1,4 +1,4 @@
-"""The proof that ranks take the steps of one process: by real ranks, in the report, and not if they do not."""
+"""The proof that ranks train as one process: by real ranks, in the report, and not if they do not."""
 
 import json
 import re
@@ -19,12 +19,12 @@ def record(**others):
 
 def test_steps_that_differ_are_no_proof():
     same = compare(record(), record(rows_per_second=90.0), 2)
-    assert same["equal"] and "2 ranks take the steps of one" in in_words(same)
+    assert same["equal"] and "2 ranks train as one process" in in_words(same)
     assert "rows per second: 50 with 1 rank, 90 with 2" in in_words(same)
     losses = record()["losses"] + np.eye(10)[7] * 1e-3
     for other in (record(losses=losses), record(after=np.ones(100) + 0.1)):
         found = compare(record(), other, 2)
-        assert not found["equal"] and "2 ranks do NOT take the steps of one" in in_words(found)
+        assert not found["equal"] and "2 ranks do NOT train as one process" in in_words(found)
 
 
 def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
@@ -50,9 +50,9 @@ def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):
     }
     assert "mindnlp-dp recipe classification --nproc 2 --config run/run.yaml --prove" in page
     said = run_command(tmp_path, *words, "--config", "run/run.yaml", "--prove")
-    assert "2 ranks take the steps of one" in said
+    assert "2 ranks train as one process" in said
     proof = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))["proof"]
     assert proof["equal"] and len(proof["losses"][0]) == len(proof["losses"][1]) == 10
     assert proof["losses"][0][0] != proof["losses"][0][-1], "it must have learnt for this to mean anything"
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "2 ranks take the steps of one: losses differ by at most" in page and "--prove" not in page
+    assert "2 ranks train as one process: losses differ by at most" in page and "--prove" not in page

@@ -35,7 +35,8 @@ def test_what_is_within_chance_is_neither_praised_nor_blamed(tmp_path):
 
 def test_a_low_score_is_not_praised():
     verdict, _ = judged(0.27, 0.15, 1000)
-    assert verdict.style == "fair" and verdict.notes == ["macro F1 of 27.0% is low all the same: most is still wrong."]
+    assert verdict.style == "fair"
+    assert verdict.notes == ["But macro F1 is only 27.0%: most predictions are still wrong."]
 
 
 def test_a_single_peak_on_dev_is_named():
