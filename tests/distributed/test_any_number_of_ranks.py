@@ -18,7 +18,8 @@ def train(folder, micro_batches, backend, ranks, names):
     folder.mkdir(exist_ok=True)
     words = ("any_number_of_ranks.py", folder, micro_batches, *names)
     if ranks == 1:
-        finished = run([sys.executable, PROGRAMS / words[0], *words[1:]], cwd=folder)
+        env = {"PYTHONHASHSEED": "0"}  # as the launcher sets it: adapter_config.json lists a set
+        finished = run([sys.executable, PROGRAMS / words[0], *words[1:]], cwd=folder, env=env)
         assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
     else:
         run_ranks_successfully(*words, ranks=ranks, backend=backend, log_dir=folder / f"logs{ranks}")
