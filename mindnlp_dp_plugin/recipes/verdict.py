@@ -121,19 +121,20 @@ def _notes(task, results, split, baseline):
 
 
 def _ideas(results, task, is_single):
-    num_rows, best = results["data"]["num_rows"]["train"], results["best"]
+    num_rows, best, rises = results["data"]["num_rows"]["train"], results["best"], rises_from(results["history"])
+    is_last_best = bool(best) and best["epoch"] >= results["settings"]["epochs"]
     if is_single and any(each.name == "class_weights" for each in fields_of(task.options(), task.name)):
         yield remark("--class-weights balanced")
     if not results["model"]["pretrained"]:
         yield remark("a pretrained model")
-    if best and best["epoch"] >= results["settings"]["epochs"]:
+    if is_last_best and rises is None:
         yield remark("more --epochs (the last was the best)")
     if results["data"]["cut_texts"]["train"] > MUCH_CUT * num_rows:
         yield remark("a larger --max-length (many texts are cut)")
     if num_rows < FEW_ROWS:
         yield remark("more rows")
-    if (epoch := rises_from(results["history"])) is not None:
+    if rises is not None and not is_last_best:
         fewer = Message("fewer --epochs, or --patience 2 (overfitting: dev loss rises from epoch {epoch:g} on)")
-        yield remark(fewer, epoch=epoch)
+        yield remark(fewer, epoch=rises)
     else:
         yield remark("another --learning-rate")

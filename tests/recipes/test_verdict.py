@@ -53,8 +53,15 @@ def test_overfitting_is_advised_against():
     rising = [{"epoch": n, "eval_loss": loss} for n, loss in enumerate((0.30, 0.28, 0.4, 0.5), 1)]
     assert rises_from(rising) == 2
     assert rises_from(rising[:2]) is None and rises_from(rising[::-1]) is None
-    (advice,) = give_advice(judged(0.80, 0.90, 1000, history=rising)[1])
+    _, results = judged(0.80, 0.90, 1000, history=rising)
+    results |= {"best": {"epoch": 2}, "settings": {**results["settings"], "epochs": 4}}
+    (advice,) = give_advice(results)
     assert "--patience 2 (overfitting: dev loss rises from epoch 2 on)" in advice and "--learning-rate" not in advice
+    results["best"] = {"epoch": 4}
+    (advice,) = give_advice(results)
+    assert "--epochs" not in advice and "--learning-rate" in advice, "more and fewer at once help nobody"
+    results["history"] = rising[:2]
+    assert "more --epochs (the last was the best)" in give_advice(results)[0]
 
 
 @pytest.mark.parametrize("rows", [400, 6400])
