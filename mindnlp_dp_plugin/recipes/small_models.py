@@ -1,7 +1,9 @@
 """Models small enough to train from scratch on a CPU, with a tokenizer learned from the given texts."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -13,6 +15,7 @@ CHAT_TEMPLATE = (
 )
 MOST_NEW_TOKENS = 64  # positions for an answer after the longest prompt
 VOCABULARY = 8000
+PARALLELISM = "TOKENIZERS_PARALLELISM"
 EMBEDDINGS_STD = 0.02  # small: they are normalised next, and what is small is learnt faster
 COUNTS_SHARE = 0.3  # of an embedding of length 0.16: what a token says of the class outweighs what it is
 POSITIONS_SHARE = 0.3
@@ -122,10 +125,22 @@ def _learn_bpe(folder, texts, special_tokens):
         initial_alphabet=byte_level.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(texts, trainer)
+    with _several_threads():
+        bpe.train_from_iterator(texts, trainer)
     bpe.decoder = decoders.ByteLevel()
     Path(folder).mkdir(parents=True, exist_ok=True)
     return bpe, bpe.model.save(str(folder))
+
+
+@contextmanager
+def _several_threads():
+    """MindNLP asks ``tokenizers`` for its way of one thread, which takes eight times as long for the same merges."""
+    before = os.environ.get(PARALLELISM)
+    os.environ[PARALLELISM] = "true"
+    try:
+        yield
+    finally:
+        os.environ.pop(PARALLELISM) if before is None else os.environ.update({PARALLELISM: before})
 
 
 def _word_pieces(texts):

@@ -1,5 +1,6 @@
 """The parts between a table and a report, in one process."""
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,17 @@ def test_small_models_begin_with_counts_and_attend_unevenly(tmp_path):
     words = model.bert.embeddings.word_embeddings.weight.asnumpy()
     fine, dull, neither = (words[vocabulary.index(word)] for word in ("fine", "dull", "and"))
     assert np.dot(fine, dull) < 0 < np.linalg.norm(neither) < 0.5 * np.linalg.norm(fine - dull)
+
+
+def test_learning_a_tokenizer_leaves_its_library_as_it_was_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    save_small_roberta(tmp_path / "set", generate_reviews(50)["text"], num_labels=2)
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM")
+    save_small_roberta(tmp_path / "unset", generate_reviews(50)["text"], num_labels=2)
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+    for name in ("vocab.json", "merges.txt"):
+        assert (tmp_path / "set" / name).read_bytes() == (tmp_path / "unset" / name).read_bytes()
 
 
 def test_merged_lora_is_a_plain_model_with_the_same_answers(tmp_path):
