@@ -30,16 +30,16 @@ def seed_operators(seed: int, rank: int, micro_step: int) -> None:
         rank: This rank; or the number of the micro-batch, if it may be on any.
         micro_step: Number of micro-steps the job has done before; or of optimizer steps.
     """
-    mixed = seed_of_micro_step(seed, rank, micro_step)
+    mixed = seed_of(seed, rank, micro_step)
     _set_operator_seed(mixed)
     mindspore.manual_seed(mixed)  # for the operators of mint, which Ascend runs
     _numpy_stream["seed"] = mixed
     _numpy_stream.pop("state", None)
 
 
-def seed_of_micro_step(seed: int, rank: int, micro_step: int) -> int:
-    """From where a rank's streams begin in a micro-step."""
-    return int(np.random.SeedSequence((seed, rank, micro_step)).generate_state(1)[0])
+def seed_of(*place: int) -> int:
+    """From where streams begin at a place: of a job's seed, a rank, a micro-step."""
+    return int(np.random.SeedSequence(place).generate_state(1)[0])
 
 
 @contextmanager

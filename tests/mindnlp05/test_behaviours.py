@@ -22,12 +22,42 @@ def test_each_row_counts_once_in_metrics_predictions_and_the_loss(alone, togethe
         assert found["loss"] == pytest.approx(expected["loss"], abs=2e-6)
         for row, expected_row in zip(found["predicted"], expected["predicted"], strict=True):
             assert row == pytest.approx(expected_row, abs=2e-6)
-    assert alone["evaluation_of_sequences"] == together[0]["evaluation_of_sequences"] == [29, 29]
+    assert alone["evaluation_of_sequences"][:2] == together[0]["evaluation_of_sequences"][:2] == [29, 29]
+    for name in ("evaluation_of_sequences", "evaluation_by_loaders_of_ones_own"):
+        assert together[0][name] == pytest.approx(alone[name], abs=2e-6)
     assert together[0]["token_evaluation"] == pytest.approx(alone["token_evaluation"], abs=2e-6)
 
 
+def test_work_is_counted_as_in_one_process(alone, together):
+    for rank in together:
+        assert rank["work"] == pytest.approx(alone["work"], rel=1e-5)
+
+
+def test_metrics_are_those_of_rank_0(together):
+    assert len({rank["metrics_that_ranks_measure_apart"] for rank in together}) == 1
+
+
+@pytest.mark.parametrize("what", ["read", "evaluated", "model"])
+def test_ranks_draw_apart_and_each_batch_anew(together, what):
+    of_ranks = [rank["draws"][what] for rank in together]
+    generators = ("numpy", "torch", "filled") if what == "model" else ("python", "numpy", "torch", "filled")
+    for generator in generators:
+        drawn = [each[generator] for rank in of_ranks for each in rank]
+        assert len(set(drawn)) == len(drawn) > 4, generator
+
+
+@pytest.mark.parametrize("what", ["start", "callback", "behind"])
+def test_what_is_not_a_batch_ranks_draw_alike(together, what):
+    first, second = (rank["draws"][what] for rank in together)
+    assert first == second and first
+
+
 @pytest.mark.parametrize(
-    "what", ["second_training_and_unfreezing", "unfrozen_by_a_callback", "a_subclass_with_a_loss_of_its_own"]
+    "what",
+    [
+        *("second_training_and_unfreezing", "unfrozen_by_a_callback", "a_subclass_with_a_loss_of_its_own"),
+        *("what_no_log_shows", "a_step_without_labels"),
+    ],
 )
 def test_training_as_in_one_process(alone, together, what):
     def flat(value):
@@ -93,7 +123,9 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
         ("loaders", "OwnBatches reads rows from a DataLoader of its own"),
         ("dealt", "DistributedSampler divides the rows among ranks"),
         ("dealt_and_prepared", "DistributedSampler divides the rows among ranks"),
-        ("rows", "train_dataset"),
+        ("rows", "train_dataset differs between ranks: rank 0 has 24 rows; rank 1 has 25 rows"),
+        ("other_rows", "train_dataset, row 0, column 'input_ids' differs between ranks"),
+        ("other_held", "The data set to evaluate, row 0, column 'input_ids' differs between ranks"),
         ("zero_stage", "zero_stage=1"),
     ],
 )

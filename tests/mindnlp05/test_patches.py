@@ -24,13 +24,28 @@ CASES = {
     "norm_of_a_whole_tensor": "assert torch.nn.utils.clip_grad_norm_([weight], 9.0).item() ** 2 - 2 < 1e-5",
     "addcdiv_on_cpu": "torch.optim.AdamW([weight]).step(); assert weight[0].item() < 1",
     "argmax_of_a_whole_tensor": "assert torch.tensor([[1.0, 4.0], [3.0, 2.0]]).argmax().item() == 1",
+    "weight_and_bias_of_batch_norm": "norm = torch.nn.BatchNorm1d(2); rows = torch.tensor([[1.0, 2.0], [3.0, 8.0]])\n"
+    "assert (norm(rows) - torch.tensor([[-1.0, -1.0], [1.0, 1.0]])).abs().max().item() < 1e-3\n"
+    "assert abs(norm.running_mean[1].item() - 0.5) < 1e-6",
     "cpu_is_a_device": "torch.cpu.set_device(0)\n"
     "assert (torch.cpu.device_count(), torch.cpu.current_device()) == (1, 0)",
     "sgd_with_momentum": "sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.5)\nsgd.step(); sgd.step()\n"
     "assert abs(weight[0].item() - 0.75) < 1e-6",
-    "dropout_takes_the_seed": "def draw(): torch.manual_seed(3); return torch.nn.functional.dropout(torch.ones(99))\n"
-    "one, other = draw(), draw()\nassert (one.asnumpy() == other.asnumpy()).all()\n"
-    "assert 20 < (one == 0).sum().item() < 80",
+    "draws_take_the_seed": "def draw():\n"
+    "    torch.manual_seed(3); ones = torch.ones(999); kinds = torch.empty(999)\n"
+    "    drawn = [torch.nn.functional.dropout(ones), torch.rand(999), torch.rand_like(ones), torch.randn(999),\n"
+    "        torch.randint(0, 9, (999,)), torch.bernoulli(ones * 0.15), torch.normal(0.0, 1.0, size=(999,)),\n"
+    "        kinds.clone().normal_(), kinds.clone().uniform_(-1, 1), torch.ones(999).long().random_(0, 9)]\n"
+    "    return [each.asnumpy().astype(float) for each in drawn]\n"
+    "np.random.seed(1); first = draw(); between = np.random.rand(); second = draw()\n"
+    "np.random.seed(1); assert between == np.random.rand()\n"
+    "assert all((one == other).all() for one, other in zip(first, second))\n"
+    "means = [1, 0.5, 0.5, 0, 4, 0.15, 0, 0, 0, 4]\n"
+    "assert all(abs(each.mean() - mean) < 0.3 for each, mean in zip(first, means))\n"
+    "assert abs(first[5].mean() - 0.15) < 0.04 and set(first[5]) == {0, 1}",
+    "generators_move_on": "torch.manual_seed(3); first = torch.rand(9)\nassert (first != torch.rand(9)).any()\n"
+    "state = torch.get_rng_state(); next = torch.rand(9); torch.set_rng_state(state)\n"
+    "assert (next == torch.rand(9)).all() and torch.randperm(9).tolist() != torch.randperm(9).tolist()",
     "safe_globals": "from torch.serialization import safe_globals\nwith safe_globals([]): pass",
     "weights_with_safetensors_08": "import tempfile\nfrom safetensors.torch import load_file, save_file\n"
     "with tempfile.TemporaryDirectory() as folder:\n"

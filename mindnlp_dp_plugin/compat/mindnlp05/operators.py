@@ -60,3 +60,18 @@ def argmax_of_a_whole_tensor(cpu):
 )
 def cpu_is_a_device(cpu):
     cpu.device_count, cpu.set_device, cpu.current_device = (lambda: 1), (lambda device: None), (lambda: 0)
+
+
+@patch(
+    module="mindtorch.nn.functional",
+    bridges="batch normalisation: running statistics are taken for weight and bias, so all that comes out is 1",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch.nn.functional.batch_norm hands its operator weight and bias first",
+)
+def weight_and_bias_of_batch_norm(functional):
+    stock = functional.batch_norm
+
+    def batch_norm(input, running_mean, running_var, weight=None, bias=None, *args, **kwargs):
+        return stock(input, weight, bias, running_mean, running_var, *args, **kwargs)
+
+    functional.batch_norm = batch_norm

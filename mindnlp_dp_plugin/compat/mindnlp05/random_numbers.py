@@ -7,22 +7,92 @@ from mindnlp_dp_plugin.compat.patch import patch
 
 @patch(
     module="mindtorch._apis.cpu",
-    bridges="dropout that takes the seed: on CPU it ignores it, so no two runs are alike, and none resumes exactly",
+    bridges="dropout, rand, randn, randint, bernoulli, normal_, uniform_ and random_ that take the seed: on CPU they "
+    "ignore it, or draw from NumPy's generator, or seed that; and bernoulli draws with 0.5, whatever it is given",
     fault_of="MindNLP",
-    obsolete_when="mindtorch._apis.cpu.dropout draws from the seed and offset it is given",
+    obsolete_when="mindtorch._apis.cpu draws from the generator it is given, and bernoulli with its probabilities",
 )
-def dropout_takes_the_seed(cpu):
+def draws_take_the_seed(cpu):
+    import mindspore
     import numpy as np
 
-    def dropout(input, p, seed, offset):
-        import mindtorch
+    def stream(generator):
+        return _stream(*generator._step(12))
 
-        stream = np.random.Generator(np.random.Philox(key=[int(seed.asnumpy()), int(offset.asnumpy())]))
-        kept = stream.random(tuple(input.shape), np.float32) >= p
-        mask = mindtorch.tensor(kept.astype(np.float32) / np.float32(1 - p))
+    def _stream(seed, offset):
+        return np.random.Generator(np.random.Philox(key=[int(seed.asnumpy()), int(offset.asnumpy())]))
+
+    def made(values, dtype):
+        return cpu.cast(mindspore.Tensor(values), dtype)
+
+    def overwrite(input, values):
+        cpu.numpy_to_tensor_overwrite(values.astype(input.numpy().dtype), input)
+        return input
+
+    def dropout(input, p, seed, offset):
+        kept = _stream(seed, offset).random(tuple(input.shape), np.float32) >= p
+        mask = mindspore.Tensor(kept.astype(np.float32) / np.float32(1 - p))
         return cpu.mul(input, mask), mask
 
-    cpu.dropout = dropout
+    def rand(size, generator, dtype):
+        return made(stream(generator).random(tuple(size), np.float32), dtype)
+
+    def rand_like(input, generator, dtype):
+        return rand(input.shape, generator, dtype)
+
+    def randn(size, generator, dtype):
+        return made(stream(generator).standard_normal(tuple(size), np.float32), dtype)
+
+    def randint(low, high, shape, generator, dtype):
+        return made(stream(generator).integers(low, high, tuple(shape)), dtype)
+
+    def bernoulli(input, generator):
+        return made(stream(generator).random(tuple(input.shape)) < input.numpy(), input.dtype)
+
+    def normal_float_float(mean, std, size, dtype, generator):
+        return made(stream(generator).normal(mean, std, size).astype(np.float32), dtype)
+
+    def inplace_normal(input, mean, std, generator):
+        return overwrite(input, stream(generator).normal(mean, std, tuple(input.shape)))
+
+    def inplace_uniform(input, low, high, generator):
+        return overwrite(input, stream(generator).uniform(float(low), float(high), tuple(input.shape)))
+
+    def inplace_random(input, low=0, high=None, generator=None):
+        dtype = input.numpy().dtype
+        if high is None:
+            high = np.iinfo(dtype).max if dtype.kind in "iu" else 1 << 24
+        return overwrite(input, stream(generator).integers(low, high, tuple(input.shape)))
+
+    for function in (
+        *(dropout, rand, rand_like, randn, randint, bernoulli, normal_float_float),
+        *(inplace_normal, inplace_uniform, inplace_random),
+    ):
+        setattr(cpu, function.__name__, function)
+
+
+@patch(
+    module="mindtorch._C",
+    bridges="torch's random numbers on CPU: a generator says the same seed and offset each time, so all layers and "
+    "steps drop the same",
+    fault_of="MindSpore",
+    mindspore="<2.8",
+    obsolete_when="mindtorch's Generator._step moves its offset on",
+)
+def generators_move_on(_C):
+    import mindspore
+    from mindspore._c_expression import pyboost_generator
+
+    stock = _C.Generator._step
+
+    def _step(self, step):
+        if mindspore.get_context("device_target") != "CPU":  # operators of other devices move it on themselves
+            return stock(self, step)
+        state = self._seed, self._offset, mindspore.Tensor(step, mindspore.int64)
+        found = pyboost_generator(self._generator, [_C.STEP, state])[:2]
+        return tuple(mindspore.Tensor(each.item(), mindspore.int64) for each in found)
+
+    _C.Generator._step = _step
 
 
 @patch(

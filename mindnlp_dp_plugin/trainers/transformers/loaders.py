@@ -38,13 +38,12 @@ def shared_out(loader: DataLoader, trainer: Trainer, collective: Collective) -> 
 
 def require_batch_size(loader: DataLoader, trainer: Trainer) -> None:
     """Raise a DataParallelError unless a loader to train from makes batches of the size that the Trainer counts on."""
-    wanted, found = trainer.args.per_device_train_batch_size, getattr(loader, "total_batch_size", None)
-    if found is not None:
-        found //= trainer.accelerator.num_processes
-    if found not in (None, wanted):
+    wanted = trainer.args.per_device_train_batch_size
+    found = getattr(loader.batch_sampler, "batch_size", None)
+    if found != wanted:
         raise DataParallelError(
-            "get_train_dataloader makes batches of {found} rows, and per_device_train_batch_size is {wanted}: make "
-            "them equal, so that ranks weigh what they read.",
+            "The loader of get_train_dataloader has batch_size={found}, and per_device_train_batch_size is {wanted}: "
+            "make them equal, so that ranks weigh what they read.",
             found=found,
             wanted=wanted,
         )

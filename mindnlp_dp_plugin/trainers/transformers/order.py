@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-import mindtorch
 from mindtorch.utils.data import RandomSampler, Sampler, SequentialSampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.trainers.transformers.draws import Draws
 
 ORDER = Message("the order of the rows")
 
@@ -16,8 +16,7 @@ ORDER = Message("the order of the rows")
 class SameOrder(Sampler):
     """The order of another sampler on rank 0, drawn anew from seed and epoch. All ranks must read from it.
 
-    Each rank's own would differ from the second epoch on, as dropout draws other numbers on each, and what
-    ``torch.multinomial`` draws takes no seed.
+    A rank's own may draw from what no seed sets; and training that goes on in an epoch has to read on in its order.
 
     Args:
         sampler: Gives the order.
@@ -38,10 +37,10 @@ class SameOrder(Sampler):
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[int]:
-        before = mindtorch.get_rng_state()
-        mindtorch.manual_seed(self._seed + self._epoch)
-        own = list(self._sampler)
-        mindtorch.set_rng_state(before)
+        draws = Draws(self._seed, rank=0)
+        with draws.joined():
+            draws.part(self._epoch)
+            own = list(self._sampler)
         return iter(self._collective.all_gather_object(own if self._collective.rank == 0 else None, ORDER)[0])
 
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import logging
+from collections.abc import Sized
 from contextlib import contextmanager
 
 import accelerate.utils.dataclasses as accelerate_dataclasses
@@ -29,15 +30,17 @@ from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels, name_of
 from mindnlp_dp_plugin.step.left_out import FIRST, left_out
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
+from mindnlp_dp_plugin.trainers.transformers.draws import Draws
 from mindnlp_dp_plugin.trainers.transformers.loaders import shared_out
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
-from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, first_rows
+from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, deal_out, first_rows
+from mindnlp_dp_plugin.trainers.transformers.same_rows import require_same_rows
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
 logger = logging.getLogger(__name__)
-LOSS = Message("the loss of a batch")
+LOSS, METRICS = Message("the loss of a batch"), Message("metrics of an evaluation")
 SAME = Message("Give every rank the same: the plugin shards the rows.")
 
 
@@ -71,7 +74,6 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     try:
         require_trainable(self, current().world_size)
         settings = {
-            "train_dataset": len(self.train_dataset),
             "per_device_train_batch_size": self.args.per_device_train_batch_size,
             "gradient_accumulation_steps": self.args.gradient_accumulation_steps,
             "num_train_epochs": self.args.num_train_epochs,
@@ -79,6 +81,7 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
         }
         for name, value in settings.items():
             require_same(name, value, current(), SAME)
+        require_same_rows("train_dataset", self.train_dataset, current())
         self.args.seed = common_seed("TrainingArguments.seed", self.args.seed, current())
         own = mindtorch.initial_seed()
         if own != (seed := common_seed("torch.manual_seed", own, current())):
@@ -193,11 +196,12 @@ def update_gradient_by_distributed_type(self, model):
     )
 
 
-def _maybe_log_save_evaluate(stock, self, *args, **kwargs):
+def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
     """After a signal that ask for the end, save."""
     if self.data_parallel_session.preemption.agreed is not None:
         self.control.should_save = True
-    stock(self, *args, **kwargs)
+    stock(self, tr_loss, *args, **kwargs)
+    self.data_parallel_session.share_loss(tr_loss)
     self.data_parallel_session.meter.begin_step()
 
 
@@ -223,8 +227,14 @@ def _load_best_model(stock, self):
 
 def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     """Metrics of all rows, each once; the loss, too."""
-    dataloader = shared_out(dataloader, self, current())
-    self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
+    given, dataloader = dataloader, shared_out(dataloader, self, current())
+    gathers, scored = self.accelerator.gather_for_metrics, self.gather_function
+    # The last loss of a loader that is not accelerate's, or of Seq2SeqTrainer, counts in one process as a full batch's.
+    is_cut = dataloader is given and getattr(scored, "func", scored) == gathers
+    self.gather_function = gathers  # Seq2SeqTrainer's keeps rows that fill a batch up
+    _compare_rows(self, dataloader.dataset)
+    draws = Draws(self.args.seed, current().rank)
+    deal_out(dataloader, draws, is_training=False)
     session = self.data_parallel_session
     if session is None:
         check_buffers(self.model, current())
@@ -232,15 +242,31 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     elif session.step:
         session.step.check_replicas(anew=True)
     patches = Patches()
-    patches.stand_in(self, _prediction_step_of(self, patches), "prediction_step")
+    patches.stand_in(self, _prediction_step_of(self, patches, is_cut), "prediction_step")
     try:
-        with computed.being(is_whole=True), _averaging_tokens(self, False):
-            return stock(self, dataloader, *args, **kwargs)
+        with computed.being(is_whole=True), _averaging_tokens(self, False), draws.joined():
+            output = stock(self, dataloader, *args, **kwargs)
     finally:
         patches.undo()
+    # compute_metrics may draw random numbers.
+    return output._replace(metrics=current().all_gather_object(output.metrics, METRICS)[0])
 
 
-def _prediction_step_of(self, patches):
+def _compare_rows(self, dataset):
+    """Once for each data set; of ``datasets``, it is another object with each loader."""
+    compared = vars(self).setdefault("_compared_rows", {})
+    known_by = getattr(dataset, "_fingerprint", id(dataset))
+    if known_by not in compared and isinstance(dataset, Sized) and hasattr(dataset, "__getitem__"):
+        require_same_rows(Message("The data set to evaluate"), dataset, current())
+        compared[known_by] = dataset
+
+
+def prediction_loop(stock, self, *args, **kwargs):
+    """That of ``use_legacy_prediction_loop``: its gatherer joins rows in another order than accelerate deals out."""
+    return self.evaluation_loop(*args, **kwargs)
+
+
+def _prediction_step_of(self, patches, is_cut):
     """Its loss is that of all ranks' batches as one; rows that fill a batch up have no part in it.
 
     Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
@@ -267,7 +293,13 @@ def _prediction_step_of(self, patches):
             total = sum(count for _, count in of_ranks)
             mean = sum(each * count for each, count in of_ranks) / total if total else float("nan")
             loss = mindtorch.zeros_like(loss) + mean
+        if loss is not None and not is_cut:
+            self.gather_function = gather_losses
         return loss, *rest
+
+    def gather_losses(losses):
+        self.gather_function = self.accelerator.gather_for_metrics
+        return self.accelerator.gather(losses)
 
     patches.stand_in(loss_utils, fixed_cross_entropy)
     return prediction_step
@@ -285,4 +317,5 @@ TRAINER_METHODS = (
     _save_checkpoint,
     _load_best_model,
     evaluation_loop,
+    prediction_loop,
 )

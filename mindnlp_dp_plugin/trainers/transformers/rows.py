@@ -8,7 +8,7 @@ before rows are read, so a collator may make of them what it wants.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import mindtorch
@@ -22,6 +22,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.nested import map_leaves
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
+from mindnlp_dp_plugin.trainers.transformers.draws import Draws
 
 TOKENS, KIND = Message("labels in a batch"), Message("what a loss is")
 MEAN, SUM, BOTH = "mean", "sum", "both"
@@ -58,6 +59,11 @@ class CountedRows:
         """Whether a batch has rows that no other rank has."""
         own, _ = self._shares[id(batch)]
         return own > 0
+
+    def are_read_twice(self, batch: Any) -> bool:
+        """Whether some rank has a row for this batch that another has, too."""
+        _, total = self._shares[id(batch)]
+        return total <= self._trainer.args.per_device_train_batch_size * (self._collective.world_size - 1)
 
     def without_labels_of_others(self, batches: Sequence) -> list:
         """The batches, for the Trainer to count labels in: a row that another rank has, too, has none."""
@@ -127,21 +133,44 @@ def _kind(loss, by_twice):
     return SUM if math.isclose(loss, 2 * by_twice, rel_tol=CLOSE) else BOTH
 
 
-def read_each_row_once(loader) -> None:
-    """Let a prepared loader give this rank the rows alone that no other rank has.
+def deal_out(loader, draws: Draws, is_training: bool) -> None:
+    """Let a prepared loader read each batch with draws of this rank's own.
 
     Args:
-        loader: Of accelerate, over this rank's batches of training.
+        loader: Of accelerate, over this rank's batches.
+        draws: Where the rank's generators stand.
+        is_training: Whether to read the rows alone that no other rank has.
     """
     shard = getattr(loader, "batch_sampler", None)
-    if isinstance(shard, BatchSamplerShard) and not shard.drop_last:
-        shard.__class__ = _EachRowOnce
+    if isinstance(shard, BatchSamplerShard):
+        shard.__class__ = _EachRowOnce if is_training and not shard.drop_last else _Shard
+        shard.draws, shard.epoch = draws, 0
 
 
-class _EachRowOnce(BatchSamplerShard):
-    """Deals batches out in turn; a rank without one in the last turn reads the first row of the pass again."""
+class _Shard(BatchSamplerShard):
+    """A rank's batches, which it reads with draws of its own; their order is drawn alike on all ranks."""
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
 
     def __iter__(self):
+        batches = self.dealt()
+        for number in count(1):
+            self.draws.join()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self.draws.part(self.epoch, number)
+            yield batch
+
+    def dealt(self):
+        return super().__iter__()
+
+
+class _EachRowOnce(_Shard):
+    """Deals batches out in turn; a rank without one in the last turn reads the first row of the pass again."""
+
+    def dealt(self):
         batches, first = iter(self.batch_sampler), None
         while turn := [*islice(batches, self.num_processes)]:
             first = turn[0][:1] if first is None else first

@@ -13,6 +13,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.job.rank_status import show_status
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
@@ -22,10 +23,12 @@ from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
 from mindnlp_dp_plugin.trainers.transformers.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
+from mindnlp_dp_plugin.trainers.transformers.draws import Draws
 from mindnlp_dp_plugin.trainers.transformers.loaders import require_batch_size, shared_out
-from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows, read_each_row_once
+from mindnlp_dp_plugin.trainers.transformers.rows import CountedRows, deal_out
 
 logger = logging.getLogger(__name__)
+LOSSES, TOKENS = Message("losses"), Message("tokens of a micro-batch")
 
 
 class TrainingSession:
@@ -43,6 +46,7 @@ class TrainingSession:
         step: The step, once ``begin`` was called.
         clock: Where the loop stands.
         rows: What counts in its batches.
+        draws: Where this rank's random numbers stand.
         writer: Writes its checkpoints.
         preemption: Signals that ask for the end.
         meter: Measures time, waiting and slow ranks, from ``begin`` on.
@@ -55,8 +59,7 @@ class TrainingSession:
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(trainer, self._train_dataloader, "get_train_dataloader")
         self._status = show_status(collective.rank)
-        self._generator = mindtorch.get_rng_state()
-        self._batch = None
+        self._batch = self._last = None
         self._callbacks = []
         self._profiler = StepProfiler(collective, config, trainer.args.output_dir)
         self.step: Step | None = None
@@ -65,6 +68,7 @@ class TrainingSession:
         self.writer = Writer(large_files_deferred if config.async_save else None)
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
         self.rows = CountedRows(trainer, collective)
+        self.draws = Draws(trainer.args.seed, collective.rank)
         self.stop = record.get("stop")
         self.preemption.begin()
 
@@ -86,6 +90,7 @@ class TrainingSession:
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
         self._patches.stand_in(self._trainer, self._compute_loss, "compute_loss")
+        self._patches.stand_in(self._trainer, self._floating_point_ops, "floating_point_ops")
 
     def training_step(self, batch, forward_and_backward):
         """The Trainer's own forward and backward of a batch."""
@@ -93,7 +98,19 @@ class TrainingSession:
 
     def reading(self, batches):
         """The batches of the loop, as they are read."""
-        return self._profiler.reading(batches)
+        with self.draws.joined():
+            yield from self._profiler.reading(batches)
+
+    def share_loss(self, sum_of_losses: mindtorch.Tensor) -> None:
+        """At the end of an epoch, make what no log has shown yet the mean over ranks: the Trainer ends with its own.
+
+        Args:
+            sum_of_losses: The Trainer's, behind each step and at the end of an epoch; it is changed.
+        """
+        is_end_of_epoch, self._last = self._last == self.clock.micro_steps, self.clock.micro_steps
+        if is_end_of_epoch:
+            of_ranks = self._collective.all_gather_object(sum_of_losses.item(), LOSSES)
+            sum_of_losses.copy_(mindtorch.full_like(sum_of_losses, sum(of_ranks) / len(of_ranks)))
 
     @property
     def is_over(self) -> bool:
@@ -117,26 +134,52 @@ class TrainingSession:
             self.step.close()
         self._patches.undo()
         self.preemption.end()
-        mindtorch.set_rng_state(self._generator)  # ranks draw the order of the next rows from it
 
     def _train_dataloader(self, stock):
         loader = shared_out(stock(), self._trainer, self._collective)
         require_batch_size(loader, self._trainer)
-        read_each_row_once(loader)
+        deal_out(loader, self.draws, is_training=True)
         return loader
+
+    def _floating_point_ops(self, stock, inputs):
+        return stock(inputs) if self.rows.counts(inputs) else 0
+
+    def _take_back_tokens(self, inputs):
+        """Those of rows that another rank has, too, which the Trainer has counted."""
+        trainer, which = self._trainer, self._trainer.args.include_num_input_tokens_seen
+        name = getattr(trainer.model, "main_input_name", "input_ids")
+        if which == "no" or name not in inputs or not self.rows.are_read_twice(inputs):
+            return
+        kept = mindtorch.ones_like(inputs[name])
+        if which == "non_padding":
+            padding = getattr(trainer.processing_class, "pad_token_id", None)
+            kept = inputs.get("attention_mask", inputs[name] != padding)
+        tokens = 0 if self.rows.counts(inputs) else int(kept.sum().item())
+        trainer.state.num_input_tokens_seen -= sum(self._collective.all_gather_object(tokens, TOKENS))
 
     def _micro_step(self, stock, model, inputs, num_items_in_batch=None, *args, **kwargs):
         self._batch = inputs
         self.meter.work.add(inputs)
-        self._seed_dropout()
+        self._take_back_tokens(inputs)
         if num_items_in_batch is not None:
             num_items_in_batch = num_items_in_batch / self._collective.world_size  # of all ranks
-        with computed.being(is_repeated=not self.rows.counts(inputs)), self.step.micro_step():
+            if not self.rows.counts(inputs):  # nothing but 0, also where no rank has a label
+                num_items_in_batch = num_items_in_batch.clamp(min=1)
+        repeated = computed.being(is_repeated=not self.rows.counts(inputs))
+        with repeated, self.step.micro_step(), self._own_dropout():
             return stock(model, inputs, num_items_in_batch, *args, **kwargs)
 
-    def _seed_dropout(self):
-        micro_step, rank = self.clock.micro_steps, self._collective.rank
-        mindtorch.manual_seed(rng.seed_of_micro_step(self._door.seed, rank, micro_step))
+    @contextlib.contextmanager
+    def _own_dropout(self):
+        """Within, the rank draws from the beginning of its streams of the micro-step."""
+        found = mindtorch.get_rng_state()
+        place = self._door.seed, self._collective.rank, self.clock.micro_steps
+        rng.seed_operators(*place)
+        mindtorch.manual_seed(rng.seed_of(*place))
+        try:
+            yield
+        finally:
+            mindtorch.set_rng_state(found)
 
     def _compute_loss(self, stock, model, inputs, return_outputs=False, num_items_in_batch=None, **kwargs):
         options = dict(kwargs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
@@ -155,10 +198,6 @@ class TrainingSession:
 
     def _by_twice(self, stock, model, inputs, options, with_gradients=False):
         """The loss again, with the same dropout, divided by twice the number of labels."""
-        generator = mindtorch.get_rng_state()
-        self._seed_dropout()
         twice = {**options, "num_items_in_batch": 2 * options["num_items_in_batch"], "return_outputs": False}
-        with contextlib.nullcontext() if with_gradients else mindtorch.no_grad():
-            loss = stock(model, copy.copy(inputs), **twice)
-        mindtorch.set_rng_state(generator)
-        return loss
+        with self._own_dropout(), contextlib.nullcontext() if with_gradients else mindtorch.no_grad():
+            return stock(model, copy.copy(inputs), **twice)

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 from mindtorch import nn
 
+from mindnlp_dp_plugin.step import rng
+
 
 class DistributedDataParallel(nn.Module):
     """The model on this rank.
@@ -19,8 +21,9 @@ class DistributedDataParallel(nn.Module):
         self.module = module
 
     def forward(self, *args, **kwargs):
-        """That of the model."""
-        return self.module(*args, **kwargs)
+        """That of the model; what it draws from NumPy, as masks of spans, is the rank's own, as dropout."""
+        with rng.numpy_of_micro_step():
+            return self.module(*args, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

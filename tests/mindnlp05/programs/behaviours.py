@@ -9,7 +9,9 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import mindnlp  # isort: skip  # noqa: F401
 
 import json
+import random
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +23,13 @@ from transformers import (
     Trainer,
     TrainerCallback,
     TrainingArguments,
+    default_data_collator,
     set_seed,
 )
 
 from tests.mindnlp05.programs import models
 
+START = {"python": random.random(), "numpy": np.random.rand(), "torch": torch.rand(1).item()}  # no seed was set
 OUTPUT = Path(sys.argv[1])
 RANKS = dp.get_world_size()
 CASES = {}
@@ -105,7 +109,104 @@ def evaluation_of_sequences():
     given = Seq2SeqTrainingArguments(**{**usual_arguments(), "predict_with_generate": False})
     set_seed(1)
     found = Seq2SeqTrainer(models.t5(), given, eval_dataset=rows, **count)
-    return [found.evaluate()["eval_rows"], len(found.predict(rows).label_ids)]
+    metrics = found.evaluate()
+    return [metrics["eval_rows"], len(found.predict(rows).label_ids), metrics["eval_loss"]]
+
+
+@case
+def evaluation_by_loaders_of_ones_own():
+    """One for each number of rows in a batch, of all ranks; the last batch is a short one."""
+
+    class Own(Trainer):
+        def get_eval_dataloader(self, rows=None):
+            return torch.utils.data.DataLoader(rows, batch_size=self.size // RANKS, collate_fn=self.data_collator)
+
+    found = []
+    for Own.size in (8, 4, 16):
+        set_seed(1)
+        found.append(Own(models.bert(), arguments()).evaluate(models.Rows(29, seed=5))["eval_loss"])
+    return found
+
+
+@case
+def metrics_that_ranks_measure_apart():
+    held = models.Rows(8)
+    return trainer(compute_metrics=lambda scored: {"seconds": time.perf_counter()}).evaluate(held)["eval_seconds"]
+
+
+@case
+def what_no_log_shows():
+    """The loss of the last steps, which are logged with the end alone."""
+    trainer_ = trainer(options={"max_steps": 5, "logging_steps": 3})
+    return [trainer_.train().training_loss, trainer_.state.log_history[-1]["train_loss"]]
+
+
+@case
+def a_step_without_labels():
+    """The last row, alone in its batch, has none; another rank has the first row in its place."""
+
+    class InOrder(Trainer):
+        def _get_train_sampler(self, rows=None):
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    rows = models.Rows(9, "tokens")
+    rows.lengths[8] = 0
+    set_seed(1)
+    model = models.gpt2()
+    InOrder(model, arguments(max_steps=4), train_dataset=rows).train()
+    return parameters(model)
+
+
+@case
+def work():
+    """Floating point operations and tokens, of which another rank's row is no part; and what the legacy loop finds."""
+    counting = {"max_steps": -1, "num_train_epochs": 2, "include_num_input_tokens_seen": "all"}
+    trainer_ = trainer(rows=26, options={**counting, "use_legacy_prediction_loop": True})
+    trainer_.train()
+    loss = trainer_.evaluate(models.Rows(29, seed=5))["eval_loss"]
+    return [trainer_.state.total_flos, trainer_.state.num_input_tokens_seen, loss]
+
+
+def drawn():
+    """By each generator."""
+    return {
+        "python": random.random(),
+        "numpy": np.random.rand(),
+        "torch": torch.rand(1).item(),
+        "filled": torch.empty(1).normal_().item(),
+    }
+
+
+@case
+def draws():
+    """What was drawn while rows were read, in the model and in a callback; and behind training."""
+
+    class Drawing(type(models.bert())):
+        def forward(self, input_ids=None, attention_mask=None, labels=None):
+            if self.training:
+                noted["model"].append(drawn())
+            return super().forward(input_ids, attention_mask, labels=labels)
+
+    class InCallback(TrainerCallback):
+        def on_step_end(self, *args, **kwargs):
+            noted["callback"].append(drawn())
+
+    def collator(rows):
+        noted["read"].append(drawn())
+        return default_data_collator(rows)
+
+    noted = {name: [] for name in ("start", "read", "evaluated", "model", "callback", "behind")}
+    noted["start"].append(START)
+    set_seed(1)
+    model = Drawing(models.bert(hidden_dropout_prob=0.1).config)
+    trainer_ = trainer(model, rows=29, data_collator=collator, callbacks=[InCallback()], options={"max_steps": 8})
+    trainer_.train()
+    read = noted["read"].copy()
+    noted["read"].clear()
+    trainer_.evaluate(models.Rows(29))
+    noted |= {"evaluated": noted["read"], "read": read}
+    noted["behind"].append(drawn())
+    return noted
 
 
 @case
@@ -301,6 +402,9 @@ def refusals():
             dealt = Dealt(models.bert(), arguments(seed=seed), train_dataset=models.Rows(24))
             found[name] = raised(dealt.train)
         found["rows"] = raised(lambda: trainer(rows=24 + dp.get_rank()).train())
+        other = models.Rows(24, seed=dp.get_rank())
+        found["other_rows"] = raised(Trainer(models.bert(), arguments(), train_dataset=other).train)
+        found["other_held"] = raised(lambda: Trainer(models.bert(), arguments()).evaluate(other))
         found["zero_stage"] = raised(lambda: dp.install(dp.DataParallelConfig(zero_stage=1)))
         dp.install()
     return found
