@@ -124,8 +124,8 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
         ("dealt", "DistributedSampler divides the rows among ranks"),
         ("dealt_and_prepared", "DistributedSampler divides the rows among ranks"),
         ("rows", "train_dataset differs between ranks: rank 0 has 24 rows; rank 1 has 25 rows"),
-        ("other_rows", "train_dataset, row 0, column 'input_ids' differs between ranks"),
-        ("other_held", "The data set to evaluate, row 0, column 'input_ids' differs between ranks"),
+        ("other_rows", "train_dataset, row 0, column 'attention_mask' differs between ranks"),
+        ("other_held", "The data set to evaluate, row 0, column 'attention_mask' differs between ranks"),
         ("zero_stage", "zero_stage=1"),
     ],
 )

@@ -79,6 +79,8 @@ CASES = {
     "engines_of_torch": "from transformers import TrainingArguments\n"
     "assert refused(TrainingArguments, 'folder', fsdp='full_shard')\n"
     "assert refused(TrainingArguments, 'folder', deepspeed={'zero_optimization': {'stage': 1}})",
+    "compiled_models": "from transformers import TrainingArguments\n"
+    "assert refused(TrainingArguments, 'folder', torch_compile=True)",
     "fused_steps": "assert refused(torch.optim.AdamW, [weight], fused=True)",
     "workers_of_a_data_loader": "loader = torch.utils.data.DataLoader([1, 2], num_workers=1)\n"
     "assert refused(iter, loader)",

@@ -122,6 +122,23 @@ def engines_of_torch(training_args):
 
 
 @patch(
+    module="transformers.training_args",
+    bridges="torch_compile=True: all gradients are 0, and nothing is trained, by the next Trainers, too",
+    fault_of="MindNLP",
+    obsolete_when="a model that mindtorch.compile returns has gradients within accelerate",
+)
+def compiled_models(training_args):
+    stock = training_args.TrainingArguments.__post_init__
+
+    def __post_init__(self):
+        if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
+            raise DataParallelError("torch_compile=True: MindNLP 0.5 computes no gradients with it. Leave it out.")
+        stock(self)
+
+    training_args.TrainingArguments.__post_init__ = __post_init__
+
+
+@patch(
     module="mindtorch.optim.adam",
     bridges="optim='adamw_torch_fused': mindtorch has fused steps for no device",
     fault_of="MindNLP",

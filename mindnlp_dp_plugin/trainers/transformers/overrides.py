@@ -1,17 +1,12 @@
 """The overrides: one function for each overridden method of the Trainer, under its name; ``stock`` is the method."""
 
-import copy
 import itertools
 import logging
-from collections.abc import Sized
-from contextlib import contextmanager
 
 import accelerate.utils.dataclasses as accelerate_dataclasses
 import mindtorch
 from mindtorch.nn import parallel
 from transformers import Trainer
-from transformers.loss import loss_utils
-from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces
@@ -26,21 +21,20 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
-from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels, name_of_labels
-from mindnlp_dp_plugin.step.left_out import FIRST, left_out
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.draws import Draws
+from mindnlp_dp_plugin.trainers.transformers.evaluation import Scored
 from mindnlp_dp_plugin.trainers.transformers.loaders import shared_out
 from mindnlp_dp_plugin.trainers.transformers.order import same_on_ranks
 from mindnlp_dp_plugin.trainers.transformers.refusals import require_trainable
-from mindnlp_dp_plugin.trainers.transformers.rows import counted_rows, deal_out, first_rows
-from mindnlp_dp_plugin.trainers.transformers.same_rows import require_same_rows
+from mindnlp_dp_plugin.trainers.transformers.rows import averaging_tokens, deal_out
+from mindnlp_dp_plugin.trainers.transformers.same_rows import compare_rows, require_same_rows
 from mindnlp_dp_plugin.trainers.transformers.session import TrainingSession
 from mindnlp_dp_plugin.trainers.transformers.wrapper import DistributedDataParallel
 
 logger = logging.getLogger(__name__)
-LOSS, METRICS = Message("the loss of a batch"), Message("metrics of an evaluation")
+METRICS = Message("metrics of an evaluation")
 SAME = Message("Give every rank the same: the plugin shards the rows.")
 
 
@@ -153,7 +147,7 @@ def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
         return [], None
     batches = [*session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))]
     counted = session.rows.without_labels_of_others(batches)
-    with _averaging_tokens(self, True):
+    with averaging_tokens(self, True):
         _, number = stock(self, iter(counted), num_batches, device)
     return batches, number
 
@@ -171,18 +165,8 @@ def training_step(stock, self, model, inputs, num_items_in_batch=None):
 
 def compute_loss(stock, self, *args, **kwargs):
     """The Trainer's own, which multiplies nothing by the number of ranks: a rank divides by its share of the labels."""
-    with _averaging_tokens(self, False):
+    with averaging_tokens(self, False):
         return stock(self, *args, **kwargs)
-
-
-@contextmanager
-def _averaging_tokens(self, is_on):
-    patches = Patches()
-    patches.replace(self.args, "average_tokens_across_devices", is_on)
-    try:
-        yield
-    finally:
-        patches.undo()
 
 
 def update_gradient_by_distributed_type(self, model):
@@ -228,11 +212,7 @@ def _load_best_model(stock, self):
 def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     """Metrics of all rows, each once; the loss, too."""
     given, dataloader = dataloader, shared_out(dataloader, self, current())
-    gathers, scored = self.accelerator.gather_for_metrics, self.gather_function
-    # The last loss of a loader that is not accelerate's, or of Seq2SeqTrainer, counts in one process as a full batch's.
-    is_cut = dataloader is given and getattr(scored, "func", scored) == gathers
-    self.gather_function = gathers  # Seq2SeqTrainer's keeps rows that fill a batch up
-    _compare_rows(self, dataloader.dataset)
+    compare_rows(self, dataloader.dataset, current())
     draws = Draws(self.args.seed, current().rank)
     deal_out(dataloader, draws, is_training=False)
     session = self.data_parallel_session
@@ -241,10 +221,12 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
         make_replicas(self.model, current())
     elif session.step:
         session.step.check_replicas(anew=True)
+    scored = Scored(self, current(), is_prepared=dataloader is given)
+    self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
     patches = Patches()
-    patches.stand_in(self, _prediction_step_of(self, patches, is_cut), "prediction_step")
+    patches.stand_in(self, scored.prediction_step)
     try:
-        with computed.being(is_whole=True), _averaging_tokens(self, False), draws.joined():
+        with computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
             output = stock(self, dataloader, *args, **kwargs)
     finally:
         patches.undo()
@@ -252,57 +234,9 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     return output._replace(metrics=current().all_gather_object(output.metrics, METRICS)[0])
 
 
-def _compare_rows(self, dataset):
-    """Once for each data set; of ``datasets``, it is another object with each loader."""
-    compared = vars(self).setdefault("_compared_rows", {})
-    known_by = getattr(dataset, "_fingerprint", id(dataset))
-    if known_by not in compared and isinstance(dataset, Sized) and hasattr(dataset, "__getitem__"):
-        require_same_rows(Message("The data set to evaluate"), dataset, current())
-        compared[known_by] = dataset
-
-
 def prediction_loop(stock, self, *args, **kwargs):
     """That of ``use_legacy_prediction_loop``: its gatherer joins rows in another order than accelerate deals out."""
     return self.evaluation_loop(*args, **kwargs)
-
-
-def _prediction_step_of(self, patches, is_cut):
-    """Its loss is that of all ranks' batches as one; rows that fill a batch up have no part in it.
-
-    Without ``average_tokens_across_devices`` the Trainer exchanges nothing within: a loss is this rank's mean.
-    """
-    seen, name = {"sum": False}, name_of_labels(self.args.label_names)
-
-    def fixed_cross_entropy(stock, source, target, num_items_in_batch=None, *args, **kwargs):
-        seen["sum"] |= num_items_in_batch is not None
-        return stock(source, target, num_items_in_batch, *args, **kwargs)
-
-    def prediction_step(stock, model, inputs, prediction_loss_only, *args, **kwargs):
-        given, rows = copy.copy(inputs), find_batch_size(inputs)  # to compute a loss takes labels out
-        loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
-        own, _ = counted_rows(self, current(), rows) if rows else (rows, rows)
-        if loss is not None and rows and 0 < own < rows:
-            given = first_rows(given, own, rows)
-            loss, *_ = stock(model, copy.copy(given), True, *args, **kwargs)
-        if loss is not None and may_have_labels(given, name):  # ranks have unequal numbers of them
-            # What the Trainer counts holds the first of each row, too, which a mean leaves out that shifts its labels.
-            left = left_out(self.model)
-            count = count_labels(given, None if seen["sum"] and left == FIRST else left, name) if own else 0
-            count = own if count is None else count
-            of_ranks = current().all_gather_object((loss.item() if count else 0.0, count), LOSS)
-            total = sum(count for _, count in of_ranks)
-            mean = sum(each * count for each, count in of_ranks) / total if total else float("nan")
-            loss = mindtorch.zeros_like(loss) + mean
-        if loss is not None and not is_cut:
-            self.gather_function = gather_losses
-        return loss, *rest
-
-    def gather_losses(losses):
-        self.gather_function = self.accelerator.gather_for_metrics
-        return self.accelerator.gather(losses)
-
-    patches.stand_in(loss_utils, fixed_cross_entropy)
-    return prediction_step
 
 
 TRAINER_METHODS = (

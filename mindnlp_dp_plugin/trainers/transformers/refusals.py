@@ -54,7 +54,6 @@ def require_trainable(trainer, num_ranks: int) -> None:
     arguments = trainer.args
     for name, is_set in (
         ("auto_find_batch_size", arguments.auto_find_batch_size),
-        ("torch_compile", arguments.torch_compile),
         ("split_batches", arguments.accelerator_config.split_batches),
         ("dispatch_batches", arguments.accelerator_config.dispatch_batches),
         ("even_batches", not arguments.accelerator_config.even_batches),

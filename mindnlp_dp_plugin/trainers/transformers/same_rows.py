@@ -6,10 +6,11 @@ changed all the same, it does not compare.
 """
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
+from transformers import Trainer
 
 from mindnlp_dp_plugin.collectives import Collective, require_same
 from mindnlp_dp_plugin.data import own_order
@@ -43,6 +44,15 @@ def require_same_rows(what: str, dataset: Sequence, collective: Collective) -> N
     for number, column in sorted(place for place in compared if len({digests[place] for digests in everyone}) > 1)[:1]:
         place = tr("{what}, row {number}, column {column!r}", what=what, number=number, column=column)
         require_same(place, *(mine[number, column], collective, HINT, first[number, column][1]))
+
+
+def compare_rows(trainer: Trainer, dataset: Any, collective: Collective) -> None:
+    """As ``require_same_rows`` for what is evaluated, once; of ``datasets``, each loader has another object."""
+    compared = vars(trainer).setdefault("_compared_rows", {})
+    known_by = getattr(dataset, "_fingerprint", id(dataset))
+    if known_by not in compared and isinstance(dataset, Sized) and hasattr(dataset, "__getitem__"):
+        require_same_rows(Message("The data set to evaluate"), dataset, collective)
+        compared[known_by] = dataset
 
 
 def _read(dataset, numbers):

@@ -149,11 +149,13 @@ def a_step_without_labels():
         def _get_train_sampler(self, rows=None):
             return torch.utils.data.SequentialSampler(self.train_dataset)
 
-    rows = models.Rows(9, "tokens")
-    rows.lengths[8] = 0
+    words = models.Rows(9).words
+    rows = [{"input_ids": torch.tensor(row), "labels": torch.tensor(row)} for row in words]
+    rows[8]["labels"] = torch.full((12,), -100)
     set_seed(1)
     model = models.gpt2()
-    InOrder(model, arguments(max_steps=4), train_dataset=rows).train()
+    adam = dict(optim="adamw_torch", learning_rate=1e-3, adam_epsilon=1e-4)
+    InOrder(model, arguments(max_steps=2, **adam), train_dataset=rows).train()
     return parameters(model)
 
 
