@@ -150,10 +150,11 @@ class TrainingSession:
         name = getattr(trainer.model, "main_input_name", "input_ids")
         if which == "no" or name not in inputs or not self.rows.are_read_twice(inputs):
             return
-        kept = mindtorch.ones_like(inputs[name])
-        if which == "non_padding":
-            padding = getattr(trainer.processing_class, "pad_token_id", None)
-            kept = inputs.get("attention_mask", inputs[name] != padding)
+        kept, padding = mindtorch.ones_like(inputs[name]), getattr(trainer.processing_class, "pad_token_id", None)
+        if which == "non_padding" and "attention_mask" in inputs:
+            kept = inputs["attention_mask"]
+        elif which == "non_padding" and padding is not None:
+            kept = inputs[name] != padding
         tokens = 0 if self.rows.counts(inputs) else int(kept.sum().item())
         trainer.state.num_input_tokens_seen -= sum(self._collective.all_gather_object(tokens, TOKENS))
 

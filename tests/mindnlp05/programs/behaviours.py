@@ -162,7 +162,7 @@ def a_step_without_labels():
 @case
 def work():
     """Floating point operations and tokens, of which another rank's row is no part; and what the legacy loop finds."""
-    counting = {"max_steps": -1, "num_train_epochs": 2, "include_num_input_tokens_seen": "all"}
+    counting = {"max_steps": -1, "num_train_epochs": 2, "include_num_input_tokens_seen": "non_padding"}
     trainer_ = trainer(rows=26, options={**counting, "use_legacy_prediction_loop": True})
     trainer_.train()
     loss = trainer_.evaluate(models.Rows(29, seed=5))["eval_loss"]
