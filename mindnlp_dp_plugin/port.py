@@ -52,6 +52,7 @@ class Door:
         model: What is trained; it has ``named_parameters``, ``named_buffers`` and ``state_dict``.
         optimizer: Has ``param_groups`` and ``step``; the loop may replace it between two micro-steps.
         utils: The module with the ``clip_grad_norm_`` that the loop calls.
+        functional: The module with the ``cross_entropy`` that losses call; None if they may call others.
         clock: Where the loop stands.
         num_steps: Optimizer steps made so far, counted by the loop.
         seed: What dropout's streams are drawn from, with the rank and the micro-step.
@@ -73,6 +74,7 @@ class Door:
     model: Any
     optimizer: Any
     utils: ModuleType
+    functional: ModuleType | None = None
     clock: Clock
     num_steps: int
     seed: int

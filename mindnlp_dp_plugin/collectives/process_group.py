@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from mindnlp_dp_plugin.collectives.base import Collective
 from mindnlp_dp_plugin.collectives.engine_settings import choose_sum, set_backend_times
@@ -16,8 +15,8 @@ from mindnlp_dp_plugin.job.rank_info import RankInfo
 from mindnlp_dp_plugin.job.rank_status import JOINING, show_status
 from mindnlp_dp_plugin.job.variables import JOB
 
-compared_at_the_end: list[Callable[[], Any]] = []
-"""What each returns must be the same on all ranks when the script is done; an object that can be pickled."""
+compared_at_the_end: list[Callable[[], dict]] = []
+"""What each returns must be the same on all ranks when the script is done, where they have the same keys."""
 
 _group: Collective | None = None
 _watchdog: Watchdog | None = None
@@ -67,13 +66,17 @@ def shutdown() -> None:
     """
     if isinstance(_group, Watched):
         everyone = _group.end([tell() for tell in compared_at_the_end])
-        if any(told != everyone[0] for told in everyone):
+        if not all(_agree(*of_two) for other in everyone for of_two in zip(everyone[0], other)):
             raise DataParallelError(
-                "At the end of the script, ranks hold different parameters of the model that dp.prepare got. What "
-                "this job has saved since the last comparison comes from one rank alone. Change the model and its "
-                "optimizer alike on all ranks."
+                "Ranks have trained one model together, and end with different parameters. What this job has saved "
+                "since they parted comes from one rank alone. Change the model, and its optimizer with its learning "
+                "rate, alike on all ranks, and step equally often."
             )
         _say(End.DONE)
+
+
+def _agree(one, other):
+    return all(one[key] == other[key] for key in one.keys() & other.keys())
 
 
 def see_off() -> None:

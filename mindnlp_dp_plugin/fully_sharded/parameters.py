@@ -76,6 +76,7 @@ def _sharing(model):
 def _require_unread_at_the_end():
     for shared in _all:
         shared.require_unread()
+    return {}
 
 
 compared_at_the_end.append(_require_unread_at_the_end)

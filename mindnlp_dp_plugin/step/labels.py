@@ -57,6 +57,12 @@ def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
     return labels if is_counted else None
 
 
+def num_rows_with_many(batch: Mapping, name: str | None) -> int | None:
+    """How many rows a batch has, if each has several labels, by which ranks weigh its loss; otherwise None."""
+    labels = labels_of(batch, name) if name else None
+    return None if labels is None or labels.ndim < 2 else len(labels)
+
+
 def count_kept(labels: np.ndarray, leaves_out: str | None, mask: Any = None) -> int:
     """Labels that are not -100, and that the model does not leave out: the first of a row, or those under the mask."""
     kept = (labels[..., 1:] if leaves_out == FIRST else labels) != PADDING

@@ -21,12 +21,14 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import rng
+from mindnlp_dp_plugin.step.across_ranks import InForward, look_across_ranks
 from mindnlp_dp_plugin.step.announcements import Announcements
 from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.first_step import FirstStep
+from mindnlp_dp_plugin.step.labels import num_rows_with_many
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
@@ -124,10 +126,14 @@ class Step:
         self.announcements = Announcements(self._weights, self.stepped, door.clock)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
+        self._num_rows: int | None = None  # of a batch whose rows have several labels
+        self._in_forward: InForward | None = None
         self._counts = self._has_gradients = True
         self._factor_of_rank = None
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
+        if door.functional and collective.world_size > 1 and self._weights.adds_up:
+            look_across_ranks(door.functional, lambda: self._in_forward, patches)
 
     @contextmanager
     def micro_step(self) -> Iterator[None]:
@@ -170,6 +176,7 @@ class Step:
         self.reducer.release()
         self._factor = 1
         self._counts = self._weights.weigh(batch)
+        self._num_rows = num_rows_with_many(batch, self._door.labels) if self._weights.looks_ahead else None
         self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
         loss = self._computed(forward_and_backward)
         if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0
@@ -188,8 +195,12 @@ class Step:
         if not self.is_forward_due:
             return compute_loss()
         self.is_forward_due = False
-        with self.precision.running():
-            loss = compute_loss()
+        self._in_forward = InForward(self._counts, self._num_rows)
+        try:
+            with self.precision.running():
+                loss = compute_loss()
+        finally:
+            self._in_forward = None
         if self.shared:
             self.shared.end_forward(loss if self._counts else None)
         if self._counts:

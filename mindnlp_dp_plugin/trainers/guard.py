@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.optim.watched import is_watched, trusted, watched
 from mindnlp_dp_plugin.patching import Patches
 
 MINDNLP_OPTIMIZERS = ("mindnlp.core.optim.optimizer", "mindtorch.optim.optimizer")  # of 0.4 and of 0.5
-MINDSPORE_OPTIMIZER = "mindspore.nn.optim.optimizer"
+MINDSPORE_OPTIMIZERS = ("mindspore.nn.optim.optimizer", "mindspore.experimental.optim.optimizer")  # mint's, too
 WHOLE_STEPS = "mindspore.nn.wrap.cell_wrapper"
 SPLITS_MODELS = ("semi_auto_parallel", "auto_parallel")  # there MindSpore averages by itself
 COMPILERS = ("mindspore.graph._parse", "mindspore._extends.parse")  # from MindSpore 2.10 on, and before
@@ -25,11 +25,13 @@ class Summed:
     Attributes:
         numbers: How many numbers so far.
         on_first_step: Is called with an optimizer before it first steps on what was summed.
+        on_step: Is called with it after each such step.
     """
 
     def __init__(self):
         self.numbers = 0
         self.on_first_step: Callable[[Any], None] = lambda optimizer: None
+        self.on_step: Callable[[Any], None] = lambda optimizer: None
         self._operators = weakref.WeakSet()
         self._uncalled = weakref.WeakSet()
 
@@ -82,7 +84,8 @@ class Guard:
         """
         for name in MINDNLP_OPTIMIZERS:
             when_imported(name, lambda module: self._guard_mindnlp(module.Optimizer, patches))
-        when_imported(MINDSPORE_OPTIMIZER, lambda module: self._guard_mindspore(module.Optimizer, patches))
+        for name in MINDSPORE_OPTIMIZERS:
+            when_imported(name, lambda module: self._guard_mindspore(module.Optimizer, patches))
         when_imported(WHOLE_STEPS, lambda module: self._guard_whole_steps(module.TrainOneStepCell, patches))
 
     def require_summed(self, optimizer: Any, gradients: list) -> None:
@@ -101,6 +104,12 @@ class Guard:
         if optimizer not in self._at_last_step:
             self._summed.on_first_step(optimizer)
         self._at_last_step[optimizer] = self._summed.numbers
+
+    def _stepped(self, optimizer, step):
+        with trusted():  # it may call the step of its base class, or be compiled now
+            result = step()
+        self._summed.on_step(optimizer)
+        return result
 
     def _refuse(self, optimizer):
         if others := watched():
@@ -137,21 +146,21 @@ class Guard:
     def _guarded_step(self, stock):
         @functools.wraps(stock)
         def step(optimizer, *args, **kwargs):
-            if not is_watched(optimizer):
-                parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
-                gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-                self.require_summed(optimizer, gradients)
-            with trusted():  # it may call the step of its base class
+            if is_watched(optimizer):
                 return stock(optimizer, *args, **kwargs)
+            parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            self.require_summed(optimizer, gradients)
+            return self._stepped(optimizer, functools.partial(stock, optimizer, *args, **kwargs))
 
         return step
 
     def _guard_mindspore(self, base, patches):
         def __call__(stock, optimizer, *args, **kwargs):
-            if not is_watched(optimizer):
-                self.require_summed(optimizer, list(_tensors(args)))
-            with trusted():  # it may be compiled now
+            if is_watched(optimizer):
                 return stock(optimizer, *args, **kwargs)
+            self.require_summed(optimizer, list(_tensors(args)))
+            return self._stepped(optimizer, functools.partial(stock, optimizer, *args, **kwargs))
 
         def get_parse_method_of_class(stock, cell, *args, **kwargs):
             if isinstance(cell, base) and not is_watched(cell):
@@ -165,9 +174,11 @@ class Guard:
     def _guard_whole_steps(self, base, patches):
         def __call__(stock, cell, *args, **kwargs):
             # Before it is compiled, for then MindSpore logs its own stack first. In PyNative the optimizer is called.
-            if is_graph_mode() and not cell.reducer_flag:
+            if not is_graph_mode():
+                return stock(cell, *args, **kwargs)
+            if not cell.reducer_flag:
                 self._require_summed_in_graph(cell.optimizer)
-            return stock(cell, *args, **kwargs)
+            return self._stepped(cell.optimizer, functools.partial(stock, cell, *args, **kwargs))
 
         patches.stand_in(base, __call__)
 

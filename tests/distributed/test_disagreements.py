@@ -38,12 +38,12 @@ PURPOSES = {
 }
 # What each rank is in when they notice; what a rank at its end was in is its last barrier.
 DISAGREEMENTS = {
-    "more_steps_on_rank_0": ("all_reduce of 11 elements", "all_gather_object"),
+    "more_steps_on_rank_0": ("all_reduce of 12 elements", "all_gather_object"),
     "evaluation_on_rank_0": ("all_gather_object", "its last barrier"),
     "evaluation_in_a_callback_of_rank_0": ("all_gather_object", "all_gather_object"),
     "exchange_of_its_own_on_rank_0": ("all_gather_object", "all_gather_object"),
     "exception_that_rank_1_catches": ("all_gather_object", "all_gather_object"),
-    "early_break_on_rank_1": ("all_reduce of 11 elements", "all_gather_object"),
+    "early_break_on_rank_1": ("all_reduce of 12 elements", "all_gather_object"),
     "early_exit_of_rank_1": ("all_gather_object", "its last barrier"),
 }
 # Others are found by the same comparison; a rank that has left is in tests/launch/test_processes_of_a_rank.py, too.

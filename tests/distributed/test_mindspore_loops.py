@@ -19,6 +19,7 @@ OVER = {
     "mpi": ("rank_0_steps_alone", *REFUSED_OVER["mpi"], *BROADCAST_OVER["mpi"], *FUNCTIONS, *LOOPS_OVER["mpi"]),
     "mccl": (*REFUSED_OVER["mccl"], *BROADCAST_OVER["mccl"], *FUNCTIONS, *LOOPS, "operator", "reducer_in_a_graph"),
 }
+OVER = {backend: (*snippets, "saved_into_one_file") for backend, snippets in OVER.items()}
 BACKENDS = ("mpi", "mccl")
 
 
@@ -142,6 +143,23 @@ def test_ranks_begin_with_what_rank_0_has_if_asked(values_of, backend, snippet):
 def test_a_rank_may_step_alone_and_send_what_it_has(values_of):
     one, other = values_of("mpi", "rank_0_steps_alone")
     assert one and not [name for name in one if not np.array_equal(one[name], other[name])]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_ranks_may_save_into_one_file(jobs, values_of, backend):
+    one, other = values_of(backend, "saved_into_one_file")
+    assert one and not [name for name in one if not np.array_equal(one[name], other[name])]
+    assert [file.name for file in jobs[backend][0].glob("saved.*")] == ["saved.ckpt"]
+
+
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
+def test_the_same_rows_are_told_at_the_first_step_and_ranks_that_part_at_the_end(tmp_path, backend):
+    job = dict(ranks=2, backend=backend, log_dir=tmp_path / "logs")
+    finished = run_ranks("mindspore_loops.py", tmp_path, "0", "same_rows_and_other_rates", **job)
+    shown = finished.stdout + finished.stderr
+    assert finished.returncode == 1, shown
+    assert shown.count("All ranks have computed the same gradients: they read the same rows") == 1, shown
+    assert "DataParallelError: Ranks have trained one model together, and end with different parameters." in shown
 
 
 NOT_THERE = "DataParallelError: mindspore.communication.comm_func.send does not exist on a CPU"

@@ -10,7 +10,7 @@ PARTED = {
     "callback": ["Before optimizer step 3, weight_decay of parameter group 1 is 0.", "0.1", "0.2"],
     "parameter_by_rank": ["classifier.weight"],
 }
-FINE = ("plateau_by_all", "length_before")
+FINE = ("plateau_by_all", "length_before", "padded_apart")
 TOLD_AT_THE_END = "parameter_by_rank_at_the_end"
 ENGINES = ["mpi", pytest.param("mccl", marks=pytest.mark.slow)]
 
@@ -35,11 +35,16 @@ def test_where_ranks_part_is_named(told, way):
 def test_ranks_that_part_behind_the_last_look_are_told_at_the_end_of_the_script(told):
     status, shown, of_ranks = told
     assert of_ranks[TOLD_AT_THE_END] == {""} and status == 1
-    assert "At the end of the script, ranks hold different parameters" in shown
+    assert "Ranks have trained one model together, and end with different parameters" in shown
 
 
 def test_a_schedule_that_follows_the_mean_of_all_ranks_is_common(told):
     assert told[2]["plateau_by_all"] == {""}
+
+
+def test_rows_that_ranks_pad_to_other_lengths_are_named_if_nothing_masks_them(told):
+    assert told[2]["padded_apart"] == {""}
+    assert told[1].count("Each rank pads its batch to its own longest row (9 numbers here, 10 on the others)") == 1
 
 
 def test_a_length_that_was_asked_too_soon_is_named(told):

@@ -14,6 +14,7 @@ APART = {
     "mindspore_in_pynative": "SGD",
     "mindspore_in_graph": "SGD",
     "mindspore_jit": "SGD",
+    "mindspore_experimental": "Adam",
     "mindspore_model": "Momentum",
 }
 FINE = ("averaged_by_hand", "predicts_only")

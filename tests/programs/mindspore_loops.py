@@ -325,6 +325,28 @@ def rank_0_steps_alone():
 
 
 @snippet
+def saved_into_one_file():
+    """As scripts for one process do, on each rank."""
+    file = str(Path(sys.argv[1], "saved.ckpt"))
+    _, net, _, _ = prepare(ms.PYNATIVE_MODE)
+    for _ in range(20):
+        ms.save_checkpoint(net, file)
+    return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(file).items()}
+
+
+@snippet
+def same_rows_and_other_rates():
+    """Ranks forget to share rows out, and each takes its own rate."""
+    _, net, loss_fn, optimizer = prepare(ms.PYNATIVE_MODE)
+    grad_fn = ms.value_and_grad(lambda data, label: loss_fn(net(data), label), None, net.trainable_params())
+    average = average_by_reducer(optimizer)
+    for data, label in create_dataset(0, 1):
+        ms.ops.assign(optimizer.learning_rate, Tensor(0.1 * (1 + get_rank()), ms.float32))
+        optimizer(average(grad_fn(data, label)[1]))
+    return parameters(net)
+
+
+@snippet
 def operator():
     init()
     return {"total": ops.AllReduce()(tensor(1, 2) + get_rank()).asnumpy()}

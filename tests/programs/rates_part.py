@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import mindspore
+import numpy as np
 from mindnlp.core import value_and_grad
 from mindnlp.core.optim import SGD
 from mindnlp.core.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from mindnlp.engine import TrainerCallback
+from mindspore.dataset import GeneratorDataset
 
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_trainer
 
@@ -69,6 +71,20 @@ def changes_a_parameter(model, optimizer, loss):
     if RANK == 1:
         weight = model.classifier.weight
         weight.assign_value(weight + mindspore.tensor(1e-3))
+
+
+def padded_apart():
+    rows = [(np.arange(4, 4 + length, dtype=np.int32), np.int32(length % 3)) for length in range(3, 19)]
+    dataset = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False)
+    model = tiny_model()
+    optimizer = SGD(list(model.parameters()), lr=0.1)
+    padded = dataset.padded_batch(4, pad_info={"input_ids": ([None], 0)})
+    model, optimizer, padded = dp.prepare(model, optimizer, padded)
+    gradients = value_and_grad(lambda batch: model(**batch).loss, list(model.parameters()), attach_grads=True)
+    for batch in padded.create_dict_iterator():
+        gradients(batch)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def parameter_by_rank():

@@ -117,10 +117,10 @@ def predicts_only(model):
         model(batch).asnumpy()
 
 
-def mindspore_loop(mode, jit=False):
+def mindspore_loop(mode, jit=False, kind=ms.nn.SGD):
     ms.set_context(mode=mode)
     net = ms.nn.Dense(3, 1)
-    optimizer = ms.nn.SGD(net.trainable_params(), 0.1)
+    optimizer = kind(net.trainable_params(), 0.1)
 
     def loss_of(batch):
         return (net(batch) ** 2).mean()
@@ -150,6 +150,13 @@ def mindspore_in_graph(model):
 @loop
 def mindspore_jit(model):
     mindspore_loop(ms.PYNATIVE_MODE, jit=True)
+
+
+@loop
+def mindspore_experimental(model):
+    from mindspore.experimental.optim import Adam
+
+    mindspore_loop(ms.PYNATIVE_MODE, kind=Adam)
 
 
 @loop

@@ -56,6 +56,21 @@ class MyGPT2(GPT2LMHeadModel):
     """A class of one's own, that shifts labels as the one it extends."""
 
 
+class Normalised(nn.Module):
+    """Looks across the batch twice: rows are normalised, and each token's features."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, 8)
+        self.rows, self.features = nn.BatchNorm1d(8), nn.BatchNorm1d(8, affine=False)
+        self.scores = nn.Linear(8, NUM_LABELS)
+
+    def forward(self, input_ids, labels):
+        words = self.features(self.words(input_ids).swapaxes(1, 2))
+        logits = self.scores(words.swapaxes(1, 2) + self.rows(words.mean(2))[:, None])
+        return {"loss": nn.functional.cross_entropy(logits.reshape(-1, NUM_LABELS), labels.reshape(-1))}
+
+
 def lora_gpt2():
     model = GPT2LMHeadModel(GPT2Config(**GPT2))
     adapter = LoraConfig(task_type=TaskType.CAUSAL_LM, r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["c_attn"])
@@ -69,6 +84,12 @@ def words_of(row):
     labels = words % NUM_LABELS
     labels[chance.permutation(LENGTH)[: LENGTH - chance.integers(2, LENGTH + 1)]] = -100
     return words, labels
+
+
+def padded_words_of(row):
+    """The same with 0 in the place of labels that do not count."""
+    words, labels = words_of(row)
+    return words, np.where(labels == -100, 0, labels)
 
 
 def text_of(row):
@@ -116,6 +137,12 @@ def weighed_by_class(logits, labels):
     return dp.global_mean(total, float(weights.asnumpy()[counted[counted != -100]].sum()))
 
 
+def weighed_by_torchs_idiom(logits, labels):
+    """The same, as scripts for one process have it."""
+    loss = nn.CrossEntropyLoss(weight=mindspore.Tensor(np.linspace(0.2, 3, NUM_LABELS).astype(np.float32)))
+    return loss(logits.reshape(-1, NUM_LABELS), labels.reshape(-1))
+
+
 class InBatchNegatives(Trainer):
     """A loss that compares each row with all others."""
 
@@ -128,6 +155,34 @@ class ClassWeights(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False):
         return weighed_by_class(model(input_ids=inputs["input_ids"]).logits, inputs["labels"])
+
+
+class ClassWeightsOfTorchsIdiom(Trainer):
+    """The same, and weights of classes in another function beside it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        logits, labels = model(input_ids=inputs["input_ids"]).logits, inputs["labels"]
+        scores = nn.functional.log_softmax(logits[:, 0], -1)
+        weights = mindspore.Tensor(np.linspace(3, 0.2, NUM_LABELS).astype(np.float32))
+        of_rows = nn.functional.nll_loss(scores, inputs["input_ids"][:, 0] % NUM_LABELS, weight=weights)
+        return weighed_by_torchs_idiom(logits, labels) + of_rows
+
+
+class OfWordsAndRows(Trainer):
+    """The mean over words, beside that over rows: as slots and intents, or masked words and the next sentence."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        outputs = model(**inputs)
+        of_rows = nn.functional.cross_entropy(outputs.logits.mean(1), inputs["input_ids"][:, 0] % NUM_LABELS)
+        return outputs.loss + 0.25 * of_rows
+
+
+class LeavesOutClass0(Trainer):
+    """A loss that leaves out another label than -100."""
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        logits = model(input_ids=inputs["input_ids"]).logits.reshape(-1, NUM_LABELS)
+        return nn.functional.cross_entropy(logits, inputs["labels"].reshape(-1), ignore_index=0)
 
 
 @dataclass
@@ -201,6 +256,27 @@ CASES = {
     ),
     "in_batch_negatives_zero3": Case(token_classifier, trainer=InBatchNegatives, config={"zero_stage": 3}),
     "class_weights": Case(token_classifier, trainer=ClassWeights, num_batches=3, num_missing=BATCH_SIZE + 1),
+    "class_weights_of_torchs_idiom": Case(
+        token_classifier, trainer=ClassWeightsOfTorchsIdiom, num_batches=3, num_missing=BATCH_SIZE + 1
+    ),
+    "class_weights_accumulated": Case(
+        token_classifier,
+        trainer=ClassWeightsOfTorchsIdiom,
+        arguments={"gradient_accumulation_steps": 2},
+        without_labels_on=1,
+    ),
+    "batch_normalisation": Case(Normalised, num_batches=3, num_missing=1),
+    "batch_normalisation_accumulated": Case(
+        Normalised, arguments={"gradient_accumulation_steps": 2}, without_labels_on=1
+    ),
+    "words_and_rows": Case(token_classifier, trainer=OfWordsAndRows, num_batches=3, num_missing=BATCH_SIZE + 1),
+    "words_and_rows_accumulated": Case(
+        token_classifier,
+        trainer=OfWordsAndRows,
+        arguments={"gradient_accumulation_steps": 2},
+        without_labels_on=1,
+    ),
+    "class_0_left_out": Case(token_classifier, padded_words_of, trainer=LeavesOutClass0),
     "answers_cut_off": Case(
         lambda: BertForQuestionAnswering(BertConfig(**BERT)),
         answer_of,
@@ -225,6 +301,7 @@ LOOPS = [
     *("token_classification.dict", "gpt2.place", "accumulation_3_spanning_epochs.dict", "no_label_on_rank_1.place"),
     *("uneven_end_of_one_row.closure", "uneven_end.place", "zero1.dict"),
     *("uneven_end_of_one_row.contrast", "uneven_end_of_one_row.classes", "seeds_by_rank.dict"),
+    "uneven_end_of_one_row.weights",
     *("uneven_end_of_one_row.kept", "uneven_end.passes", "answers_cut_off.dict"),
 ]
 
@@ -252,7 +329,8 @@ def dataset_of(case, num_ranks):
 
 def values_of(model):
     with dp.gathered_parameters(model):
-        return np.concatenate([p.astype(mindspore.float32).asnumpy().ravel() for p in model.parameters()])
+        tensors = [*model.parameters(), *model.buffers()]
+        return np.concatenate([tensor.astype(mindspore.float32).asnumpy().ravel() for tensor in tensors])
 
 
 def train(name, output, num_ranks):
@@ -301,7 +379,11 @@ def train_by_loop(name, output, num_ranks):
     def by_class(batch):
         return weighed_by_class(model(input_ids=batch["input_ids"]).logits, batch["labels"])
 
+    def by_weights(batch):
+        return weighed_by_torchs_idiom(model(input_ids=batch["input_ids"]).logits, batch["labels"])
+
     ways = dict(dict=by_dict, place=by_place, closure=by_closure, contrast=by_contrast, classes=by_class)
+    ways["weights"] = by_weights
     kind = name.partition(".")[2]
     way = ways.get(kind, by_dict)
     gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mindnlp.core.nn import utils
+from mindnlp.core.nn import functional, utils
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.job.rank_status import show_status
@@ -72,7 +72,7 @@ class LoopDoor(Door):
         collective: The ranks that train together.
     """
 
-    name, utils = "dp.prepare", utils
+    name, utils, functional = "dp.prepare", utils, functional
     averaged_when = Message(
         "A function of mindnlp.core.value_and_grad averages them: make it after `import mindnlp_dp_plugin`, for the "
         "parameters of the optimizer that dp.prepare got, and leave dp.no_sync() before the last batch of a step."

@@ -143,8 +143,11 @@ class Loop:
 
     def _digest(self):
         """Of what it has stepped."""
-        is_compared = self.door.num_steps and self.config.check_replicas_every != 0
-        return [digest(parameter) for parameter in self.step.stepped.named.values()] if is_compared else None
+        if self.config.check_replicas_every == 0:
+            return {}
+        has_stepped = self.door.num_steps > 0
+        named = self.step.stepped.named if has_stepped else {}
+        return {None: has_stepped, **{name: digest(parameter) for name, parameter in named.items()}}
 
     def close(self) -> None:
         """Let model and optimizer go."""

@@ -1,6 +1,6 @@
 """MindNLP's Trainer as the core sees it: the ``Door`` of ``port.py``."""
 
-from mindnlp.core.nn import utils
+from mindnlp.core.nn import functional, utils
 from mindnlp.engine.trainer.base import Trainer
 
 from mindnlp_dp_plugin.port import Door
@@ -21,7 +21,7 @@ class TrainerDoor(Door):
         preemption: Signals that ask for the end of training; ranks vote on them.
     """
 
-    utils = utils
+    utils, functional = utils, functional
 
     def __init__(self, trainer: Trainer, clock: Clock, nominal_accumulation: int, preemption: Preemption):
         self._trainer = trainer

@@ -1,34 +1,44 @@
 """Ranks that step on one averaged gradient begin with one model: MindSpore's own loops draw each rank's by itself."""
 
+import logging
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import mindspore
+import numpy as np
 from mindspore.communication import GlobalComm
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.replicas import DIGESTS, digest, make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import COMPILERS, SPLITS_MODELS
 
+logger = logging.getLogger(__name__)
+
 
 class Beginnings:
-    """Compares the parameters that ranks begin with, once.
+    """Compares the parameters that ranks begin with, once, and says if they read the same rows.
 
     Those of a reducer of gradients, which all ranks call, when it is first called or compiled. Those of an optimizer
     that steps on sums of the script's own, when the script sums again: perhaps not all ranks step.
 
     Args:
         group: The ranks.
+
+    Attributes:
+        on_refusal: Is called on all ranks before they are told that they hold different models.
     """
 
     def __init__(self, group: Collective):
         self._group = group
+        self.on_refusal: Callable[[], None] = lambda: None
         self._of_reducers = weakref.WeakKeyDictionary()
         self._before_first_step, self._is_over = None, False
+        self._has_stepped, self._read_alike = False, None
 
     def follow_reducers(self, kind: type, patches: Patches) -> None:
         """Look at what reducers of gradients are made for, and at their first use.
@@ -46,9 +56,13 @@ class Beginnings:
             if is_for_all and mindspore.get_auto_parallel_context("parallel_mode") not in SPLITS_MODELS:
                 self._take(reducer, [each for each in parameters if not each.layerwise_parallel])
 
-        def __call__(stock, reducer, *args, **kwargs):
+        def __call__(stock, reducer, grads, *args, **kwargs):
             self._require_same_of(reducer)
-            return stock(reducer, *args, **kwargs)
+            averaged = stock(reducer, grads, *args, **kwargs)
+            if not self._has_stepped:
+                for own, mean in zip(*([each] if hasattr(each, "asnumpy") else each for each in (grads, averaged))):
+                    self.saw(own.asnumpy(), mean.asnumpy())
+            return averaged
 
         def get_parse_method_of_class(stock, cell, *args, **kwargs):
             if isinstance(cell, kind) and not _broadcasts():  # then MindSpore does, behind the compilation
@@ -61,15 +75,26 @@ class Beginnings:
             compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
             patches.stand_in(compiler, get_parse_method_of_class)
 
+    def saw(self, own: np.ndarray, result: np.ndarray) -> None:
+        """What this rank gave to a sum or a mean of all ranks, and what came of it."""
+        if not self._has_stepped and own.any():
+            factors = 1, self._group.world_size
+            is_alike = any(np.allclose(result, factor * own, rtol=1e-6, atol=0) for factor in factors)
+            self._read_alike = is_alike and self._read_alike is not False
+
     def note(self, optimizer: Any) -> None:
         """An optimizer is about to step for the first time, on gradients that the script has summed."""
+        if self._read_alike and not self._has_stepped and self._group.rank == 0:
+            logger.warning(
+                tr(
+                    "All ranks have computed the same gradients: they read the same rows, and train as one process "
+                    "with one rank's batch. Give each rank rows of its own: num_shards=get_group_size() and "
+                    "shard_id=get_rank() of the data set."
+                )
+            )
+        self._has_stepped = True
         if not self._is_over and self._before_first_step is None:
-            if groups := getattr(optimizer, "param_groups", None):  # MindNLP's, whose parameters' names are random
-                parameters = [parameter for group in groups for parameter in group["params"]]
-                named = [(f"{type(optimizer).__name__}[{index}]", each) for index, each in enumerate(parameters)]
-            else:
-                named = [(parameter.name, parameter) for parameter in optimizer.parameters]
-            self._before_first_step = _digests(named)
+            self._before_first_step = _digests(parameters_of(optimizer))
 
     @property
     def is_over(self) -> bool:
@@ -107,6 +132,7 @@ class Beginnings:
         for rank, theirs in others:
             found = [name for (name, one), (_, other) in zip(expected, theirs) if one != other]
             if found:
+                self.on_refusal()
                 raise DataParallelError(
                     "Ranks hold different models and step on one averaged gradient: {name} on rank {rank} is not "
                     "what rank {first} holds. Call mindspore.set_seed(1) on all ranks before you build the network, "
@@ -119,9 +145,19 @@ class Beginnings:
                 )
 
 
+def parameters_of(optimizer: Any) -> list[tuple[str, Any]]:
+    """What an optimizer of MindSpore or MindNLP steps, by names that are the same on all ranks."""
+    if groups := getattr(optimizer, "param_groups", None):  # MindNLP's, whose parameters' names are random
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        named = [(f"{type(optimizer).__name__}[{index}]", each) for index, each in enumerate(parameters)]
+    else:
+        named = [(parameter.name, parameter) for parameter in optimizer.parameters]
+    return [(name, each) for name, each in named if not getattr(each, "layerwise_parallel", False)]
+
+
 def _broadcasts():
     return mindspore.get_auto_parallel_context("parameter_broadcast")
 
 
 def _digests(named: Iterable):
-    return [(name, digest(each)) for name, each in named if not getattr(each, "layerwise_parallel", False)]
+    return [(name, digest(each)) for name, each in named]

@@ -1,0 +1,81 @@
+"""Functions that look across a batch: in the loss of a step they look across that of all ranks.
+
+A cross entropy with weights of classes divides by what these add up to, one that leaves out labels of its own by those
+that it keeps, and one of rows, beside labels of words, by the rows: ranks weigh losses by none of these. Batch
+normalisation needs statistics of all rows.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple
+
+import mindspore
+
+from mindnlp_dp_plugin.distributed.gather import PADDING
+from mindnlp_dp_plugin.distributed.gradients import all_gather, global_mean
+from mindnlp_dp_plugin.patching import Patches
+
+
+class InForward(NamedTuple):
+    """The batch of which the loss of a step is computed.
+
+    Attributes:
+        counts: Whether it has a weight. A mean over nothing would be no number, nor would gradients be that other ranks
+            need of this one's rows.
+        num_rows: How many rows there are, if ranks weigh losses by labels of which each row has several.
+    """
+
+    counts: bool
+    num_rows: int | None
+
+
+def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward | None], patches: Patches) -> None:
+    """Let ``cross_entropy``, ``nll_loss`` and ``batch_norm`` count what all ranks have.
+
+    Args:
+        functional: Has them.
+        in_forward: The batch whose loss is computed, on all ranks at once; None outside of a step's forward.
+        patches: Restores them.
+    """
+
+    def mean(stock, input, target, weight=None, ignore_index=PADDING, reduction="mean", label_smoothing=0.0):
+        if reduction != "mean" or not (batch := in_forward()):
+            return stock(input, target, weight, ignore_index, reduction, label_smoothing)
+        leaves_out = ignore_index not in (PADDING, input.shape[-1])  # the second as question answering does
+        is_of_rows = target.shape == (batch.num_rows,)
+        if target.is_floating_point() or not (weight is not None or leaves_out or is_of_rows):
+            return stock(input, target, weight, ignore_index, "mean" if batch.counts else "sum", label_smoothing)
+        kept = target != ignore_index
+        weights = kept.astype(mindspore.float32)
+        if weight is not None:
+            weights = weights * weight[mindspore.ops.select(kept, target, mindspore.ops.zeros_like(target))]
+        return global_mean(stock(input, target, weight, ignore_index, "sum", label_smoothing), weights.sum())
+
+    def batch_norm(stock, input, running_mean, running_var, weight=None, bias=None, training=False, *rest):
+        if not (training and in_forward()):
+            return stock(input, running_mean, running_var, weight, bias, training, *rest)
+        return normalised(input, running_mean, running_var, weight, bias, *rest)
+
+    patches.stand_in(functional, mean, "cross_entropy")
+    patches.stand_in(functional, mean, "nll_loss")
+    patches.stand_in(functional, batch_norm)
+
+
+def normalised(input, running_mean, running_var, weight, bias, momentum=0.1, eps=1e-05):
+    """Batch normalisation by the mean and the variance of all ranks' rows; all ranks must call it."""
+    values = input.astype(mindspore.float32)
+    others = tuple(axis for axis in range(input.ndim) if axis != 1)
+    of_channels = (1, -1, *[1] * (input.ndim - 2))
+    number = mindspore.Tensor([values.size // values.shape[1]], mindspore.float32)
+    *_, count = sums = all_gather(mindspore.ops.cat([values.sum(others), number])[None]).sum(0)
+    mean = sums[:-1] / count
+    values = values - mean.reshape(of_channels)
+    variance = all_gather((values * values).sum(others)[None]).sum(0) / count
+    for running, new in (running_mean, mean), (running_var, variance * count / (count - 1)):
+        if running is not None:
+            new = mindspore.ops.stop_gradient(new).astype(running.dtype)
+            mindspore.ops.assign(running, (1 - momentum) * running + momentum * new)
+    values = values * mindspore.ops.rsqrt(variance + eps).reshape(of_channels)
+    if weight is not None:
+        values = values * weight.reshape(of_channels)
+    return (values if bias is None else values + bias.reshape(of_channels)).astype(input.dtype)
