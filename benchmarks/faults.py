@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.disturbances import disturb, in_own_mounts
 from benchmarks.record import write_results
 from mindnlp_dp_plugin.checkpoint import store
-from tests.harness import PROGRAMS, REPOSITORY, run_ranks
+from tests.harness import REPOSITORY, run_ranks
 
 ENGINES = ("mpi", "mccl")
 # Seconds from a moment's beginning in which the rank dies; some moments last longer with MCCL.
@@ -191,7 +191,7 @@ def run_job(output, engine, faults, max_steps, *, arguments=("resume",), options
     env = {
         "FAULTS": faults,
         "FAULT_FOLDER": str(output),
-        "PYTHONPATH": f"{PROGRAMS / 'early_faults'}{os.pathsep}{REPOSITORY}",
+        "PYTHONPATH": f"{Path(__file__).parent / 'programs/early_faults'}{os.pathsep}{REPOSITORY}",
     }
     finished = run_ranks(
         "struck.py", output, max_steps, *arguments,

@@ -32,6 +32,7 @@ PORT, HANG_S, LAUNCHER_S, ROUNDING = 8118, 600, 60, 1e-6
 PLUGIN = "import runpy, sys, mindnlp_dp_plugin; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 ENGINES, SIZES = ("msrun", "mpirun", "torchrun"), ((2, 1), (3, 1), (2, 2))  # hosts, and ranks on each
 KILLED, LINK_DOWN = "rank 1 is killed", "the last host's link goes down"
+FILE_SYSTEMS = Path(__file__).parent / "programs/file_systems.py"
 PROGRAMS_COMPARED = {"train_scenarios.py": "bert_adamw", "evaluation_scenarios.py": "any_number_of_rows"}
 # Where somebody says who is lost.
 NAMES = r"(?i)^.*(rank \d+ (is gone|has failed)|process rank \d+|exitcode|daemon failed|timed out node|lost conn).*$"
@@ -147,7 +148,7 @@ def disks(output, engine):
     for folder in folders:
         folder.mkdir()
     with namespaces.network(2) as hosts:
-        Job(hosts, engine, output, "file_systems.py", "own", "../shared", disks=folders).wait()
+        Job(hosts, engine, output, FILE_SYSTEMS, "own", "../shared", disks=folders).wait()
     first, other = (json.loads((folder / "own" / "ended.json").read_text()) for folder in folders)
     assert other == first, (first, other)
     assert first["shared"] == first["own_on_each_node"] == first["whole"], first

@@ -3,7 +3,6 @@ import functools
 import hashlib
 import json
 import os
-import shutil
 
 import pytest
 
@@ -26,12 +25,17 @@ def output_of(tmp_path_factory):
         output = folder / f"{program.removesuffix('.py')}_{ranks}_{backend}_{way}"
         with (folder / f"{output.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / f"{output.name}.done").exists():
-                shutil.rmtree(output, ignore_errors=True)  # what a failed job has left
+            done, failed = (folder / f"{output.name}.{end}" for end in ("done", "failed"))
+            assert not failed.exists(), f"it has failed, see {failed}"  # once is enough
+            if not done.exists():
                 output.mkdir()
                 job = dict(ranks=ranks, backend=backend, log_dir=output / "logs", timeout=timeout)
-                run_ranks_successfully(program, output, *arguments, **job)
-                (folder / f"{output.name}.done").touch()
+                try:
+                    run_ranks_successfully(program, output, *arguments, **job)
+                except BaseException as error:
+                    failed.write_text(str(error))
+                    raise
+                done.touch()
         return output
 
     return run
@@ -48,16 +52,30 @@ def engine_outcomes(output_of):
     return outcomes
 
 
-ALONE_TOO = ("reported.py 2", "habits.py 2", "packed.py 2")
+# What one job runs in turn, with n for the number of ranks or of those that one process stands for. Who changes sizes
+# of what is cut comes last.
+ALONE_TOO = ("reported.py n", "habits.py n", "packed.py n")
 ALONE = (*ALONE_TOO, "caught.py 0", "trains_apart.py mindnlp_adamw")
-ON_RANKS = ("trainer_options.py", "async_save.py", "elastic.py", *ALONE_TOO, "killed_once.py", "struck.py 12")
+ON_RANKS = (
+    *("trainer_options.py", "async_save.py", "elastic.py", *ALONE_TOO, "killed_once.py", "struck.py 12"),
+    *("mixed_precision.py n", "unequal_labels.py n", "resume_scenarios.py", "own_loops.py n"),
+    *("sharded_states.py", "read_elsewhere.py 17"),
+)
 
 
 @pytest.fixture(scope="session")
-def in_turn(output_of):
-    """What a program of those that train in turn in one job has left, of two ranks or of one process in their place."""
+def in_turn(request, output_of):
+    """What a program of those that one job runs in turn has left, of ranks or of one process in the place of ``of``.
 
-    def output(program, ranks=1, backend="auto"):
-        return output_of("in_turn.py", *(ON_RANKS if ranks > 1 else ALONE), ranks=ranks, backend=backend) / program
+    It runs by itself for more than two, and where few tests are run, which would wait for what others ask.
+    """
+    by_themselves = request.session.testscollected < 1000
+
+    def output(program, ranks=1, backend="auto", of=2):
+        of = max(ranks, of)
+        turns = [turn.replace(" n", f" {of}") for turn in (ON_RANKS if ranks > 1 else ALONE)]
+        if of > 2 or by_themselves:
+            turns = [turn for turn in turns if turn.split()[0] == program]
+        return output_of("in_turn.py", *turns, ranks=ranks, backend=backend, timeout=1800) / program
 
     return output

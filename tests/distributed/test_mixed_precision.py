@@ -23,11 +23,10 @@ EXPECTED = {2: 0.53, 3: 2.0}
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
-def runs(request, output_of):
+def runs(request, output_of, in_turn):
     """Every case: (number of ranks, results of one process with their batches, results of the ranks)."""
     ranks, backend = request.param
-    one_process = output_of(PROGRAM, ranks, timeout=900)
-    return ranks, one_process, output_of(PROGRAM, ranks, ranks=ranks, backend=backend, timeout=900)
+    return ranks, output_of(PROGRAM, ranks), in_turn(PROGRAM, ranks, backend)
 
 
 def load(folder, case, rank=0):

@@ -72,10 +72,6 @@ def test_gradients_that_no_optimizer_steps_are_averaged_for_clipping(one_process
     np.testing.assert_allclose(of_ranks["head_alone_is_stepped"], expected, rtol=0, atol=2e-6)
 
 
-def test_a_mean_over_labels_leaves_out_a_batch_without_any(one_process, of_ranks):
-    np.testing.assert_allclose(of_ranks["mean_over_labels"], one_process["mean_over_labels"], rtol=0, atol=2e-6)
-
-
 def test_what_would_part_the_ranks_is_refused_by_name(of_ranks):
     other_gradients, pending, lonely, unknown, precision, two, shared, beside = of_ranks["refusals"]
     assert "gradients that were not averaged" in other_gradients and "value_and_grad averages them" in other_gradients

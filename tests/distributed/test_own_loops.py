@@ -6,24 +6,16 @@ import pytest
 from mindnlp_dp_plugin.config import DataParallelConfig
 from tests.distributed.jobs import jobs
 from tests.distributed.test_oracle import assert_equal_within_rounding
+from tests.programs.own_loops import SAME_SETTINGS, WAYS
 from tests.programs.scenarios import SCENARIOS
-
-WAYS = (
-    *("bert_adamw.plain", "bert_sgd.plain", "accumulation_with_tail.plain", "accumulation_with_tail.everywhere"),
-    *("accumulation_with_tail.returned", "epoch_shorter_than_accumulation.plain", "frozen_embeddings.plain"),
-    *("unused_parameter.plain", "used_by_one_rank.plain", "tied_weights.plain", "lora.plain", "float32_masters.plain"),
-    *("bert_adamw.zero1", "accumulation_with_tail.zero1"),
-)
-SAME_SETTINGS = ("bert_adamw.plain", "accumulation_with_tail.plain", "float32_masters.plain", "bert_adamw.overflowing")
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
-def runs(request, output_of):
+def runs(request, output_of, in_turn):
     """(number of ranks, results of the Trainer in one process, results of the ranks)."""
     ranks, backend = request.param
     reference = output_of("train_scenarios.py", ranks, *SCENARIOS, timeout=900)
-    ways = (*WAYS, "bert_adamw.overflowing")
-    return ranks, reference, output_of("own_loops.py", ranks, *ways, ranks=ranks, backend=backend, timeout=900)
+    return ranks, reference, in_turn("own_loops.py", ranks, backend)
 
 
 @pytest.mark.parametrize("way", WAYS)

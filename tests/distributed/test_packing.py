@@ -11,12 +11,10 @@ ROUNDING = 4e-6
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
-def both(request, output_of, in_turn):
+def both(request, in_turn):
     """The folders of ranks and of one process."""
     ranks, backend = request.param
-    if ranks == 2:
-        return in_turn("packed.py", ranks, backend), in_turn("packed.py")
-    return [output_of("packed.py", ranks, ranks=number, backend=backend) for number in (ranks, 1)]
+    return in_turn("packed.py", ranks, backend), in_turn("packed.py", of=ranks)
 
 
 def left(folder, name):

@@ -12,9 +12,9 @@ OF_AN_EARLIER_VERSION = Path(__file__).parent.parent / "checkpoint/data_parallel
 
 
 @pytest.fixture(scope="module", params=["mpi", pytest.param("mccl", marks=pytest.mark.slow)])
-def stopped_and_resumed(request, output_of):
+def stopped_and_resumed(request, in_turn):
     """Every scenario without a stop and from each of its checkpoints."""
-    return output_of("resume_scenarios.py", ranks=2, backend=request.param)
+    return in_turn("resume_scenarios.py", 2, request.param)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_dropout_differs_between_ranks_and_another_seed_gives_another_run(stoppe
 
 
 @pytest.fixture(scope="module")
-def tried(output_of, tmp_path_factory):
+def tried(output_of, in_turn, tmp_path_factory):
     """The folder where so many ranks have tried to resume from the checkpoints of two: a function of their number."""
-    whole = output_of("resume_scenarios.py", ranks=2, backend="mpi") / "two_epochs"
+    whole = in_turn("resume_scenarios.py", 2, "mpi") / "two_epochs"
     earlier = tmp_path_factory.mktemp("earlier") / "checkpoint-8"
     shutil.copytree(whole / "checkpoint-8", earlier)
     content = json.loads((earlier / store.RECORD).read_text())
@@ -123,8 +123,8 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(tried):
     )
 
 
-def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(tried, output_of):
-    whole = output_of("resume_scenarios.py", ranks=2, backend="mpi")
+def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(tried, in_turn):
+    whole = in_turn("resume_scenarios.py", 2, "mpi")
     (first, of_earlier), (second, _) = (json.loads((tried(2) / f"read.rank{rank}.json").read_text()) for rank in (0, 1))
     files = json.loads((whole / "two_epochs/checkpoint-4" / store.RECORD).read_text())["files"]
     assert first["hashed"] == sum(files.values()) and second["hashed"] == 0
@@ -146,8 +146,8 @@ def test_another_number_of_ranks_goes_on_from_the_end_of_an_epoch(tried):
     assert told["end_of_an_epoch"] == "ended at step 10, epoch 2.0"
 
 
-def test_an_adapter_of_two_ranks_is_resumed_by_one_process(tried, output_of):
-    told, of_two = said(tried(1)), output_of("resume_scenarios.py", ranks=2, backend="mpi")
+def test_an_adapter_of_two_ranks_is_resumed_by_one_process(tried, in_turn):
+    told, of_two = said(tried(1)), in_turn("resume_scenarios.py", 2, "mpi")
     # Both runs end by loading the same best adapter, one from the middle on.
     assert told["alone"] == json.loads((of_two / "adapter.json").read_text())[0]["whole"]["parameters"]
     assert "world_size was 2 and is 1. It was saved in the middle of epoch 0" in told["other_batch"]

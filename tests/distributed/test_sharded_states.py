@@ -11,9 +11,8 @@ DIFFERING = {"data_parallel.json"}  # which has digests of the archives
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
-def output(request, output_of):
-    ranks, backend = request.param
-    return output_of("sharded_states.py", ranks=ranks, backend=backend)
+def output(request, in_turn):
+    return in_turn("sharded_states.py", *request.param)
 
 
 @pytest.fixture
@@ -62,8 +61,8 @@ def test_what_a_stage_cannot_do_is_refused(outcomes):
 
 
 @pytest.mark.slow
-def test_another_number_of_ranks_resumes(output_of):
-    of_two = output_of("sharded_states.py", ranks=2, backend="mpi")
+def test_another_number_of_ranks_resumes(output_of, in_turn):
+    of_two = in_turn("sharded_states.py", 2, "mpi")
     of_three = output_of("sharded_states.py", str(of_two), ranks=3, backend="mpi")
     plain, *staged = json.loads((of_three / "rank0.json").read_text())["resumed_on_more_ranks"]
     assert staged == [plain] * len(staged)

@@ -10,8 +10,8 @@ from tests.distributed.test_oracle import assert_equal_within_rounding
 from tests.programs.scenarios import SCENARIOS
 
 # One scenario each: only operators ask for numba and threadpoolctl, whatever the training is.
-TRAINED = ["bert_adamw"]
-EVALUATED = ["any_number_of_rows"]
+TRAINED = ["groups_and_schedule"]
+EVALUATED = ["without_the_last_batch"]
 RESUMED = ["host_random"]
 COMPARED = [",".join(["train_scenarios", "2", *TRAINED]), ",".join(["evaluation_scenarios", "2", *EVALUATED])]
 

@@ -1,7 +1,8 @@
-"""Train and score on sources that rank 0 alone can read: ``python dispatched.py OUTPUT NUM_RANKS CASE...``
+"""Train and score on sources that rank 0 alone can read: ``python dispatched.py OUTPUT NUM_RANKS``.
 
-Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves ``OUTPUT/<case>.json``: the rows of each
-step in the order of ranks, how many rows each rank took of its source, losses, scores; and ``.npz``: the parameters.
+On ranks the last source raises. Started alone, one process takes the batches of NUM_RANKS ranks at once. Leaves
+``OUTPUT/<case>.json``: the rows of each step in the order of ranks, how many rows each rank took of its source, losses,
+scores; and ``.npz``: the parameters.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -238,5 +239,7 @@ def raises():
 
 
 if __name__ == "__main__":
-    for case in sys.argv[3:]:
-        globals()[case]()
+    for case in (once, runs_out, own_order, shuffled, accumulated, uneven, dropped, endless, resumed, scored, own_loop):
+        case()
+    if not ALONE:
+        raises()

@@ -230,18 +230,6 @@ def sharded_by_the_user():
     return evaluate_and_predict(build(), data)
 
 
-@scenario
-def data_sets_of_different_length_are_refused():
-    if not ALONE:
-        try:
-            build().evaluate(pipeline(table(20 + RANK)))
-        except dp.DataParallelError as error:
-            assert "rank 0 has 20 rows; rank 1 has 21 rows" in str(error)
-        else:
-            raise AssertionError("not refused")
-    return {}
-
-
 # What the Trainer is asked for
 
 

@@ -1,4 +1,4 @@
-"""Run programs one after the other, in one start: ``python in_turn.py OUTPUT "PROGRAM ARGUMENT..."...``.
+"""Run programs one after the other, in one start: ``python in_turn.py OUTPUT "PROGRAM [ARGUMENT...]"...``.
 
 Each leaves in ``OUTPUT/PROGRAM`` what it leaves.
 """

@@ -22,7 +22,6 @@ import numpy as np
 from mindnlp.core import nn, no_grad, value_and_grad
 from mindnlp.core.optim import SGD, AdamW
 from mindnlp.core.optim.lr_scheduler import LambdaLR
-from mindspore.dataset import GeneratorDataset
 
 from tests.programs.noted import digest_of, flat, refusal_of
 from tests.programs.tiny import tiny_dataset, tiny_model, tiny_rows, without_dropout
@@ -157,24 +156,6 @@ def head_alone_is_stepped():
     return values_of(model.classifier)
 
 
-def mean_over_labels():
-    """No row of rank 0's first batch has a label."""
-    chance = np.random.default_rng(7)
-    rows = [(chance.integers(4, 96, 12).astype(np.int32), np.int32(number % 3)) for number in range(32 * NUM_RANKS)]
-    for number in range(0, 8 * NUM_RANKS, NUM_RANKS):
-        rows[number] = rows[number][0], np.int32(-100)
-    rows = GeneratorDataset(rows, ["input_ids", "labels"], shuffle=False).batch(8 * NUM_RANKS // WORLD_SIZE)
-    model = without_dropout()
-    optimizer = AdamW(model.parameters(), lr=1e-3, eps=1e-4)
-    model, optimizer, rows = dp.prepare(model, optimizer, rows)
-    gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
-    for batch in rows.create_dict_iterator():
-        gradients_of(batch)
-        optimizer.step()
-        optimizer.zero_grad()
-    return values_of(model)
-
-
 def refusals():
     model = tiny_model()
     optimizer = AdamW(model.parameters())
@@ -222,7 +203,6 @@ def everything():
         "evaluation": evaluation(),
         "pair": pair(),
         "head_alone_is_stepped": head_alone_is_stepped(),
-        "mean_over_labels": mean_over_labels(),
         "refusals": refusals(),
     }
 

@@ -1,9 +1,9 @@
 """Train scenarios of the oracle by loops as users write them, prepared by ``dp.prepare``.
 
-    python own_loops.py OUTPUT NUM_RANKS WAY...
+    python own_loops.py OUTPUT NUM_RANKS [WAY...]
 
-A way is SCENARIO.KIND, where a kind is one of KINDS. Leaves what ``train_scenarios.py`` leaves, and of ways that it is
-told to train beside, ``trainer.<way>.rank<r>.npz``: what the Trainer makes of the same settings on these ranks.
+A way is SCENARIO.KIND, where a kind is one of KINDS. Leaves what ``train_scenarios.py`` leaves, and of SAME_SETTINGS,
+``trainer.<way>.rank<r>.npz``: what the Trainer makes of the same settings on these ranks.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -20,7 +20,8 @@ from mindnlp.core import nn, value_and_grad
 from mindnlp.core.optim import SGD, AdamW
 from mindnlp.core.optim.lr_scheduler import LambdaLR
 
-from tests.programs.scenarios import BATCH_SIZE, SCENARIOS
+from mindnlp_dp_plugin.ddp import host_memory
+from tests.programs.scenarios import BATCH_SIZE, RUN, SCENARIOS
 from tests.programs.tiny import seed_everything
 from tests.programs.train_scenarios import in_float32, train
 
@@ -31,6 +32,12 @@ KINDS = {
     "zero1": {"zero_stage": 1},
     "overflowing": {"fp16_initial_scale": 2.0**24},
 }
+WAYS = (
+    *("bert_adamw.plain", "bert_sgd.plain", "accumulation_with_tail.plain", "accumulation_with_tail.everywhere"),
+    *("accumulation_with_tail.returned", "epoch_shorter_than_accumulation.plain", "frozen_embeddings.plain"),
+    *("unused_parameter.plain", "used_by_one_rank.plain", "tied_weights.plain", "lora.plain", "float32_masters.plain"),
+    *("bert_adamw.zero1", "accumulation_with_tail.zero1"),
+)
 SAME_SETTINGS = ("bert_adamw.plain", "accumulation_with_tail.plain", "float32_masters.plain", "bert_adamw.overflowing")
 
 
@@ -93,6 +100,7 @@ def run(way, output, num_ranks):
 
 
 if __name__ == "__main__":
+    host_memory.RUN = RUN
     output_folder, ranks, *ways = sys.argv[1:]
-    for way in ways:
+    for way in ways or (*WAYS, "bert_adamw.overflowing"):
         run(way, Path(output_folder), int(ranks))

@@ -65,11 +65,6 @@ def ended(trainer):
 
 
 @is_the_same_in_both_stages
-def dropout(stage):
-    return ended(trainer_with(stage))
-
-
-@is_the_same_in_both_stages
 def mixed_precision(stage):
     return ended(trainer_with(stage, fp16=True))
 
@@ -280,15 +275,11 @@ def saved(trainer, name):
 
 
 @is_the_same_in_both_stages
-def evaluated_and_predicted(stage):
-    trainer = trained(stage)
+def written_and_predicted(stage):
+    trainer = trainer_with(stage)
+    end, written = ended(trainer), saved(trainer, "written")
     predictions = trainer.predict(tiny_rows(7).batch(4)).predictions
-    return [trainer.evaluate()["eval_loss"], predictions.tolist(), *digests(trainer.model)]
-
-
-@is_the_same_in_both_stages
-def written(stage):
-    return saved(trained(stage), "written")
+    return [*end, *written, *predictions.tolist(), trainer.evaluate()["eval_loss"], *digests(trainer.model)]
 
 
 def saved_values(trainer):
@@ -301,9 +292,11 @@ def saved_values(trainer):
 
 
 @is_the_same_in_both_stages
-def written_without_safetensors(stage):
+def evaluated_and_written_without_safetensors(stage):
     trainer = trained(stage, save_safetensors=False)
-    return [trainer.evaluate()["eval_loss"], *saved_values(trainer), *digests(trainer.model)]
+    found = [trainer.evaluate()["eval_loss"], *saved_values(trainer), *digests(trainer.model)]
+    trainer.args.fp16_full_eval = True
+    return [*found, trainer.evaluate()["eval_loss"], *digests(trainer.model)]
 
 
 @is_the_same_in_both_stages
@@ -381,12 +374,6 @@ def weights_that_were_half(stage):
     model.train()
     dtypes = {str(parameter.dtype) for parameter in model.model.parameters()}
     return [*dtypes, *digests(model.model)]
-
-
-@is_the_same_in_both_stages
-def evaluated_in_half_precision(stage):
-    trainer = trained(stage, fp16_full_eval=True)
-    return [trainer.evaluate()["eval_loss"], *digests(trainer.model)]
 
 
 class OwnSave(Trainer):

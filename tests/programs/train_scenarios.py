@@ -23,8 +23,6 @@ from mindnlp_dp_plugin.optim.sharded import states_of
 from tests.programs.scenarios import BATCH_SIZE, RUN, SCENARIOS
 from tests.programs.tiny import Losses, seed_everything, tiny_trainer
 
-host_memory.RUN = RUN
-
 
 def build_model(scenario, num_ranks):
     seed_everything(3 + 10 * mindnlp_dp_plugin.get_rank())  # replicas start apart: the plugin makes them equal
@@ -184,6 +182,7 @@ def run(name, output, num_ranks):
 
 
 if __name__ == "__main__":
+    host_memory.RUN = RUN
     output_folder, emulated_ranks, *names = sys.argv[1:]
     for name in names:
         run(name, Path(output_folder), int(emulated_ranks))

@@ -13,10 +13,8 @@ from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import PLAIN_TEMPLATE, chat_to_tokens
 from mindnlp_dp_plugin.recipes.checks import check
-from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
-from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder, fingerprint
 from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
@@ -25,7 +23,9 @@ from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainingArguments
 from tests.programs.tiny import seed_everything
 from tests.recipes.test_parts import results_of
+from tests.recipes.test_tables import refusal
 from tests.recipes.test_tables import write as write_table
+from tests.recipes.trained import asked_of
 
 TASK = get_task("causal-lm")
 PRICES = {"lamp": 3, "chair": 7, "desk": 9, "clock": 5}
@@ -71,10 +71,7 @@ GOOD = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     ],
 )
 def test_what_is_no_conversation(tmp_path, row, words):
-    write_table(tmp_path / "data.jsonl", [{"messages": GOOD}, row])
-    with pytest.raises(DataParallelError) as refused:
-        TASK.read(RecipeOptions(str(tmp_path / "data.jsonl")))
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert words in refusal("causal-lm", write_table(tmp_path / "data.jsonl", [{"messages": GOOD}, row]))
 
 
 @pytest.mark.parametrize(
@@ -219,34 +216,18 @@ def test_bigrams_are_a_distribution():
 
 
 @pytest.mark.parametrize("name", ["small-gpt2", "small-qwen2"])
-def test_lora_is_merged_and_answers_are_written(models, name, tmp_path):
+def test_an_answer_does_not_depend_on_what_else_is_asked(models, name):
     from mindnlp.transformers import AutoTokenizer
 
-    model = TASK.load_model(str(models / name), {})
+    model, tokenizer = TASK.load_model(str(models / name), {}), AutoTokenizer.from_pretrained(str(models / name))
     model.set_train(False)
-    ids = mindspore.Tensor([[1, 2, 3, 4]], mindspore.int64)
-    plain = model(input_ids=ids).logits.asnumpy()
-    names = {name for name, _ in model.named_parameters()}
-    adapted = add_lora(model, kind=TASK.lora_type)
-    trained = [parameter for _, parameter in adapted.named_parameters() if parameter.requires_grad]
-    assert 0 < len(trained) <= 8
-    chance = np.random.default_rng(0)
-    for parameter in trained:
-        parameter.assign_value(mindspore.Tensor(chance.normal(0, 0.3, parameter.shape), mindspore.float32))
-    adapted.set_train(False)
-    answers = adapted(input_ids=ids).logits.asnumpy()
-    merged = merge_lora(adapted)
-    assert merged(input_ids=ids).logits.asnumpy() == pytest.approx(answers, abs=1e-5)
-    assert abs(answers - plain).max() > 0.01 and {name for name, _ in merged.named_parameters()} == names
-    tokenizer = AutoTokenizer.from_pretrained(str(models / name))
     TASK.fit_tokenizer(tokenizer)
     rows = [TASK.as_row("what does the lamp cost", {}), TASK.as_row(GOOD[:1], {})]
     columns = TASK.inputs(tokenizer, rows, 96, {})
     inputs = [{"input_ids": each} for each in columns["input_ids"]]
-    found = TASK.answer(merged, tokenizer, inputs, rows, {"max_new_tokens": 3})
+    found = TASK.answer(model, tokenizer, inputs, rows, {"max_new_tokens": 3})
     assert len(found) == 2 and all(isinstance(each, str) for each in found)
-    alone = TASK.answer(merged, tokenizer, inputs[1:], rows[1:], {"max_new_tokens": 3})
-    assert alone == found[1:], "an answer does not depend on what else is asked"
+    assert TASK.answer(model, tokenizer, inputs[1:], rows[1:], {"max_new_tokens": 3}) == found[1:]
 
 
 def test_the_report_and_the_advice(tmp_path):
@@ -276,22 +257,14 @@ def test_the_report_and_the_advice(tmp_path):
 
 
 def test_what_is_asked(tmp_path):
-    (tmp_path / "run" / "model").mkdir(parents=True)
-    (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    data = {"text_columns": ["messages"], "label_column": None}
-    (tmp_path / "run" / "metrics.json").write_text(json.dumps({"task": "causal-lm", "data": data}))
-
-    def ask(*inputs, **how):
-        return make_request(tmp_path / "run", inputs, (), None, None, **how)
-
-    hello = [[{"role": "user", "content": "hello"}]]
-    assert ask("hello", "a")["texts"] == [hello, [GOOD[:1]]][:1] + [[[{"role": "user", "content": "a"}]]]
+    ask, hello = asked_of(tmp_path / "run", "causal-lm", ["messages"], None), [[{"role": "user", "content": "hello"}]]
+    assert ask("hello", "a")["texts"] == [hello, [GOOD[:1]]]
     write_table(tmp_path / "asked.jsonl", [{"messages": GOOD}, {"messages": [*GOOD, GOOD[0]]}])
-    assert ask(str(tmp_path / "asked.jsonl"))["texts"] == [[GOOD[:1]], [[*GOOD, GOOD[0]]]]
+    assert ask(tmp_path / "asked.jsonl")["texts"] == [[GOOD[:1]], [[*GOOD, GOOD[0]]]]
     (tmp_path / "asked.txt").write_text("hello\nwho is it\n")
-    assert ask(str(tmp_path / "asked.txt"))["texts"][0] == hello
+    assert ask(tmp_path / "asked.txt")["texts"][0] == hello
     (tmp_path / "asked.csv").write_text("id,question\n1,hello\n")
-    assert ask(str(tmp_path / "asked.csv"))["texts"] == [hello]
+    assert ask(tmp_path / "asked.csv")["texts"] == [hello]
     assert ask("hello", max_new_tokens=7)["max_new_tokens"] == 7
     with pytest.raises(DataParallelError, match="--out 'a.csv' has an unknown suffix: give one of .jsonl"):
         ask("hello", out="a.csv")

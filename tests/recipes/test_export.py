@@ -1,27 +1,23 @@
 """A trained model leaves: what was exported is loaded again, without MindNLP."""
 
+import mindnlp_dp_plugin  # noqa: F401  isort: skip
+
 import json
 
 import pytest
+from mindnlp import transformers
 
+from mindnlp_dp_plugin.recipes import save_small_bert
 from tests.harness import run
 
-MODELS = """
-import sys
-import mindnlp_dp_plugin
-from mindnlp import transformers
-from mindnlp_dp_plugin.recipes import save_small_bert
-folder, family = sys.argv[1:]
-save_small_bert(folder, ["a good film", "a bad film"] * 20, 2, 32)
-sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=50)
-more = {"Albert": {"embedding_size": 8}, "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}}
-config = getattr(transformers, family + "Config")(**sizes, **more.get(family, {}))
-getattr(transformers, family + "ForSequenceClassification")(config).save_pretrained(folder)
-"""
+SIZES = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=50)
+MORE = {"Albert": {"embedding_size": 8}, "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}}
 
 
 def made(folder, family):
-    assert run(["python", "-c", MODELS, str(folder), family]).returncode == 0
+    save_small_bert(folder, ["a good film", "a bad film"] * 20, 2, 32)
+    config = getattr(transformers, f"{family}Config")(**SIZES, **MORE.get(family, {}))
+    getattr(transformers, f"{family}ForSequenceClassification")(config).save_pretrained(folder)
     return folder
 
 

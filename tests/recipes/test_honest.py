@@ -1,6 +1,5 @@
 """What a run says of its data, its model and what is to be beaten; settings, splits and folds."""
 
-import json
 import socket
 from collections import Counter
 from dataclasses import replace
@@ -29,6 +28,7 @@ from mindnlp_dp_plugin.recipes.tables import columns_found
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import remark, say
 from tests.recipes.test_tables import write
+from tests.recipes.trained import asked_of
 
 TASK = get_task("classification")
 
@@ -224,51 +224,36 @@ class QuietHandler(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def run_folder(tmp_path):
-    folder = tmp_path / "run"
-    (folder / "model").mkdir(parents=True)
-    (folder / "model" / "config.json").write_text("{}")
-
-    def of(text_columns):
-        data = {"text_columns": text_columns, "label_column": "verdict"}
-        results = {"task": "classification", "label_names": ["no", "yes"], "data": data}
-        (folder / "metrics.json").write_text(json.dumps(results))
-        return folder
-
-    return of
+def asked(folder, *text_columns):
+    return asked_of(folder / "run", "classification", text_columns, "verdict", label_names=["no", "yes"])
 
 
-def ask(folder, *inputs, columns=(), label=None, **how):
-    return make_request(folder, inputs, columns, label, None, **how)
-
-
-def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
-    run = run_folder(["text"])
-    assert ask(run, "one", "two")["texts"] == [["one"], ["two"]]
+def test_texts_pairs_and_files_to_predict(tmp_path):
+    ask = asked(tmp_path, "text")
+    assert ask("one", "two")["texts"] == [["one"], ["two"]]
     (tmp_path / "lines.txt").write_text("yes it was\nfine\u2028indeed\nno way\nnever\nor so\n")
-    assert ask(run, str(tmp_path / "lines.txt"))["texts"][1] == ["fine\u2028indeed"]
+    assert ask(tmp_path / "lines.txt")["texts"][1] == ["fine\u2028indeed"]
     (tmp_path / "labelled.txt").write_text("yes it was\nno way\nyes\n")
-    labelled = ask(run, str(tmp_path / "labelled.txt"))
+    labelled = ask(tmp_path / "labelled.txt")
     assert labelled["texts"] == [["it was"], ["way"], [""]] and labelled["labels"] == [1, 0, 1]
     (tmp_path / "own.csv").write_text("id,review\n1,这 很好\n2,不 好\n", encoding="gb18030")
-    request = ask(run, str(tmp_path / "own.csv"))
+    request = ask(tmp_path / "own.csv")
     assert request["texts"] == [["这 很好"], ["不 好"]] and request["labels"] is None
     assert "gb18030" in say(request["remarks"][0])
     (tmp_path / "one.csv").write_text('text\n"a, b"\nc\n')
-    assert ask(run, str(tmp_path / "one.csv"))["texts"] == [["a, b"], ["c"]]
+    assert ask(tmp_path / "one.csv")["texts"] == [["a, b"], ["c"]]
     (tmp_path / "one.csv").write_text("a\nc\n")
     with pytest.raises(DataParallelError, match="none of the columns a is called text, or a word like it"):
-        ask(run, str(tmp_path / "one.csv"))
+        ask(tmp_path / "one.csv")
     (tmp_path / "scored.csv").write_text("text,verdict\nfine,yes\nwell,maybe\n")
-    scored = ask(run, str(tmp_path / "scored.csv"))
+    scored = ask(tmp_path / "scored.csv")
     assert scored["labels"] == [1, None]
     assert "rows without a label that the model knows: 1; they" in say(scored["remarks"][1])
 
-    pairs = run_folder(["premise", "hypothesis"])
-    assert ask(pairs, "a", "b", "c", "d")["texts"] == [["a", "b"], ["c", "d"]]
+    ask = asked(tmp_path, "premise", "hypothesis")
+    assert ask("a", "b", "c", "d")["texts"] == [["a", "b"], ["c", "d"]]
     (tmp_path / "pairs.jsonl").write_text('{"hypothesis": "b", "premise": "a", "verdict": "no"}\n')
-    request = ask(pairs, str(tmp_path / "pairs.jsonl"), out=str(tmp_path / "out.csv"))
+    request = ask(tmp_path / "pairs.jsonl", out=str(tmp_path / "out.csv"))
     assert request["texts"] == [["a", "b"]] and request["labels"] == [0]
 
 
@@ -286,16 +271,16 @@ def test_texts_pairs_and_files_to_predict(run_folder, tmp_path):
         ),
     ],
 )
-def test_requests_that_cannot_be_answered(run_folder, tmp_path, monkeypatch, inputs, how, words):
+def test_requests_that_cannot_be_answered(tmp_path, monkeypatch, inputs, how, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.csv").write_text("text,other\na,b\n")
     with pytest.raises(DataParallelError) as refused:
-        ask(run_folder(["text"]), *inputs, **how)
+        asked(tmp_path, "text")(*inputs, **how)
     assert words in str(refused.value)
 
 
-def test_asking_what_is_no_run_or_half_a_pair(run_folder, tmp_path):
+def test_asking_what_is_no_run_or_half_a_pair(tmp_path):
     with pytest.raises(DataParallelError, match="holds no finished run .metrics.json is missing"):
-        ask(tmp_path, "text")
+        make_request(tmp_path, ("text",), (), None, None)
     with pytest.raises(DataParallelError, match="trained on pairs of texts: give two texts for each, not 3"):
-        ask(run_folder(["a", "b"]), "1", "2", "3")
+        asked(tmp_path, "a", "b")("1", "2", "3")

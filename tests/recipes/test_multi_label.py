@@ -1,6 +1,5 @@
 """Texts with any number of labels: read, beaten, scored, reported and asked for."""
 
-import json
 import random
 from dataclasses import replace
 
@@ -9,15 +8,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
-from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from tests.recipes.test_parts import results_of
-from tests.recipes.test_tables import write
+from tests.recipes.test_tables import refusal, write
+from tests.recipes.trained import asked_of
 
 TASK = get_task("multi-label")
 TOPICS = {"team": "sport", "bank": "money", "film": "art", "vote": "politics"}
@@ -106,22 +104,18 @@ def test_rare_classes_stay_in_train_and_splits_without_labels_are_left_out(tmp_p
 )
 def test_what_is_no_multi_label_data(tmp_path, labels, options, words):
     rows = [{"text": f"row {row}", "labels": labels[row % len(labels)]} for row in range(40)]
-    with pytest.raises(DataParallelError) as refused:
-        TASK.read(Options(str(write(tmp_path / "data.csv", rows)), **options))
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert words in refusal("multi-label", write(tmp_path / "data.csv", rows), **options)
 
 
 def test_a_bad_label_is_named_with_its_file_and_line(tmp_path):
     rows = list(articles(40))
     write(tmp_path / "train.jsonl", rows)
     write(tmp_path / "dev.jsonl", [*rows[:4], {"text": "new", "labels": ["art", "music"]}])
-    with pytest.raises(DataParallelError) as refused:
-        TASK.read(Options(str(tmp_path)))
-    assert "'dev.jsonl', row 5: label 'music' of the dev split is unseen in training" in str(refused.value)
+    said = refusal("multi-label", tmp_path)
+    assert "'dev.jsonl', row 5: label 'music' of the dev split is unseen in training" in said
     write(tmp_path / "dev.jsonl", [*rows[:2], {"text": "new", "labels": [{"name": "art"}]}])
-    with pytest.raises(DataParallelError) as refused:
-        TASK.read(Options(str(tmp_path)))
-    assert "'dev.jsonl', row 3: the label [{'name': 'art'}] is neither a text nor a list" in str(refused.value)
+    said = refusal("multi-label", tmp_path)
+    assert "'dev.jsonl', row 3: the label [{'name': 'art'}] is neither a text nor a list" in said
 
 
 def test_scores_are_those_of_sklearn_and_baselines_learn_what_words_tell(tmp_path):
@@ -216,16 +210,12 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
 
 
 def test_files_to_predict_keep_their_labels(tmp_path):
-    (tmp_path / "run" / "model").mkdir(parents=True)
-    (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    data = {"text_columns": ["text"], "label_column": "labels"}
-    (tmp_path / "run" / "metrics.json").write_text(json.dumps({"task": "multi-label", **KEPT, "data": data}))
+    ask = asked_of(tmp_path / "run", "multi-label", ["text"], "labels", **KEPT)
     rows = [{"text": "a", "labels": "art; money"}, {"text": "b", "labels": ""}, {"text": "c", "labels": "art;music"}]
     write(tmp_path / "asked.csv", rows)
-    request = make_request(tmp_path / "run", (str(tmp_path / "asked.csv"),), (), None, None)
-    assert request["labels"] == [[1, 1, 0, 0], [0, 0, 0, 0], None]
+    assert ask(tmp_path / "asked.csv")["labels"] == [[1, 1, 0, 0], [0, 0, 0, 0], None]
     write(tmp_path / "asked.csv", [{**row, "labels": ""} for row in rows])
-    request = make_request(tmp_path / "run", (str(tmp_path / "asked.csv"),), (), None, None)
+    request = ask(tmp_path / "asked.csv")
     assert request["labels"] is None and request["texts"] == [["a"], ["b"], ["c"]]
 
 

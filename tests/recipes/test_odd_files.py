@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import say
+from tests.recipes.test_tables import refusal
 
 ROWS = [(f"房间 {number} 很大，早餐不错", "好") for number in range(20)]
 ROWS += [(f"距离公路太近 {number}，吵", "差") for number in range(20)]
@@ -134,8 +135,7 @@ def test_read_as_meant(tmp_path, name):
     content, rows, remark = READ[name]
     (tmp_path / name).write_bytes(content)
     texts = read_labelled_texts(str(tmp_path / name))
-    if rows is not None:
-        assert contents(texts) == sorted(rows)
+    assert contents(texts) == sorted(rows)
     assert remark in "\n".join(map(say, texts.remarks))
     if name.startswith("one_of"):
         assert "the only one" in texts.splits["train"]["text"]
@@ -160,7 +160,10 @@ REFUSED = {
         json.dumps({"text": [a for a, _ in SAME], "label": [b for _, b in SAME]}).encode(),
         "column 'text' holds no text (for example ['row 0 is fine', 'row 1 is fine'",
     ),
-    "too_many.csv": (b"text,label\nfine,1\ntoo,many,0\n", "Expected 2 fields in line 3, saw 3"),
+    "too_many.csv": (
+        b"text,label\nfine,1\ntoo,many,0\n",
+        "(Error tokenizing data. C error: Expected 2 fields in line 3, saw 3): mend it",
+    ),
     "open_quote.csv": (as_csv(SAME).encode() + b'"never closed,a\nmore,b\n', "EOF inside string starting at row 41"),
     "cut.jsonl": (b'{"text": "a", "label": 1}\n{"text": "b", "la', "line 2"),
     "broken.json": (b'[{"text": "a"},\n nonsense]', "line 2"),
@@ -203,9 +206,7 @@ REFUSED = {
 def test_refused_with_a_line_that_helps(tmp_path, name):
     content, words = REFUSED[name]
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataParallelError) as refused:
-        read_labelled_texts(str(tmp_path / name))
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert words in refusal("classification", tmp_path / name)
 
 
 def test_a_named_encoding_wins(tmp_path):

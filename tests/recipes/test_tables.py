@@ -42,6 +42,14 @@ def read_labelled_texts(path, text_column=(), label_column=None, **options):
     return get_task("classification").read(RecipeOptions(path, text_column, label_column, **options))
 
 
+def refusal(task, path, **options):
+    """The line with which a task refuses data."""
+    with pytest.raises(DataParallelError) as refused:
+        get_task(task).read(RecipeOptions(str(path), **options))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
 def reviews(num_rows=40, labels=("bad", "good")):
     return [{"text": f"review {row}", "label": labels[row % len(labels)]} for row in range(num_rows)]
 

@@ -1,6 +1,5 @@
 """Sentences with a tag for each word: read, aligned, scored, beaten, reported and asked for."""
 
-import json
 import random
 from dataclasses import replace
 
@@ -14,10 +13,8 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import report, save_small_bert, save_small_roberta
 from mindnlp_dp_plugin.recipes.conll import read_conll
 from mindnlp_dp_plugin.recipes.entities import Compared, entities, in_words
-from mindnlp_dp_plugin.recipes.models import add_lora, merge_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import prepare
-from mindnlp_dp_plugin.recipes.request import make_request
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.tokens import first_tokens, words_to_tokens
@@ -25,7 +22,8 @@ from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import say
 from mindnlp_dp_plugin.recipes.writing import write_predictions
 from tests.recipes.test_parts import results_of
-from tests.recipes.test_tables import SHARED_DATA, read_labelled_texts, write
+from tests.recipes.test_tables import SHARED_DATA, refusal, write
+from tests.recipes.trained import asked_of
 
 TASK = get_task("token-classification")
 PERSONS, PLACES = ["Ada Lovelace", "Alan", "Grace Brewster Hopper"], ["Paris", "New York"]
@@ -117,22 +115,19 @@ def test_every_way_to_write_tags_gives_the_same_sentences(tmp_path, kind):
 )
 def test_what_are_no_tagged_sentences(tmp_path, name, content, words):
     (tmp_path / name).write_text(content)
-    with pytest.raises(DataParallelError) as refused:
-        TASK.read(RecipeOptions(str(tmp_path / name)))
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert words in refusal("token-classification", tmp_path / name)
 
 
 def test_types_that_train_lacks_and_options_of_other_tasks_are_refused(tmp_path):
     (tmp_path / "train.txt").write_text(as_conll(sentences(20)))
     (tmp_path / "dev.txt").write_text("EU B-ORG\nrejects O\n")
-    with pytest.raises(DataParallelError, match="'dev.txt', row 1: label 'B-ORG' of the dev split is unseen in tr"):
-        TASK.read(RecipeOptions(str(tmp_path)))
+    said = refusal("token-classification", tmp_path)
+    assert "'dev.txt', row 1: label 'B-ORG' of the dev split is unseen in tr" in said
     (tmp_path / "dev.txt").write_text("Ada S-PER\nwent O\n")
     assert "S-PER" in TASK.read(RecipeOptions(str(tmp_path))).label_names, "its type is known"
-    with pytest.raises(DataParallelError, match="train it with `mindnlp-dp recipe token-classification`"):
-        read_labelled_texts(str(tmp_path))
-    with pytest.raises(DataParallelError, match="--text-column 'word' is not in 'train.txt': its columns are tok"):
-        TASK.read(RecipeOptions(str(tmp_path), text_column=("word",)))
+    assert "train it with `mindnlp-dp recipe token-classification`" in refusal("classification", tmp_path)
+    said = refusal("token-classification", tmp_path, text_column=("word",))
+    assert "--text-column 'word' is not in 'train.txt': its columns are tok" in said
 
 
 @pytest.mark.parametrize(
@@ -235,23 +230,6 @@ def test_baselines_and_what_models_from_nothing_begin_with(tmp_path):
     assert TASK.examples([[9, 7, 8]], [[-100, 2, -100]]) == ([[7]], [2])
 
 
-def test_lora_is_merged_with_its_new_head(tmp_path):
-    save_small_bert(tmp_path, ["Ada went to Paris"] * 3, num_labels=2)
-    adapted = add_lora(TASK.load_model(str(tmp_path), KEPT), kind=TASK.lora_type)
-    chance = np.random.default_rng(0)
-    trained = {name: parameter for name, parameter in adapted.named_parameters() if parameter.requires_grad}
-    assert any("classifier" in name for name in trained) and any("lora_B" in name for name in trained)
-    for parameter in trained.values():
-        parameter.assign_value(mindspore.Tensor(chance.normal(0, 0.3, parameter.shape), mindspore.float32))
-    adapted.set_train(False)
-    ids = mindspore.Tensor([[2, 7, 9, 3]])
-    answers = adapted(ids).logits.asnumpy()
-    merge_lora(adapted).save_pretrained(str(tmp_path / "merged"))
-    again = TASK.load_model(str(tmp_path / "merged"), KEPT)
-    again.set_train(False)
-    assert answers.shape == (1, 4, 5) and again(ids).logits.asnumpy() == pytest.approx(answers, abs=1e-5)
-
-
 def test_the_report_and_the_advice(tmp_path):
     rows = list(sentences(4))
     labels = [TASK.read_label(row["tags"], KEPT) for row in rows]
@@ -273,28 +251,21 @@ def test_the_report_and_the_advice(tmp_path):
 
 
 def test_sentences_to_predict(tmp_path):
-    (tmp_path / "run" / "model").mkdir(parents=True)
-    (tmp_path / "run" / "model" / "config.json").write_text("{}")
-    data = {"text_columns": ["tokens"], "label_column": "tags"}
-    (tmp_path / "run" / "metrics.json").write_text(json.dumps({"task": "token-classification", **KEPT, "data": data}))
-
-    def ask(*inputs, **how):
-        return make_request(tmp_path / "run", inputs, (), None, None, **how)
-
+    ask = asked_of(tmp_path / "run", "token-classification", ["tokens"], "tags", **KEPT)
     assert ask("Ada  went", "to Paris")["texts"] == [[["Ada", "went"]], [["to", "Paris"]]]
     rows = list(sentences(5))
     (tmp_path / "asked.txt").write_text(as_conll([*rows, {"tokens": ["EU"], "tags": ["B-ORG"]}]))
-    request = ask(str(tmp_path / "asked.txt"))
+    request = ask(tmp_path / "asked.txt")
     assert request["texts"] == [[row["tokens"]] for row in [*rows, {"tokens": ["EU"]}]]
     assert request["labels"] == [*(TASK.read_label(row["tags"], KEPT) for row in rows), None]
     assert "rows without a label that the model knows: 1" in say(request["remarks"][-1])
     write(tmp_path / "asked.jsonl", [{"tokens": row["tokens"]} for row in rows])
-    assert ask(str(tmp_path / "asked.jsonl"))["labels"] is None
+    assert ask(tmp_path / "asked.jsonl")["labels"] is None
     (tmp_path / "lines.txt").write_text("Ada went\nto Paris\n")
     with pytest.raises(DataParallelError, match="'lines.txt', line 1 is 'Ada went': give a word and its tag in each"):
-        ask(str(tmp_path / "lines.txt"))
+        ask(tmp_path / "lines.txt")
     (tmp_path / "asked.csv").write_text("id,text\n1,Ada went\n")
-    assert ask(str(tmp_path / "asked.csv"))["texts"] == [[["Ada", "went"]]]
+    assert ask(tmp_path / "asked.csv")["texts"] == [[["Ada", "went"]]]
     with pytest.raises(DataParallelError, match="--out 'tags.csv' has an unknown suffix: give one of .conll, .txt, .j"):
         ask("Ada", out="tags.csv")
 
