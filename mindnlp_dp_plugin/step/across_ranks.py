@@ -5,6 +5,7 @@ that it keeps, and one of rows, beside labels of words, by the rows: ranks weigh
 normalisation needs statistics of all rows.
 """
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
@@ -38,18 +39,18 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
         patches: Restores them.
     """
 
-    def mean(stock, input, target, weight=None, ignore_index=PADDING, reduction="mean", label_smoothing=0.0):
+    def mean(stock, input, target, weight=None, ignore_index=PADDING, reduction="mean", *smoothing, **named):
         if reduction != "mean" or not (batch := in_forward()):
-            return stock(input, target, weight, ignore_index, reduction, label_smoothing)
+            return stock(input, target, weight, ignore_index, reduction, *smoothing, **named)
         leaves_out = ignore_index not in (PADDING, input.shape[-1])  # the second as question answering does
         is_of_rows = target.shape == (batch.num_rows,)
         if target.is_floating_point() or not (weight is not None or leaves_out or is_of_rows):
-            return stock(input, target, weight, ignore_index, "mean" if batch.counts else "sum", label_smoothing)
+            return stock(input, target, weight, ignore_index, "mean" if batch.counts else "sum", *smoothing, **named)
         kept = target != ignore_index
         weights = kept.astype(mindspore.float32)
         if weight is not None:
             weights = weights * weight[mindspore.ops.select(kept, target, mindspore.ops.zeros_like(target))]
-        return global_mean(stock(input, target, weight, ignore_index, "sum", label_smoothing), weights.sum())
+        return global_mean(stock(input, target, weight, ignore_index, "sum", *smoothing, **named), weights.sum())
 
     def batch_norm(stock, input, running_mean, running_var, weight=None, bias=None, training=False, *rest):
         if not (training and in_forward()):
@@ -66,7 +67,7 @@ def normalised(input, running_mean, running_var, weight, bias, momentum=0.1, eps
     values = input.astype(mindspore.float32)
     others = tuple(axis for axis in range(input.ndim) if axis != 1)
     of_channels = (1, -1, *[1] * (input.ndim - 2))
-    number = mindspore.Tensor([values.size // values.shape[1]], mindspore.float32)
+    number = mindspore.Tensor([math.prod(values.shape) // values.shape[1]], mindspore.float32)
     *_, count = sums = all_gather(mindspore.ops.cat([values.sum(others), number])[None]).sum(0)
     mean = sums[:-1] / count
     values = values - mean.reshape(of_channels)

@@ -176,7 +176,8 @@ class Step:
         self.reducer.release()
         self._factor = 1
         self._counts = self._weights.weigh(batch)
-        self._num_rows = num_rows_with_many(batch, self._door.labels) if self._weights.looks_ahead else None
+        by_labels = self._weights.looks_ahead or self._door.weighs_losses
+        self._num_rows = num_rows_with_many(batch, self._door.labels) if by_labels else None
         self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
         loss = self._computed(forward_and_backward)
         if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0

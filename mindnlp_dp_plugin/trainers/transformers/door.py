@@ -1,6 +1,6 @@
 """Hugging Face's Trainer as the core sees it: the ``Door`` of ``port.py``."""
 
-from mindtorch.nn import utils
+from mindtorch.nn import functional, utils
 from transformers import Trainer
 
 from mindnlp_dp_plugin.port import Door
@@ -49,7 +49,7 @@ class TrainerDoor(Door):
         preemption: Signals that ask for the end of training; ranks vote on them.
     """
 
-    utils = utils
+    utils, functional = utils, functional
     weighs_losses = True
 
     def __init__(self, trainer: Trainer, clock: TrainerClock, preemption: Preemption):

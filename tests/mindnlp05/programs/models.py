@@ -49,6 +49,10 @@ def bert(**options):
     return transformers.BertForSequenceClassification(transformers.BertConfig(**ENCODER, **{**NO_DROPOUT, **options}))
 
 
+def pretraining():
+    return transformers.BertForPreTraining(transformers.BertConfig(**ENCODER, **NO_DROPOUT))
+
+
 def roberta():
     config = transformers.RobertaConfig(**ENCODER, **NO_DROPOUT, max_position_embeddings=20, pad_token_id=1)
     return transformers.RobertaForSequenceClassification(config)

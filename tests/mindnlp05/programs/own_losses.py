@@ -47,6 +47,18 @@ class Logits(OwnModel):
         return {"logits": self.logits(input_ids)}
 
 
+class Normalised(OwnModel):
+    """Classifies rows by what batch normalisation leaves of their words."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(16)
+
+    def forward(self, input_ids, labels=None, attention_mask=None):
+        logits = self.head(self.norm(self.words(input_ids).mean(1)))
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
 def summed(outputs, labels, num_items_in_batch=None):
     flat = outputs["logits"].view(-1, VOCABULARY), labels.view(-1)
     return nn.functional.cross_entropy(*flat, reduction="sum") / num_items_in_batch
@@ -69,6 +81,12 @@ def nested(rows):
 def doubled(rows):
     """Two rows of each."""
     return {name: torch.stack([row[name] for row in rows for _ in range(2)]) for name in ("input_ids", "labels")}
+
+
+def with_next_sentence(rows):
+    """A label for each row beside those of its words."""
+    batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    return {**batch, "next_sentence_label": batch["input_ids"][:, 0] % 2}
 
 
 class OfRows(Trainer):
@@ -118,6 +136,25 @@ class ClassWeights(OfRows):
         logits = model(inputs["input_ids"])["logits"].view(-1, VOCABULARY)
         total = nn.functional.cross_entropy(logits, labels, weight=weights, reduction="sum")
         loss = dp.global_mean(total, weights[labels[labels != -100]].sum())
+        return (loss, {}) if return_outputs else loss
+
+
+class PlainClassWeights(OfRows):
+    """The same, as one process writes it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"])["logits"].view(-1, VOCABULARY)
+        weights = torch.linspace(0.2, 3, VOCABULARY)
+        loss = nn.functional.cross_entropy(logits, inputs["labels"].view(-1), weight=weights)
+        return (loss, {}) if return_outputs else loss
+
+
+class LeavesOutZero(OfRows):
+    """A mean over rows of another class."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"])["logits"].mean(1)
+        loss = nn.CrossEntropyLoss(ignore_index=0)(logits, inputs["labels"])
         return (loss, {}) if return_outputs else loss
 
 
