@@ -53,8 +53,8 @@ def shard(
             rows of similar length are read together, by a ``DistributedLengthGroupedSampler``.
 
     Raises:
-        DataParallelError: If ``rank`` is out of range, ``dataset`` is not a MindSpore pipeline, or it cannot be
-            grouped by ``lengths``.
+        DataParallelError: If ``rank`` is out of range, ``dataset`` is not a MindSpore pipeline, it cannot be grouped by
+            ``lengths``, or it repeats passes of batches that do not divide among the ranks.
 
     Examples:
         >>> rows = dp.shard(batches, dp.get_world_size(), dp.get_rank(), seed=0)
@@ -74,6 +74,7 @@ def shard(
         return ShardedByUser(pipeline, num_replicas)
     plan = plan_by_row(pipeline)
     if plan is None:
+        _require_whole_passes(pipeline, num_replicas)
         return ShardedByBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     sampler = DistributedSampler(
@@ -180,6 +181,25 @@ def with_sampler(plan: _Plan, sampler):
         node.dataset_size = None  # cached for the whole data
     kept[0].parent = []
     return kept[0]
+
+
+def _require_whole_passes(pipeline, num_replicas):
+    """Raise if a step would take batches of two passes, which one process reads apart."""
+    node, is_repeated = pipeline, False
+    while isinstance(node, (datasets.RepeatDataset, *ROW_BY_ROW)):
+        is_repeated |= getattr(node, "count", 1) != 1
+        node = node.children[0]
+    if not (is_repeated and isinstance(node, BATCHES) and plan_by_row(node)):
+        return
+    num_batches = node.get_dataset_size()
+    if num_batches % num_replicas:
+        raise DataParallelError(
+            "The data set repeats passes of {num_batches} batches (.batch().repeat()), which {ranks} ranks cannot "
+            "divide: a step would take batches of two passes. Put .repeat() before .batch(), or leave it out and let "
+            "the loop make the passes.",
+            num_batches=num_batches,
+            ranks=num_replicas,
+        )
 
 
 def is_sharded_by_user(node) -> bool:

@@ -261,6 +261,18 @@ def test_what_cannot_be_dealt_by_row_is_dealt_by_batch(kind):
     assert all_ranks(pipeline, 2, epoch=1) != all_ranks(pipeline, 2, epoch=0)
 
 
+def test_passes_of_batches_that_ranks_cannot_divide_are_refused():
+    def rows():
+        return ds.GeneratorDataset(Table(11), ["row"], shuffle=False)
+
+    for pipeline in (rows().batch(4).repeat(2), rows().batch(4).map(lambda row: row, ["row"]).repeat()):
+        with pytest.raises(DataParallelError, match="repeats passes of 3 batches .* which 2 ranks cannot divide"):
+            shard(pipeline, 2, 0)
+        shard(pipeline, 3, 0)
+    assert len(all_ranks(rows().batch(4).repeat(1), 2)[0]) == 2, "one pass"
+    assert len(all_ranks(rows().repeat(2).batch(4), 2)[0]) == 3, "one process with twice the batch makes as many"
+
+
 def test_by_batch_leaves_out_what_the_pipeline_would():
     pipeline = ds.GeneratorDataset(lambda: numbers(11), ["row"]).batch(2, drop_remainder=True)
     assert all_ranks(pipeline, 2) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
