@@ -16,6 +16,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.mixed_precision import Autocast
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.recompute import disable_recompute, enable_recompute
+from mindnlp_dp_plugin.step.across_ranks import require_normalised_once
 from tests.families import catalogue
 from tests.families.configs import tiny_config
 from tests.families.rows import rows
@@ -173,6 +174,14 @@ def test_caches_are_left_out_with_a_word(caplog):
     enable_recompute(model)
     assert model.config.use_cache is False
     assert "use_cache=False" in caplog.text
+
+
+def test_batch_normalisation_of_all_ranks_is_not_computed_again():
+    model = nn.Sequential(nn.ModuleList([nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))]), nn.BatchNorm1d(3))
+    require_normalised_once(model)
+    enable_recompute(model)
+    with pytest.raises(DataParallelError, match="Sequential has batch normalisation"):
+        require_normalised_once(model)
 
 
 def test_a_model_without_layers_is_named():

@@ -14,7 +14,9 @@ import mindspore
 
 from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.distributed.gradients import all_gather, global_mean
+from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.recompute import is_recomputed
 
 
 class InForward(NamedTuple):
@@ -60,6 +62,17 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
     patches.stand_in(functional, mean, "cross_entropy")
     patches.stand_in(functional, mean, "nll_loss")
     patches.stand_in(functional, batch_norm)
+
+
+def require_normalised_once(model) -> None:
+    """Raise if batch normalisation would be computed again in backward, when other ranks do something else."""
+    for layer in filter(is_recomputed, model.modules()):
+        if any("BatchNorm" in type(module).__name__ for module in layer.modules()):
+            raise DataParallelError(
+                "{layer} has batch normalisation, which counts the rows of all ranks, and computes again in backward: "
+                "leave recompute and zero_stage=3 out.",
+                layer=type(layer).__name__,
+            )
 
 
 def normalised(input, running_mean, running_var, weight, bias, momentum=0.1, eps=1e-05):

@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import rng
-from mindnlp_dp_plugin.step.across_ranks import InForward, look_across_ranks
+from mindnlp_dp_plugin.step.across_ranks import InForward, look_across_ranks, require_normalised_once
 from mindnlp_dp_plugin.step.announcements import Announcements
 from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
@@ -133,6 +133,7 @@ class Step:
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
         if door.functional and collective.world_size > 1 and self._weights.adds_up:
+            require_normalised_once(door.model)
             look_across_ranks(door.functional, lambda: self._in_forward, patches)
 
     @contextmanager
