@@ -34,3 +34,19 @@ def test_the_extra_has_the_same_bounds():
     assert {name: f"<{bound}" in str(of_extra[name]) for name, bound in compat.TOO_NEW.items()} == {
         name: True for name in compat.TOO_NEW
     }
+
+
+def test_a_rank_is_pinned_before_numpy_is_loaded(python):
+    finished = python("import sys, mindnlp_dp_plugin; assert 'numpy' not in sys.modules")
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_data_sets_without_rows_are_the_same(python):
+    code = (
+        "import mindnlp_dp_plugin, mindnlp\n"
+        "from mindnlp_dp_plugin.collectives.single import SingleProcess\n"
+        "from mindnlp_dp_plugin.trainers.transformers.same_rows import require_same_rows\n"
+        "require_same_rows('train_dataset', [], SingleProcess())"
+    )
+    finished = python(code)
+    assert finished.returncode == 0, finished.stderr

@@ -5,8 +5,6 @@ import os
 import random
 from collections.abc import Callable
 
-import numpy as np
-
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.language import Message
@@ -52,6 +50,8 @@ def begin_alike(group: Collective) -> None:
     Args:
         group: The ranks.
     """
+    import numpy as np  # not above: a rank is pinned before NumPy is loaded
+
     of_python, of_numpy = group.all_gather_object((random.getstate(), np.random.get_state()), STATES)[0]
     random.setstate(of_python)
     np.random.set_state(of_numpy)

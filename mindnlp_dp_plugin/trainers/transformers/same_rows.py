@@ -36,7 +36,7 @@ def require_same_rows(what: str, dataset: Sequence, collective: Collective) -> N
         DataParallelError: If they differ; the message shows each rank's number of rows, or the first value.
     """
     require_same(what, len(dataset), collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=len(dataset)))
-    numbers = sorted({round(number) for number in np.linspace(0, len(dataset) - 1, MOST_ROWS)})
+    numbers = sorted({round(number) for number in np.linspace(0, len(dataset) - 1, min(MOST_ROWS, len(dataset)))})
     first, again = (_read(dataset, numbers) for _ in range(2))
     mine = {place: digest for place, (digest, _) in first.items() if again.get(place, (None,))[0] == digest}
     everyone = collective.all_gather_object(mine, SAMPLE)
@@ -52,7 +52,7 @@ def compare_rows(trainer: Trainer, dataset: Any, collective: Collective) -> None
     known_by = getattr(dataset, "_fingerprint", id(dataset))
     if known_by not in compared and isinstance(dataset, Sized) and hasattr(dataset, "__getitem__"):
         require_same_rows(Message("The data set to evaluate"), dataset, collective)
-        compared[known_by] = dataset
+        compared[known_by] = dataset if known_by == id(dataset) else None  # nobody else gets its number meanwhile
 
 
 def _read(dataset, numbers):
