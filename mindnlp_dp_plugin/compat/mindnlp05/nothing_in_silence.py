@@ -89,14 +89,11 @@ def half_precision_on_cpu(autocast_mode):
 def half_precision_of_the_trainer(training_args):
     import mindspore
 
-    stock = training_args.TrainingArguments.__post_init__
-
-    def __post_init__(self):
-        if (self.fp16 or self.bf16) and mindspore.get_context("device_target") == "CPU":
+    def check(arguments):
+        if (arguments.fp16 or arguments.bf16) and mindspore.get_context("device_target") == "CPU":
             raise _no_half_precision()
-        stock(self)
 
-    training_args.TrainingArguments.__post_init__ = __post_init__
+    _check_first(training_args, check)
 
 
 @patch(
@@ -106,19 +103,16 @@ def half_precision_of_the_trainer(training_args):
     obsolete_when="mindtorch.distributed.fsdp shards a model",
 )
 def engines_of_torch(training_args):
-    stock = training_args.TrainingArguments.__post_init__
-
-    def __post_init__(self):
+    def check(arguments):
         for name in ("fsdp", "deepspeed"):
-            if value := getattr(self, name):
+            if value := getattr(arguments, name):
                 raise DataParallelError(
                     "{name}={value!r}: MindNLP 0.5 has no such engine. Leave it out: each rank holds the whole model.",
                     name=name,
                     value=value,
                 )
-        stock(self)
 
-    training_args.TrainingArguments.__post_init__ = __post_init__
+    _check_first(training_args, check)
 
 
 @patch(
@@ -128,14 +122,11 @@ def engines_of_torch(training_args):
     obsolete_when="a model that mindtorch.compile returns has gradients within accelerate",
 )
 def compiled_models(training_args):
-    stock = training_args.TrainingArguments.__post_init__
-
-    def __post_init__(self):
-        if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
+    def check(arguments):
+        if arguments.torch_compile or arguments.torch_compile_backend or arguments.torch_compile_mode:
             raise DataParallelError("torch_compile=True: MindNLP 0.5 computes no gradients with it. Leave it out.")
-        stock(self)
 
-    training_args.TrainingArguments.__post_init__ = __post_init__
+    _check_first(training_args, check)
 
 
 @patch(
@@ -171,6 +162,17 @@ def workers_of_a_data_loader(dataloader):
         )
 
     dataloader._MultiProcessingDataLoaderIter.__init__ = __init__
+
+
+def _check_first(training_args, check):
+    """Let arguments be checked before transformers makes anything of them."""
+    stock = training_args.TrainingArguments.__post_init__
+
+    def __post_init__(self):
+        check(self)
+        stock(self)
+
+    training_args.TrainingArguments.__post_init__ = __post_init__
 
 
 def _no_half_precision():
