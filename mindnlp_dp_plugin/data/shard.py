@@ -74,7 +74,7 @@ def shard(
         return ShardedByUser(pipeline, num_replicas)
     plan = plan_by_row(pipeline)
     if plan is None:
-        _require_whole_passes(pipeline, num_replicas)
+        require_whole_passes(pipeline, num_replicas)
         return ShardedByBatch(pipeline, num_replicas, rank, seed)
     num_rows = plan.source.get_dataset_size()
     sampler = DistributedSampler(
@@ -183,8 +183,8 @@ def with_sampler(plan: _Plan, sampler):
     return kept[0]
 
 
-def _require_whole_passes(pipeline, num_replicas):
-    """Raise if a step would take batches of two passes, which one process reads apart."""
+def require_whole_passes(pipeline: ds.Dataset, num_replicas: int) -> None:
+    """Raise a DataParallelError if a step would take batches of two passes, which one process reads apart."""
     node, is_repeated = pipeline, False
     while isinstance(node, (datasets.RepeatDataset, *ROW_BY_ROW)):
         is_repeated |= getattr(node, "count", 1) != 1

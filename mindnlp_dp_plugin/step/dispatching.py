@@ -9,7 +9,7 @@ import numpy as np
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.data.dispatched import Dispatched, DispatchedForEvaluation
-from mindnlp_dp_plugin.data.shard import is_sharded_by_user
+from mindnlp_dp_plugin.data.shard import is_sharded_by_user, require_whole_passes
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -41,6 +41,8 @@ def dispatch_training_rows(
     """
     require_same_settings(settings, collective)
     _require_whole("train_dataset", whole)
+    if not micro_batches:
+        require_whole_passes(whole, collective.world_size)
     num = micro_batches.num if micro_batches else collective.world_size
     mine = micro_batches.mine if micro_batches else [collective.rank]
     tell = functools.partial(broadcast, collective)

@@ -12,6 +12,8 @@ from mindspore.dataset import transforms
 from mindspore.mindrecord import FileWriter
 
 from mindnlp_dp_plugin import DataParallelError, DistributedSampler, shard
+from mindnlp_dp_plugin.collectives.pretended import PretendedRank
+from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 
 PIPELINES = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
@@ -268,6 +270,8 @@ def test_passes_of_batches_that_ranks_cannot_divide_are_refused():
     for pipeline in (rows().batch(4).repeat(2), rows().batch(4).map(lambda row: row, ["row"]).repeat()):
         with pytest.raises(DataParallelError, match="repeats passes of 3 batches .* which 2 ranks cannot divide"):
             shard(pipeline, 2, 0)
+        with pytest.raises(DataParallelError, match="repeats passes of 3 batches"):
+            dispatch_training_rows(pipeline, PretendedRank(2), {}, 0)
         shard(pipeline, 3, 0)
     assert len(all_ranks(rows().batch(4).repeat(1), 2)[0]) == 2, "one pass"
     assert len(all_ranks(rows().repeat(2).batch(4), 2)[0]) == 3, "one process with twice the batch makes as many"
