@@ -19,7 +19,7 @@ class Endings:
 
     def __init__(self, summed: Summed):
         self._summed = summed
-        self._keys = weakref.WeakKeyDictionary()
+        self._keys, self._watched = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
         self._left: dict[tuple[int, int], list[int]] = {}
 
     def note(self, optimizer: Any) -> None:
@@ -27,8 +27,9 @@ class Endings:
         if optimizer not in self._keys:
             numbers = self._summed.numbers  # ranks sum together, though perhaps not all of them step
             self._keys[optimizer] = numbers, sum(begun_at == numbers for begun_at, _ in self._left)
-        smallest = sorted((parameter for _, parameter in parameters_of(optimizer)), key=lambda each: each.size)
-        self._left[self._keys[optimizer]] = list(map(digest, smallest[:NUM_WATCHED]))
+            smallest = sorted((parameter for _, parameter in parameters_of(optimizer)), key=lambda each: each.size)
+            self._watched[optimizer] = smallest[:NUM_WATCHED]
+        self._left[self._keys[optimizer]] = list(map(digest, self._watched[optimizer]))
 
     def forget(self) -> None:
         """All ranks were told that they hold different models."""
