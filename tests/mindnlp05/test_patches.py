@@ -43,6 +43,11 @@ CASES = {
     "means = [1, 0.5, 0.5, 0, 4, 0.15, 0, 0, 0, 4]\n"
     "assert all(abs(each.mean() - mean) < 0.3 for each, mean in zip(first, means))\n"
     "assert abs(first[5].mean() - 0.15) < 0.04 and set(first[5]) == {0, 1}",
+    "normal_and_weighted_draws": "drawn = torch.randn_like(torch.ones(999)).asnumpy()\n"
+    "assert abs(drawn.mean()) < 0.2 and abs(drawn.std() - 1) < 0.2\n"
+    "sampler = torch.utils.data.WeightedRandomSampler([1.0, 1.0, 8.0], 999)\n"
+    "assert max(abs(np.bincount(list(sampler)) / 999 - [0.1, 0.1, 0.8])) < 0.1\n"
+    "assert sorted(torch.multinomial(torch.tensor([[1.0, 0.0, 9.0]]), 2)[0].tolist()) == [0, 2]",
     "generators_move_on": "torch.manual_seed(3); first = torch.rand(9)\nassert (first != torch.rand(9)).any()\n"
     "state = torch.get_rng_state(); next = torch.rand(9); torch.set_rng_state(state)\n"
     "assert (next == torch.rand(9)).all() and torch.randperm(9).tolist() != torch.randperm(9).tolist()",
