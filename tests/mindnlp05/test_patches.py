@@ -48,6 +48,26 @@ CASES = {
     "sampler = torch.utils.data.WeightedRandomSampler([1.0, 1.0, 8.0], 999)\n"
     "assert max(abs(np.bincount(list(sampler)) / 999 - [0.1, 0.1, 0.8])) < 0.1\n"
     "assert sorted(torch.multinomial(torch.tensor([[1.0, 0.0, 9.0]]), 2)[0].tolist()) == [0, 2]",
+    "defaults_of_functions": "rows = torch.tensor([-1.0, 3.0])\n"
+    "assert abs(torch.nn.functional.leaky_relu(rows)[0].item() + 0.01) < 1e-6\n"
+    "assert torch.nn.functional.smooth_l1_loss(rows, rows * 0).item() == 1.5",
+    "numbers_on_cpu": "rows = torch.tensor([[-1.0, 3.0], [2.0, 1.0]])\n"
+    "assert torch.nn.functional.logsigmoid(rows).shape == (2, 2)\n"
+    "assert abs(torch.nn.functional.softplus(rows, beta=2)[0, 1].item() - 3.00124) < 1e-4\n"
+    "assert torch.addmm(rows, rows, rows, beta=2, alpha=0).tolist() == (rows * 2).tolist()\n"
+    "assert torch.baddbmm(rows[None], rows[None], rows[None], beta=2, alpha=0)[0].tolist() == (rows * 2).tolist()\n"
+    "assert torch.fmod(rows, 0.75).tolist() == [[-0.25, 0.0], [0.5, 0.25]]",
+    "losses_of_each_label": "logits = torch.tensor(np.random.default_rng(0).random((2, 5, 3, 4), np.float32))\n"
+    "labels = torch.tensor(np.arange(24).reshape(2, 3, 4) % 5)\n"
+    "rows = logits.permute(0, 2, 3, 1).reshape(-1, 5); entropy = torch.nn.functional.cross_entropy\n"
+    "assert abs(entropy(logits, labels).item() - entropy(rows, labels.reshape(-1)).item()) < 1e-5\n"
+    "labels[labels == 3] = -100; each = entropy(logits, labels, reduction='none')\n"
+    "assert each.shape == labels.shape and ((each == 0) == (labels == -100)).all()",
+    "places_and_order": "def written():\n"
+    "    rows = weight * 1; rows[0] = 5.0; return rows.sum()\n"
+    "weight.grad = None; torch.autograd.value_and_grad(written, [weight])()\n"
+    "assert weight.grad.tolist() == [0.0, 1.0]\n"
+    "assert torch.tensor([1.0, 3.0, 2.0]).argsort(descending=True).tolist() == [1, 2, 0]",
     "generators_move_on": "torch.manual_seed(3); first = torch.rand(9)\nassert (first != torch.rand(9)).any()\n"
     "state = torch.get_rng_state(); next = torch.rand(9); torch.set_rng_state(state)\n"
     "assert (next == torch.rand(9)).all() and torch.randperm(9).tolist() != torch.randperm(9).tolist()",

@@ -3,6 +3,7 @@
 from mindnlp_dp_plugin.compat.mindnlp05 import (  # noqa: F401  (each enters its patches into PATCHES)
     data,
     files,
+    functions,
     nothing_in_silence,
     operators,
     optimizers,

@@ -1,0 +1,98 @@
+"""Functions of ``mindtorch`` whose numbers or gradients are not torch's, in silence."""
+
+from mindnlp_dp_plugin.compat.patch import patch
+
+CPU = "mindtorch._apis.cpu"
+
+
+@patch(
+    module="mindtorch.nn.functional",
+    bridges="leaky_relu and smooth_l1_loss have another slope and reduction than torch's where none is given",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's leaky_relu has negative_slope=0.01, and its smooth_l1_loss reduction='mean'",
+)
+def defaults_of_functions(functional):
+    leaky_relu, smooth_l1_loss = functional.leaky_relu, functional.smooth_l1_loss
+    functional.leaky_relu = lambda input, negative_slope=0.01, inplace=False: leaky_relu(input, negative_slope)
+    functional.smooth_l1_loss = lambda input, target, size_average=None, reduce=None, reduction="mean", beta=1.0: (
+        smooth_l1_loss(input, target, beta, reduction)
+    )
+
+
+@patch(
+    module=CPU,
+    bridges="on CPU logsigmoid gives its first row alone, softplus ignores beta, addmm and baddbmm exchange alpha and "
+    "beta, and fmod has the divisor's sign",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu has these as torch does, and logsigmoid in a tuple",
+)
+def numbers_on_cpu(cpu):
+    addmm, baddbmm, remainder, plain_softplus = cpu.addmm, cpu.baddbmm, cpu.fmod_tensor, cpu.softplus
+
+    def softplus(input, beta=1, threshold=20):
+        return plain_softplus(input) if beta == 1 else cpu.div(plain_softplus(cpu.mul(input, beta)), beta)
+
+    def fmod(input, other):
+        return cpu.mul(cpu.sign(input), remainder(cpu.abs(input), abs(other)))
+
+    cpu.softplus, cpu.fmod_scalar, cpu.fmod_tensor = softplus, fmod, fmod
+    cpu.logsigmoid = lambda input: (cpu.neg(plain_softplus(cpu.neg(input))),)
+    cpu.addmm = lambda input, mat1, mat2, beta, alpha: addmm(input, mat1, mat2, alpha, beta)
+    cpu.baddbmm = lambda input, batch1, batch2, beta, alpha: baddbmm(input, batch1, batch2, alpha, beta)
+
+
+@patch(
+    module=CPU,
+    bridges="a loss for each label: on CPU that of a label that is left out is whatever the memory held, and labels "
+    "with two places more than the rows are taken in another order",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu.nllloss gives 0 for ignore_index, and nllloss_2d keeps the order of labels",
+)
+def losses_of_each_label(cpu):
+    stock = cpu.nllloss
+
+    def nllloss(input, target, weight, reduction, ignore_index):
+        loss, *rest = stock(input, target, weight, reduction, ignore_index)
+        if reduction == "none":
+            loss = cpu.masked_fill(loss, cpu.eq(target, ignore_index), 0.0)
+        return loss, *rest
+
+    def nllloss_2d(input, target, weight, reduction, ignore_index):
+        rows = cpu.reshape(cpu.permute(input, (0, 2, 3, 1)), (-1, input.shape[1]))
+        loss, *rest = nllloss(rows, cpu.reshape(target, (-1,)), weight, reduction, ignore_index)
+        return (cpu.reshape(loss, tuple(target.shape)) if reduction == "none" else loss), *rest
+
+    cpu.nllloss, cpu.nllloss_2d = nllloss, nllloss_2d
+
+
+@patch(
+    module="mindtorch._tensor",
+    bridges="tensors that are written to in a forward: what was written over keeps its gradient; and the order that "
+    "Tensor.argsort gives, which is never a falling one",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch's Tensor.__setitem__ is differentiated on CPU, and its argsort hands descending on",
+)
+def places_and_order(_tensor):
+    import numpy as np
+    from mindspore.common.api import _pynative_executor
+
+    stock = _tensor.TensorPlaceHolder.__setitem__
+
+    def plain(index):
+        if isinstance(index, tuple):
+            return tuple(map(plain, index))
+        return index.numpy() if isinstance(index, _tensor.Tensor) else index
+
+    def __setitem__(self, index, value):
+        ops = _tensor.ops
+        if not (self.device.type == "cpu" and self.dtype.is_floating_point and _pynative_executor.grad_flag()):
+            return stock(self, index, value)
+        is_written, written = np.zeros(tuple(self.shape), bool), ops.zeros_like(self)
+        is_written[plain(index)] = True
+        stock(written, index, value)
+        return self.copy_(ops.where(_tensor.tensor(is_written), written, self))
+
+    def argsort(self, dim=-1, descending=False, stable=False):
+        return _tensor.ops.argsort(self, dim, descending, stable)
+
+    _tensor.TensorPlaceHolder.__setitem__, _tensor.TensorPlaceHolder.argsort = __setitem__, argsort
