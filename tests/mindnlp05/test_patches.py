@@ -27,6 +27,9 @@ CASES = {
     "weight_and_bias_of_batch_norm": "norm = torch.nn.BatchNorm1d(2); rows = torch.tensor([[1.0, 2.0], [3.0, 8.0]])\n"
     "assert (norm(rows) - torch.tensor([[-1.0, -1.0], [1.0, 1.0]])).abs().max().item() < 1e-3\n"
     "assert abs(norm.running_mean[1].item() - 0.5) < 1e-6",
+    "products_that_broadcast": "rows, one = torch.ones(3, 4, 2, 8), torch.ones(8)\n"
+    "assert (rows @ torch.ones(1, 4, 8, 5)).shape == (3, 4, 2, 5) and (rows @ one).shape == (3, 4, 2)\n"
+    "assert (one @ torch.ones(3, 8, 5)).shape == (3, 5) and (one @ one).item() == 8",
     "cpu_is_a_device": "torch.cpu.set_device(0)\n"
     "assert (torch.cpu.device_count(), torch.cpu.current_device()) == (1, 0)",
     "sgd_with_momentum": "sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.5)\nsgd.step(); sgd.step()\n"
@@ -56,6 +59,8 @@ CASES = {
     "assert abs(torch.nn.functional.softplus(rows, beta=2)[0, 1].item() - 3.00124) < 1e-4\n"
     "assert torch.addmm(rows, rows, rows, beta=2, alpha=0).tolist() == (rows * 2).tolist()\n"
     "assert torch.baddbmm(rows[None], rows[None], rows[None], beta=2, alpha=0)[0].tolist() == (rows * 2).tolist()\n"
+    "places = torch.arange(6).float().reshape(2, 3)\n"
+    "assert places.transpose(0, 1).as_strided((2, 2), (1, 2)).tolist() == [[0.0, 2.0], [1.0, 3.0]]\n"
     "assert torch.fmod(rows, 0.75).tolist() == [[-0.25, 0.0], [0.5, 0.25]]",
     "losses_of_each_label": "logits = torch.tensor(np.random.default_rng(0).random((2, 5, 3, 4), np.float32))\n"
     "labels = torch.tensor(np.arange(24).reshape(2, 3, 4) % 5)\n"

@@ -53,6 +53,30 @@ def argmax_of_a_whole_tensor(cpu):
 
 
 @patch(
+    module=MODULE,
+    bridges="products with a vector, and of batches where one side has fewer: DeBERTa, Falcon, attention pooling",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu.matmul broadcasts",
+)
+def products_that_broadcast(cpu):
+    import numpy as np
+
+    stock = cpu.matmul
+
+    def matmul(self, other):
+        if self.ndim > 1 and (other.ndim == 2 or self.shape[:-2] == other.shape[:-2] and other.ndim > 1):
+            return stock(self, other)
+        if self.ndim == 1:
+            return cpu.squeeze(matmul(cpu.reshape(self, (1, -1)), other), -1 if other.ndim == 1 else -2)
+        if other.ndim == 1:
+            return cpu.squeeze(matmul(self, cpu.reshape(other, (-1, 1))), -1)
+        batch = np.broadcast_shapes(self.shape[:-2], other.shape[:-2])
+        return stock(*(cpu.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (self, other)))
+
+    cpu.matmul = matmul
+
+
+@patch(
     module="mindtorch.cpu",
     bridges="accelerate on ranks: it asks which of the CPU's devices is in use",
     fault_of="MindNLP",
