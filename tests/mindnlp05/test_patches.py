@@ -59,6 +59,9 @@ CASES = {
     "assert abs(torch.nn.functional.softplus(rows, beta=2)[0, 1].item() - 3.00124) < 1e-4\n"
     "assert torch.addmm(rows, rows, rows, beta=2, alpha=0).tolist() == (rows * 2).tolist()\n"
     "assert torch.baddbmm(rows[None], rows[None], rows[None], beta=2, alpha=0)[0].tolist() == (rows * 2).tolist()\n"
+    "table = torch.nn.Parameter(torch.ones(3, 2)); places = torch.tensor([0, 2, 1])\n"
+    "torch.autograd.value_and_grad(lambda: torch.nn.functional.embedding(places, table, 1).sum(), [table])()\n"
+    "assert table.grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]\n"
     "places = torch.arange(6).float().reshape(2, 3)\n"
     "assert places.transpose(0, 1).as_strided((2, 2), (1, 2)).tolist() == [[0.0, 2.0], [1.0, 3.0]]\n"
     "assert torch.fmod(rows, 0.75).tolist() == [[-0.25, 0.0], [0.5, 0.25]]",

@@ -21,14 +21,22 @@ def defaults_of_functions(functional):
 
 @patch(
     module=CPU,
-    bridges="on CPU logsigmoid gives its first row alone, softplus ignores beta, addmm and baddbmm exchange alpha and "
-    "beta, fmod has the divisor's sign, and as_strided takes other elements of what was transposed (Longformer)",
+    bridges="on CPU embedding trains the row of padding_idx, logsigmoid gives its first row alone, softplus ignores "
+    "beta, addmm and baddbmm exchange alpha and beta, fmod has the divisor's sign, and as_strided takes other elements "
+    "of what was transposed (Longformer)",
     fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu has these as torch does, and logsigmoid in a tuple",
 )
 def numbers_on_cpu(cpu):
     addmm, baddbmm, remainder, plain_softplus = cpu.addmm, cpu.baddbmm, cpu.fmod_tensor, cpu.softplus
-    flat_strided = cpu.as_strided
+    flat_strided, rows_of = cpu.as_strided, cpu.embedding
+
+    def embedding(input, weight, padding_idx, *others):
+        rows = rows_of(input, weight, padding_idx, *others)
+        if padding_idx is None:
+            return rows
+        is_padding = cpu.expand_dims(cpu.eq(input, padding_idx % weight.shape[0]), -1)
+        return cpu.select(cpu.broadcast_to(is_padding, rows.shape), cpu.stop_gradient(rows), rows)
 
     def softplus(input, beta=1, threshold=20):
         return plain_softplus(input) if beta == 1 else cpu.div(plain_softplus(cpu.mul(input, beta)), beta)
@@ -42,7 +50,8 @@ def numbers_on_cpu(cpu):
             input = cpu.permute(input, tuple(sorted(range(input.ndim), key=lambda axis: -strides[axis])))
         return flat_strided(input, size, stride, storage_offset)
 
-    cpu.softplus, cpu.fmod_scalar, cpu.fmod_tensor, cpu.as_strided = softplus, fmod, fmod, as_strided
+    cpu.softplus, cpu.fmod_scalar, cpu.fmod_tensor = softplus, fmod, fmod
+    cpu.as_strided, cpu.embedding = as_strided, embedding
     cpu.logsigmoid = lambda input: (cpu.neg(plain_softplus(cpu.neg(input))),)
     cpu.addmm = lambda input, mat1, mat2, beta, alpha: addmm(input, mat1, mat2, alpha, beta)
     cpu.baddbmm = lambda input, batch1, batch2, beta, alpha: baddbmm(input, batch1, batch2, alpha, beta)
