@@ -54,6 +54,15 @@ model = get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.SEQ_CLS))
 """
 
 
+CHUNKS = """
+import numpy as np
+rows = mindspore.Tensor(np.arange(32, dtype=np.float32).reshape(8, 2, 2)).swapaxes(0, 1)
+def rows_of(attention, rows):
+    chunks = attention._chunk(rows, 2).asnumpy()
+    assert (chunks[:, 1] == rows.asnumpy()[:, 2:6]).all(), 'other rows'
+"""
+
+
 def trains(case):
     """Code that checks the initial weights of a family's model, trains it, saves and loads it."""
     return (
@@ -243,6 +252,30 @@ USES = {
         "        optimizer.param_groups[0]['lr'] = 1e-3 / (step + 1); optimizer.step()\n"
         "    assert memory() - before < 8, f'{memory() - before} MB are gone'",
         "MB are gone",
+    ),
+    "biases_of_heads": (
+        "import os, tempfile\nfrom mindnlp.core import ops\nfrom safetensors.numpy import load_file, save_file\n"
+        "from mindnlp.transformers import RobertaConfig, RobertaForMaskedLM\n"
+        "sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)\n"
+        "model = RobertaForMaskedLM(RobertaConfig(vocab_size=8, **sizes))\n"
+        "model.lm_head.bias.assign_value(ops.ones(8))\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    model.save_pretrained(folder); weights = os.path.join(folder, 'model.safetensors')\n"
+        "    kept = {name: value for name, value in load_file(weights).items() if 'head.decoder' not in name}\n"
+        "    save_file(kept, weights, {'format': 'pt'})  # as transformers saves them\n"
+        "    head = RobertaForMaskedLM.from_pretrained(folder).lm_head\n"
+        "assert head.decoder.bias.asnumpy().sum() == 8, 'the bias is lost'",
+        "the bias is lost",
+    ),
+    "chunks_of_led": (
+        f"{CHUNKS}\nfrom mindnlp.transformers.models.led.modeling_led import LEDEncoderSelfAttention as Attention\n"
+        "rows_of(Attention, rows)",
+        "other rows",
+    ),
+    "chunks_of_longformer": (
+        f"{CHUNKS}\nfrom mindnlp.transformers.models.longformer import modeling_longformer\n"
+        "rows_of(modeling_longformer.LongformerSelfAttention, rows.astype(mindspore.float16))",
+        "division by zero",
     ),
     "repeat_on_cpu": ("mindspore.Tensor(1.0).repeat(3)", "not supported"),
     "clipping_of_views": (

@@ -100,17 +100,44 @@ def shapes_in_xlm_roberta(modeling_xlm_roberta):
 
 @patch(
     module="mindnlp.transformers.models.mobilebert.modeling_mobilebert",
-    bridges="question answering and multiple choice with MobileBERT: they call Tensor.size, which is a number",
+    bridges="question answering and multiple choice with MobileBERT call Tensor.size, which is a number; and classes "
+    "in int64 are trained as several labels at once, in silence",
     fault_of="MindNLP",
-    obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape",
+    obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape, and asks for int64",
 )
 def shapes_in_mobilebert(modeling_mobilebert):
     from mindnlp.transformers.models.bert import modeling_bert
 
-    for head in ("QuestionAnswering", "MultipleChoice"):
+    for head in ("QuestionAnswering", "MultipleChoice", "SequenceClassification"):
         model = getattr(modeling_mobilebert, f"MobileBertFor{head}")
         model.forward = getattr(modeling_bert, f"BertFor{head}").forward
         model.bert = property(lambda self: self.mobilebert)
+
+
+@patch(
+    module="mindnlp.transformers.models.led.modeling_led",
+    bridges="LED: the chunks of its window hold other rows than torch's, in silence",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp.core.ops.as_strided counts strides in memory",
+)
+def chunks_of_led(modeling_led):
+    attention = modeling_led.LEDEncoderSelfAttention
+    stock = attention._chunk
+    attention._chunk = staticmethod(lambda hidden_states, *args: stock(hidden_states.contiguous(), *args))
+
+
+@patch(
+    module="mindnlp.transformers.models.longformer.modeling_longformer",
+    bridges="Longformer in float16: it takes each number for four bytes, and divides by zero",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's modeling_longformer reads Tensor.stride()",
+)
+def chunks_of_longformer(modeling_longformer):
+    from mindnlp.transformers.models.led import modeling_led
+
+    for name in ("_chunk", "_sliding_chunks_matmul_attn_probs_value"):
+        same = vars(modeling_led.LEDEncoderSelfAttention)[name]
+        setattr(modeling_longformer.LongformerSelfAttention, name, same)
 
 
 @patch(

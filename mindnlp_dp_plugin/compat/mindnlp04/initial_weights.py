@@ -116,3 +116,24 @@ def weights_of_gptsan(modeling_gptsan_japanese):
 )
 def padding_of_funnel(modeling_funnel):
     modeling_funnel.FunnelEmbeddings.padding_idx = property(lambda self: self.word_embeddings.padding_idx)
+
+
+@patch(
+    module="mindnlp.transformers.modeling_utils",
+    bridges="masked language models of RoBERTa, ALBERT, XLM-R and ten others: from_pretrained puts the head's bias in "
+    "place, and tying then takes the one that the decoder was made with, which is 0",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's from_pretrained copies into parameters, or its heads tie decoder.bias to bias",
+)
+def biases_of_heads(modeling_utils):
+    stock = modeling_utils.PreTrainedModel.tie_weights
+
+    def tie_weights(self):
+        for module in self.modules():
+            decoder = module._modules.get("decoder") if hasattr(module, "_tie_weights") else None
+            own, of_decoder = getattr(module, "bias", None), getattr(decoder, "bias", None)
+            if own is not None and of_decoder is not None and own.shape == of_decoder.shape:
+                decoder.bias = own  # a decoder that was resized has another shape, and keeps its own
+        stock(self)
+
+    modeling_utils.PreTrainedModel.tie_weights = tie_weights
