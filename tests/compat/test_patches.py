@@ -253,6 +253,20 @@ USES = {
         "    assert memory() - before < 8, f'{memory() - before} MB are gone'",
         "MB are gone",
     ),
+    "momentum_of_sgd": (
+        "from mindnlp.core import nn, ops, optim\n"
+        "w = nn.Parameter(ops.ones(2)); w.grad = ops.ones(2); sgd = optim.SGD([w], lr=0.1, momentum=0.5)\n"
+        "sgd.step(); sgd.step(); assert abs(float(w[0]) - 0.75) < 1e-6, 'no momentum'",
+        "no momentum",
+    ),
+    "values_of_gradients": (
+        "from mindnlp.core import nn, ops\n"
+        "w = nn.Parameter(ops.ones(2) * 5); w.grad = ops.ones(2) * 3; nn.utils.clip_grad_value_([w], 1.0)\n"
+        "assert w.asnumpy().tolist() == [5, 5] and w.grad.asnumpy().tolist() == [1, 1], 'the weights are clipped'\n"
+        "gradient = ops.ones(2) * 3; nn.utils.clip_grad_value_([gradient], 1.0)\n"
+        "assert gradient.asnumpy().tolist() == [1, 1]",
+        "the weights are clipped",
+    ),
     "biases_of_heads": (
         "import os, tempfile\nfrom mindnlp.core import ops\nfrom safetensors.numpy import load_file, save_file\n"
         "from mindnlp.transformers import RobertaConfig, RobertaForMaskedLM\n"

@@ -11,7 +11,6 @@ from mindnlp.core.optim import SGD, Adam, AdamW, Optimizer
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
-from tests.programs.scenarios import Momentum
 
 
 class Lamb(Adam):
@@ -62,7 +61,7 @@ def groups():
         (AdamW, {"amsgrad": True, "weight_decay": 0.5}),
         (Adam, {"weight_decay": 0.1}),
         (SGD, {"momentum": 0.9, "nesterov": True}),
-        (Momentum, {"weight_decay": 0.1}),
+        (SGD, {"momentum": 0.9, "weight_decay": 0.1}),
     ],
     ids=str,
 )

@@ -59,14 +59,14 @@ class Case:
         dataset: Returns batches.
         arguments: Further TrainingArguments.
         config: Further fields of the DataParallelConfig.
-        own_optimizer: A class that is used in place of the Trainer's.
+        own_optimizer: What makes the one that is used in place of the Trainer's.
     """
 
     model: Callable = tiny_model
     dataset: Callable = lambda: tiny_rows(NUM_ROWS, shuffle=True).batch(BATCH_SIZE)
     arguments: dict = field(default_factory=dict)
     config: dict = field(default_factory=dict)
-    own_optimizer: type | None = None
+    own_optimizer: Callable | None = None
 
 
 def by_batch():

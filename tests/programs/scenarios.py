@@ -7,6 +7,7 @@ import mindnlp_dp_plugin  # isort: skip
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import mindspore
@@ -62,7 +63,7 @@ class Scenario:
     Attributes:
         build_model: Returns the model, given the number of ranks. It is called with seeds set, and on each rank.
         optimizer: The argument ``optim``.
-        own_optimizer: A class that is used in place of the Trainer's.
+        own_optimizer: What makes the one that is used in place of the Trainer's.
         num_steps: Optimizer steps.
         num_batches: Batches in an epoch of each rank.
         accumulation: Micro-steps in an optimizer step.
@@ -77,7 +78,7 @@ class Scenario:
 
     build_model: Callable
     optimizer: str = "adamw"
-    own_optimizer: type | None = None
+    own_optimizer: Callable | None = None
     num_steps: int = 6
     num_batches: int = 10
     accumulation: int = 1
@@ -136,15 +137,7 @@ def adam(num_ranks):
     return bert()
 
 
-class Momentum(SGD):
-    """MindNLP's SGD forgets its momentum after each step."""
-
-    def step(self):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                state, gradient = self.state[parameter], parameter.grad + group["weight_decay"] * parameter
-                state["momentum_buffer"] = 0.9 * state["momentum_buffer"] + gradient if state else gradient
-                ops.assign(parameter, parameter - group["lr"] * state["momentum_buffer"])
+Momentum = partial(SGD, momentum=0.9)
 
 
 @scenario(own_optimizer=Momentum, optimizer="sgd", arguments={"learning_rate": 1e-2})

@@ -3,6 +3,7 @@
 import functools
 import types
 
+from mindnlp_dp_plugin.compat.momentum import direction_of
 from mindnlp_dp_plugin.compat.patch import patch
 
 
@@ -47,6 +48,51 @@ def value_and_grad_through_public_api(function):
 def clipping_of_views(clip_grad):
     replaced = {"assign": lambda gradient, value: gradient.assign_value(value)}
     clip_grad.ops = types.SimpleNamespace(**{**vars(clip_grad.ops), **replaced})
+
+
+@patch(
+    module="mindnlp.core.optim.sgd",
+    bridges="SGD: its momentum begins anew in each step, so that there is none, in silence",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's SGD keeps its momentum",
+)
+def momentum_of_sgd(sgd):
+    stock = sgd.SGD.step
+
+    def step(self, *args):
+        groups, self.param_groups = self.param_groups, [each for each in self.param_groups if not each["momentum"]]
+        try:
+            result = stock(self, *args)
+        finally:
+            self.param_groups = groups
+        for group in (each for each in groups if each["momentum"]):
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    direction = direction_of(self.state[parameter], parameter, group)
+                    sgd.ops.assign(parameter, parameter - direction * float(group["lr"]))
+        return result
+
+    sgd.SGD.step = step
+
+
+@patch(
+    module="mindnlp.core.nn.utils.clip_grad",
+    bridges="clip_grad_value_: it clips the parameters that it is given, and not their gradients, in silence",
+    fault_of="MindNLP",
+    obsolete_when="mindnlp's clip_grad_value_ clips the gradients of parameters",
+)
+def values_of_gradients(clip_grad):
+    import mindspore
+    from mindnlp.core.nn.parameter import Parameter
+
+    stock = clip_grad.clip_grad_value_
+
+    def clip_grad_value_(parameters, clip_value, foreach=None):
+        given = [parameters] if isinstance(parameters, mindspore.Tensor) else list(parameters)
+        gradients = [each.grad if isinstance(each, Parameter) else each for each in given]
+        stock([gradient for gradient in gradients if gradient is not None], clip_value)
+
+    clip_grad.clip_grad_value_ = clip_grad_value_
 
 
 @patch(

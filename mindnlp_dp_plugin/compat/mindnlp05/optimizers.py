@@ -1,5 +1,6 @@
 """Optimizers."""
 
+from mindnlp_dp_plugin.compat.momentum import direction_of
 from mindnlp_dp_plugin.compat.patch import patch
 
 
@@ -18,22 +19,8 @@ def sgd_with_momentum(sgd):
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
-                        direction = _direction(self.state[parameter], parameter, group)
+                        direction = direction_of(self.state[parameter], parameter, group)
                         parameter.copy_(parameter - direction * float(group["lr"]))
         return loss
 
     sgd.SGD.step = step
-
-
-def _direction(state, parameter, group):
-    """Where SGD goes, as torch defines it."""
-    momentum, decay = float(group["momentum"]), float(group["weight_decay"])
-    gradient = -parameter.grad if group["maximize"] else parameter.grad
-    if decay:
-        gradient = gradient + parameter * decay
-    if not momentum:
-        return gradient
-    before = state.get("momentum_buffer")
-    kept = gradient.clone() if before is None else before * momentum + gradient * (1 - float(group["dampening"]))
-    state["momentum_buffer"] = kept
-    return gradient + kept * momentum if group["nesterov"] else kept
