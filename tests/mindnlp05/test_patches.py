@@ -30,6 +30,10 @@ CASES = {
     "products_that_broadcast": "rows, one = torch.ones(3, 4, 2, 8), torch.ones(8)\n"
     "assert (rows @ torch.ones(1, 4, 8, 5)).shape == (3, 4, 2, 5) and (rows @ one).shape == (3, 4, 2)\n"
     "assert (one @ torch.ones(3, 8, 5)).shape == (3, 5) and (one @ one).item() == 8",
+    "losses_on_cpu": "rows, target = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.0, 1.0]])\n"
+    "divergence = torch.nn.functional.kl_div(rows, target, reduction='batchmean')\n"
+    "assert abs(divergence.item() - 0.693147) < 1e-5\n"
+    "assert torch.nn.functional.l1_loss(target, target + 2).item() == 2",
     "cpu_is_a_device": "torch.cpu.set_device(0)\n"
     "assert (torch.cpu.device_count(), torch.cpu.current_device()) == (1, 0)",
     "sgd_with_momentum": "sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.5)\nsgd.step(); sgd.step()\n"
@@ -104,7 +108,11 @@ CASES = {
     "tensors_stay_where_they_are": "weight.grad = None\n"
     "torch.autograd.value_and_grad(lambda: (weight - torch.ones(2)).sum(), [weight])()\n"
     "assert weight.grad.tolist() == [1.0, 1.0]",
-    "backward_without_gradients": "assert refused((weight * 2).sum().backward)",
+    "backward_without_gradients": "assert refused((weight * 2).sum().backward)\n"
+    "def failing(): raise KeyError(weight * 2)\n"
+    "try: torch.autograd.value_and_grad(failing, [weight])()\n"
+    "except KeyError: later = torch.nn.Parameter(torch.ones(2))\n"
+    "torch.autograd.value_and_grad(lambda: (later * 3).sum(), [later])(); assert later.grad.tolist() == [3, 3]",
     "checkpoint_that_keeps_all": "from torch.utils.checkpoint import checkpoint\nassert refused(checkpoint, len, [])",
     "half_precision_on_cpu": "assert refused(torch.autocast, 'cpu', torch.float16)",
     "half_precision_of_the_trainer": "from transformers import TrainingArguments\n"

@@ -8,7 +8,8 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 @patch(
     module="mindtorch",
-    bridges="loops of one's own and Accelerator.backward: loss.backward() returns, and no parameter has a gradient",
+    bridges="loops of one's own and Accelerator.backward: loss.backward() returns, and no parameter has a gradient; "
+    "and training again in a notebook: after a gradient that failed those of parameters that are made later are 0",
     fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.backward computes gradients",
 )
@@ -27,7 +28,17 @@ def backward_without_gradients(mindtorch):
             finally:
                 num_running -= 1
 
-        return stock(counted, *args, **kwargs)
+        gradients = stock(counted, *args, **kwargs)
+
+        @functools.wraps(gradients)
+        def ended(*inputs, **named):
+            try:
+                return gradients(*inputs, **named)
+            except BaseException:
+                function._pynative_executor.clear_res()
+                raise
+
+        return ended
 
     def backward(self, *args, **kwargs):
         if num_running:  # MindNLP's own training_step calls it there

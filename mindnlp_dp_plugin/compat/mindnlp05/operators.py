@@ -77,6 +77,29 @@ def products_that_broadcast(cpu):
 
 
 @patch(
+    module=MODULE,
+    bridges="distillation and other losses: there is no kl_div on CPU, and l1_loss calls mean with other arguments",
+    fault_of="MindNLP",
+    obsolete_when="mindtorch._apis.cpu has both",
+)
+def losses_on_cpu(cpu):
+    def reduced(loss, reduction):
+        return {"mean": loss.mean, "sum": loss.sum, "none": lambda: loss}[reduction]()
+
+    def l1_loss(input, target, reduction="mean"):
+        return reduced(cpu.abs(cpu.sub(input, target)), reduction)
+
+    def kl_div(input, target, reduction, log_target):
+        if log_target:
+            return reduced(cpu.mul(cpu.exp(target), cpu.sub(target, input)), reduction)
+        is_zero = cpu.eq(target, 0.0)
+        logarithm = cpu.log(cpu.masked_fill(target, is_zero, 1.0))  # 0 log 0 is 0
+        return reduced(cpu.mul(target, cpu.sub(logarithm, input)), reduction)
+
+    cpu.l1_loss, cpu.kl_div = l1_loss, kl_div
+
+
+@patch(
     module="mindtorch.cpu",
     bridges="accelerate on ranks: it asks which of the CPU's devices is in use",
     fault_of="MindNLP",
