@@ -8,7 +8,6 @@ Rank r leaves OUTPUT/family_steps.rank<r>.json.
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
-import resource
 import sys
 from pathlib import Path
 
@@ -21,15 +20,11 @@ from mindspore.dataset import GeneratorDataset
 from benchmarks.programs import family_sizes
 from benchmarks.programs.clock import Clock
 from benchmarks.programs.shares import Profile
+from mindnlp_dp_plugin.job.hardware import peak_memory
 
 OUTPUT, FAMILY = Path(sys.argv[1]), sys.argv[2]
 STEPS, ROWS, TOKENS = map(int, sys.argv[3:])
 WARM_UP, PROFILED = 2, 2
-
-
-def peak_memory():
-    """What this process has held at most so far, in bytes."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main():

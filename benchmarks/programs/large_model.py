@@ -9,7 +9,6 @@ import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -22,6 +21,7 @@ from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindnlp.transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.programs.clock import Clock
+from mindnlp_dp_plugin.job.hardware import peak_memory
 from mindnlp_dp_plugin.job.rank_process import told
 from mindnlp_dp_plugin.job.variables import RESTART
 
@@ -49,7 +49,7 @@ class Story(TrainerCallback):
 
 
 def note(what):
-    PEAKS[what] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    PEAKS[what] = peak_memory()
 
 
 def gigaflops():
@@ -92,6 +92,6 @@ found = {
     "seconds": [end - begin for begin, end in zip(clock.begins, clock.ends)],
     "gigaflops": gigaflops(),
     "peaks": PEAKS,
-    "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "peak_bytes": peak_memory(),
 }
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))

@@ -7,7 +7,6 @@ each step, and the bytes of the messages that it gave to the collectives in a st
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
-import resource
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.programs.clock import Clock
 from mindnlp_dp_plugin import collectives
+from mindnlp_dp_plugin.job.hardware import peak_memory
 from mindnlp_dp_plugin.optim.sharded import states_of
 
 OUTPUT, STAGE, NUM_STEPS, BATCH_SIZE, NUM_TOKENS = Path(sys.argv[1]), *map(int, sys.argv[2:])
@@ -57,7 +57,7 @@ else:
 measured = {
     "parameters": sum(parameter.size for parameter in model.parameters()),
     "state_bytes": states,
-    "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "peak_bytes": peak_memory(),
     "seconds": np.diff(clock.ends)[WARM_UP:].tolist(),
     "all_reduced_bytes": sum(reduced) / NUM_STEPS,
     "reduce_scattered_bytes": sum(scattered) / NUM_STEPS,

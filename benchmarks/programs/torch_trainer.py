@@ -8,7 +8,7 @@ OUTPUT/torch_trainer.rank<r>.json.
 
 import json
 import os
-import resource
+import re
 import sys
 import time
 from collections import Counter
@@ -54,7 +54,7 @@ class Clock(TrainerCallback):
 
 def peak_memory():
     """What this process has held at most so far, in bytes."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def main():

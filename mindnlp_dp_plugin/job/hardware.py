@@ -2,6 +2,8 @@
 
 import glob
 import os
+import re
+import resource
 import shutil
 from pathlib import Path
 
@@ -54,6 +56,15 @@ def cpu_quota() -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     quota, period = (read(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
     return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had, in bytes.
+
+    What ``getrusage`` calls so is no less than what the process had that started this one, such as a notebook's kernel.
+    """
+    found = re.search(r"VmHWM:\s+(\d+) kB", read(Path("/proc/self/status")) or "")
+    return 1024 * (int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _cards() -> list[str]:

@@ -1,11 +1,14 @@
 """Which Ascend card a rank takes where ``ASCEND_RT_VISIBLE_DEVICES`` shows it only some. There is no card here."""
 
+import sys
+
 import pytest
 
 from mindnlp_dp_plugin.job import hardware
 from mindnlp_dp_plugin.job.cluster import worker_variables
 from mindnlp_dp_plugin.job.environments import detect
 from mindnlp_dp_plugin.job.rank_info import RankInfo
+from tests.harness import run
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,11 @@ def test_as_many_ranks_as_there_are_visible_cards(monkeypatch):
     assert hardware.num_devices() == 8
     monkeypatch.setenv(hardware.VISIBLE_DEVICES, "4, 5")
     assert hardware.num_devices() == 2
+
+
+def test_the_peak_of_a_process_is_not_that_of_what_has_started_it():
+    child = "from mindnlp_dp_plugin.job import hardware; print(hardware.peak_memory())"
+    held = bytearray(300 * 2**20)
+    held[::4096] = b"1" * len(held[::4096])
+    found = int(run([sys.executable, "-c", child]).stdout)
+    assert 2**20 < found < len(held) / 2

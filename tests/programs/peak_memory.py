@@ -5,7 +5,6 @@ python peak_memory.py kept|recomputed
 
 import mindnlp_dp_plugin  # noqa: F401  isort: skip
 
-import resource
 import sys
 import time
 
@@ -13,9 +12,11 @@ import mindspore
 import numpy as np
 from mindnlp.transformers import RobertaConfig, RobertaForSequenceClassification
 
+from mindnlp_dp_plugin.job.hardware import peak_memory
+
 
 def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_memory() / 2**20
 
 
 def gradient(model, batch):

@@ -7,7 +7,6 @@ may follow, and the largest bucket, in bytes.
 import mindnlp_dp_plugin as dp  # isort: skip
 
 import json
-import resource
 import sys
 from pathlib import Path
 
@@ -15,6 +14,8 @@ import mindspore
 import numpy as np
 from mindnlp.engine import Trainer, TrainerCallback, TrainingArguments
 from mindnlp.transformers import BertConfig, BertForSequenceClassification
+
+from mindnlp_dp_plugin.job.hardware import peak_memory
 
 OUTPUT, STAGE = Path(sys.argv[1]), int(sys.argv[2])
 NUM_STEPS = 3
@@ -24,10 +25,10 @@ class Peaks(TrainerCallback):
     before = after = 0
 
     def on_step_end(self, args, state, control, **kwargs):
-        self.before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.before = peak_memory()
 
     def on_save(self, args, state, control, **kwargs):
-        self.after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.after = peak_memory()
 
 
 dp.install(dp.DataParallelConfig(zero_stage=STAGE))
@@ -51,7 +52,7 @@ trainer.evaluate()
 trainer.predict(data)
 trainer.save_model(str(OUTPUT / "saved"))
 trainer.train(resume_from_checkpoint=str(OUTPUT / f"trainer/checkpoint-{NUM_STEPS}"))
-end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+end = peak_memory()
 largest = max(4 * parameter.size for parameter in model.parameters())
 found = {"before": peaks.before, "after": peaks.after, "end": end, "largest_bucket": largest}
 (OUTPUT / f"rank{dp.get_rank()}.json").write_text(json.dumps(found))

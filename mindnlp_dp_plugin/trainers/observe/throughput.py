@@ -1,13 +1,13 @@
 """Measure time, waiting and memory of training, and print a summary at the end."""
 
 import logging
-import resource
 import time
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.job import hardware
 from mindnlp_dp_plugin.job.rank_status import TRAINING, note
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.step import Step
@@ -154,4 +154,4 @@ def peak_memory() -> int:
     """Peak memory of this process in bytes: of the device on Ascend, of the host on CPU, without other ranks' there."""
     if mindspore.get_context("device_target") == "Ascend":
         return mindspore.runtime.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - current().borrowed_bytes
+    return hardware.peak_memory() - current().borrowed_bytes
