@@ -75,11 +75,12 @@ CASES = {
     "assert abs(entropy(logits, labels).item() - entropy(rows, labels.reshape(-1)).item()) < 1e-5\n"
     "labels[labels == 3] = -100; each = entropy(logits, labels, reduction='none')\n"
     "assert each.shape == labels.shape and ((each == 0) == (labels == -100)).all()",
-    "places_and_order": "def written():\n"
+    "methods_of_tensors": "def written():\n"
     "    rows = weight * 1; rows[0] = 5.0; return rows.sum()\n"
     "weight.grad = None; torch.autograd.value_and_grad(written, [weight])()\n"
     "assert weight.grad.tolist() == [0.0, 1.0]\n"
-    "assert torch.tensor([1.0, 3.0, 2.0]).argsort(descending=True).tolist() == [1, 2, 0]",
+    "assert torch.tensor([1.0, 3.0, 2.0]).argsort(descending=True).tolist() == [1, 2, 0]\n"
+    "assert (torch.tensor([-7, 7]) % 3).tolist() == (torch.tensor([-7, 7]) % torch.tensor([3, 3])).tolist() == [2, 1]",
     "generators_move_on": "torch.manual_seed(3); first = torch.rand(9)\nassert (first != torch.rand(9)).any()\n"
     "state = torch.get_rng_state(); next = torch.rand(9); torch.set_rng_state(state)\n"
     "assert (next == torch.rand(9)).all() and torch.randperm(9).tolist() != torch.randperm(9).tolist()",

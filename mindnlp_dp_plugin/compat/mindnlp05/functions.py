@@ -52,6 +52,7 @@ def numbers_on_cpu(cpu):
 
     cpu.softplus, cpu.fmod_scalar, cpu.fmod_tensor = softplus, fmod, fmod
     cpu.as_strided, cpu.embedding = as_strided, embedding
+    cpu.remainder_tensor_tensor = cpu.remainder_scalar_tensor = cpu.remainder_tensor_scalar
     cpu.logsigmoid = lambda input: (cpu.neg(plain_softplus(cpu.neg(input))),)
     cpu.addmm = lambda input, mat1, mat2, beta, alpha: addmm(input, mat1, mat2, alpha, beta)
     cpu.baddbmm = lambda input, batch1, batch2, beta, alpha: baddbmm(input, batch1, batch2, alpha, beta)
@@ -83,12 +84,13 @@ def losses_of_each_label(cpu):
 
 @patch(
     module="mindtorch._tensor",
-    bridges="tensors that are written to in a forward: what was written over keeps its gradient; and the order that "
-    "Tensor.argsort gives, which is never a falling one",
+    bridges="tensors that are written to in a forward: what was written over keeps its gradient; Tensor.argsort, whose "
+    "order never falls; and %, which has the sign of what is divided",
     fault_of="MindNLP",
-    obsolete_when="mindtorch's Tensor.__setitem__ is differentiated on CPU, and its argsort hands descending on",
+    obsolete_when="mindtorch's Tensor.__setitem__ is differentiated on CPU, and its argsort hands descending on, and "
+    "its % is remainder",
 )
-def places_and_order(_tensor):
+def methods_of_tensors(_tensor):
     import numpy as np
     from mindspore.common.api import _pynative_executor
 
@@ -111,4 +113,8 @@ def places_and_order(_tensor):
     def argsort(self, dim=-1, descending=False, stable=False):
         return _tensor.ops.argsort(self, dim, descending, stable)
 
-    _tensor.TensorPlaceHolder.__setitem__, _tensor.TensorPlaceHolder.argsort = __setitem__, argsort
+    def __mod__(self, other):
+        return _tensor.ops.remainder(self, other)
+
+    for method in (__setitem__, argsort, __mod__):
+        setattr(_tensor.TensorPlaceHolder, method.__name__, method)
