@@ -87,8 +87,6 @@ class Bigrams:
         the most frequent one there.
         """
         before, token = (each[_pairs(labels)[1] != IGNORED] for each in _pairs(rows))
-        if not len(token):
-            return 0.0, 0.0
         best = np.where(self._firsts > 0, np.asarray(self._pairs.argmax(axis=1)).reshape(-1), -1)
         return float(-np.log(self.probability(token, before)).mean()), float((best[before] == token).mean())
 

@@ -7,6 +7,7 @@ from statistics import fmean, harmonic_mean
 from tqdm import tqdm
 
 from mindnlp_dp_plugin.language import Message, tr
+from mindnlp_dp_plugin.recipes.scores import decimal
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.words import joined, named
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainerCallback
@@ -19,21 +20,17 @@ class Terminal(TrainerCallback):
     """A bar, and a line of scores for each epoch, in place of the Trainer's own.
 
     Args:
-        best_by: The score by which the best epoch is kept; None if the last one is.
-        task: Says which scores are shown, and which are better the lower they are, beside the loss.
+        task: Says which scores are shown, beside the loss.
         heading: What the bar is called.
+        without: Names of scores that are others' once more, such as the F1 of one class where none is named.
     """
 
-    def __init__(self, best_by: str | None, task: Task, heading: str = TRAINING):
-        self._best_by = best_by
-        self._shown = dict.fromkeys([*task.shown, *task.best_by, "loss"])
-        self._sign = -1 if best_by in ("loss", *task.falling) else 1
-        self._heading, self._bar, self._best = heading, None, float("-inf")
+    def __init__(self, task: Task, heading: str = TRAINING, without: tuple[str, ...] = ()):
+        self._heading, self._bar = heading, None
+        self._shown = [name for name in dict.fromkeys([*task.shown, *task.best_by, "loss"]) if name not in without]
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Show the bar; of a run that goes on, the best score so far is known."""
-        if state.best_metric is not None:
-            self._best = self._sign * state.best_metric
+        """Show the bar."""
         if state.is_world_process_zero:
             how = {"unit": tr("step"), "file": sys.stdout, "mininterval": 1, "ncols": 80, "leave": False}
             self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc=tr(self._heading), **how)
@@ -46,21 +43,18 @@ class Terminal(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Show the loss beside the bar."""
         if self._bar is not None and "loss" in (logs or {}):
-            self._bar.set_postfix_str(f"{named('loss')} {logs['loss']:.3f}", refresh=False)
+            self._bar.set_postfix_str(f"{named('loss')} {decimal(logs['loss'])}", refresh=False)
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         """Print the epoch's scores."""
         if self._bar is None:
             return
         found = {name: metrics[f"eval_{name}"] for name in self._shown if f"eval_{name}" in metrics}
-        if found.get("f1") == found.get("macro_f1"):
-            found.pop("f1", None)  # of many classes it is the same
-        scores = joined([f"{named(name)} {value:.3f}" for name, value in found.items()])
+        scores = joined([f"{named(name)} {decimal(value)}" for name, value in found.items()])
         line = Message("epoch {epoch:g} of {last:g}: {scores}")
         line = tr(line, epoch=round(state.epoch, 2), last=args.num_train_epochs, scores=scores)
-        value = self._sign * found.get(self._best_by, self._sign * float("-inf"))
-        if value > self._best:
-            self._best = value
+        value, best = metrics.get(f"eval_{args.metric_for_best_model}"), state.best_metric  # best of the epochs before
+        if value is not None and (best is None or value != best and (value > best) == args.greater_is_better):
             line += "  " + tr("(best so far)")
         self._bar.clear()
         print(line, flush=True)
@@ -73,12 +67,12 @@ class Terminal(TrainerCallback):
 
 
 class BestIsHere(TrainerCallback):
-    """Finds the best checkpoint of a run whose folder has been moved since it was saved."""
+    """Finds the best checkpoint of a run whose folder was moved, or is called otherwise now: old ones are removed."""
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Look for it among the checkpoints that are here."""
         best = state.best_model_checkpoint
-        if best and not Path(best).exists() and (here := Path(args.output_dir, Path(best).name)).exists():
+        if best and (here := Path(args.output_dir, Path(best).name)).exists():
             state.best_model_checkpoint = str(here)
 
 

@@ -51,10 +51,15 @@ def check(options, num_ranks: int, task: str, prove: bool = False) -> None:
             task=task,
             scores=", ".join(learnt.best_by),
         )
+    if prove and num_ranks < 2:
+        raise DataParallelError("--prove compares ranks with one process: give --nproc 2 or more.")
     if not prove:
         folder.check(options)
-    if options.resume and options.folds:
-        raise DataParallelError("--resume does not go with --folds: train the folds from the start.")
+    for name in ("resume", "patience"):
+        if options.folds and getattr(options, name):
+            raise DataParallelError(
+                "--{name} does not go with --folds: each fold is trained from the start to its last epoch.", name=name
+            )
     if options.mirror is not None and options.model in (None, *MODEL_NAMES):
         raise DataParallelError("--mirror {mirror!r} needs a hub name: give --model.", mirror=options.mirror)
     if options.is_from_nothing and options.model not in learnt.small_models:
@@ -75,11 +80,12 @@ def check(options, num_ranks: int, task: str, prove: bool = False) -> None:
     if options.resume or prove and folder.has_checkpoints:
         folder.require_same(fingerprint(learnt, data, options, model))
     num_rows = len(data.splits["train"]) - max(map(len, learnt.folds(data, options) or [[]]))
-    if num_rows < num_ranks * options.batch_size:
+    if num_rows < num_ranks * options.batch_size * options.accumulation:
         raise DataParallelError(
-            "{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size {batch_size}: "
-            "give a smaller --batch-size, fewer ranks or more rows.",
+            "{num_rows} rows to train on are fewer than one step of {num_ranks} ranks x --batch-size {batch_size} x "
+            "--accumulation {accumulation}: give a smaller --batch-size, fewer ranks or more rows.",
             num_rows=num_rows,
             num_ranks=num_ranks,
             batch_size=options.batch_size,
+            accumulation=options.accumulation,
         )

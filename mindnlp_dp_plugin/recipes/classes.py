@@ -8,10 +8,10 @@ import datasets
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
-from mindnlp_dp_plugin.recipes.files import as_text, is_list, is_number
+from mindnlp_dp_plugin.recipes.files import as_text, is_list, is_number, one_text
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.reviews import generate_reviews
-from mindnlp_dp_plugin.recipes.scores import MOST_LISTED
+from mindnlp_dp_plugin.recipes.scores import first_of
 from mindnlp_dp_plugin.recipes.tables import LabelledTexts, PlainRows, read_rows
 from mindnlp_dp_plugin.recipes.words import remark
 
@@ -93,7 +93,7 @@ def renamed(names: list[str], options: RecipeOptions) -> list[str]:
             "--label-name {pair!r} names no class: give one such as {example}, of the classes {classes}.",
             pair=unknown[0],
             example=f"{names[0]}=...",
-            classes=", ".join(names[:MOST_LISTED]),
+            classes=", ".join(first_of(names)),
         )
     own = {name: new for name, _, new in pairs}
     names = [own.get(name, name) for name in names]
@@ -103,7 +103,7 @@ def renamed(names: list[str], options: RecipeOptions) -> list[str]:
         raise DataParallelError(
             "--positive-label {positive_label!r} is no class: they are {classes}.",
             positive_label=positive,
-            classes=", ".join(names[:MOST_LISTED]),
+            classes=", ".join(first_of(names)),
         )
     return names
 
@@ -115,4 +115,4 @@ def _as_class(cell: Any):
             "the label {cell!r} is a list: train several labels for each text with `mindnlp-dp recipe multi-label`"
         )
         raise ValueError(tr(message, cell=cell))
-    return text
+    return one_text(cell)

@@ -48,12 +48,10 @@ def make_request(run: Path, kind: str, out: str | None, batch_size: int, max_len
         raise DataParallelError("{out!r} exists already: remove it, or give another --out.", out=str(target))
     if not target.absolute().parent.is_dir():
         raise DataParallelError("--out {out!r}: its folder does not exist.", out=str(target))
-    if max_length is None and RunFolder(run).metrics.exists():
-        max_length = RunFolder(run).results()["settings"]["max_length"]
-    shape = [batch_size, max_length or RecipeOptions.max_length]
-    return json.dumps(
-        {"folder": str(folder), "architecture": architecture, "kind": kind, "out": str(target), "shape": shape}
-    )
+    kept = RunFolder(run).results() if RunFolder(run).metrics.exists() else {}
+    shape = [batch_size, max_length or kept.get("settings", {}).get("max_length", RecipeOptions.max_length)]
+    asked = {"folder": str(folder), "architecture": architecture, "kind": kind, "out": str(target), "shape": shape}
+    return json.dumps({**asked, "std": kept.get("std"), "mean": kept.get("mean")})
 
 
 def export(request: str) -> None:
@@ -85,3 +83,6 @@ def export(request: str) -> None:
         for weights in out.glob("*.safetensors"):  # transformers refuses those that are marked as NumPy's
             save_file(load_file(weights), weights, metadata={"format": "pt"})
         print(tr("{out}: a folder for from_pretrained of Hugging Face's transformers", out=out))
+    if asked["std"] is not None:
+        known = {"std": asked["std"], "mean": asked["mean"]}
+        print(tr("its numbers are in standard deviations: multiply them by {std} and add {mean}", **known))

@@ -80,6 +80,13 @@ def as_text(value: Any) -> str:
     return str(value).strip().translate(SURROGATES)
 
 
+def one_text(value: Any) -> str:
+    """The same of what is one text or number: a ValueError says that it is a list or an object."""
+    if is_list(value) or isinstance(value, dict):
+        raise ValueError(tr("{cell!r} is no text and no number, but a list or an object", cell=value))
+    return as_text(value)
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a number."""
     try:

@@ -154,7 +154,7 @@ def check_model(name: str, max_length: int, mirror: str | None = None) -> None:
         )
 
 
-def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS"):
+def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS", dropout: float = 0.1):
     """The model with low-rank adapters on its attention; only they and a new head are trained (Hu et al., 2021).
 
     Args:
@@ -162,11 +162,12 @@ def add_lora(model, r: int = 8, alpha: float = 16, kind: str = "SEQ_CLS"):
         r: Rank of the adapters.
         alpha: They are scaled by ``alpha / r``.
         kind: What ``peft`` calls the task; it says which head is trained, too.
+        dropout: Of the adapters.
     """
     from mindnlp.peft import LoraConfig, get_peft_model
 
     where = LORA_PLACES.get(model.config.model_type)  # None: where MindNLP's peft puts them for this kind of model
-    how = {"r": r, "lora_alpha": alpha, "lora_dropout": 0.1, "target_modules": where}
+    how = {"r": r, "lora_alpha": alpha, "lora_dropout": dropout, "target_modules": where}
     return get_peft_model(model, LoraConfig(task_type=kind, **how))
 
 

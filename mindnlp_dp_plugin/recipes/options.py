@@ -153,7 +153,7 @@ class RecipeOptions:
         """
         own = [each.name for each in fields_of(self, task) if each.name != "resume"]
         kept = {name: self.settings[name] for name in own if self.settings[name] not in (None, [])}
-        for name in {"dataset", "dev_file", "test_file", "model"} & set(kept):
+        for name in {"dataset", "dev_file", "test_file", "model", "output_dir"} & set(kept):
             kept[name] = in_full(kept[name])
         return yaml.safe_dump({**others, **kept}, allow_unicode=True, sort_keys=False)
 

@@ -44,6 +44,22 @@ class PreparedData:
         self.tokenizer = AutoTokenizer.from_pretrained(self.model.path, **self.model.how)
         self.task.fit_tokenizer(self.tokenizer)
 
+    def begun_model(self, seed: int, rows: list[int] | None = None, **kept) -> Any:
+        """The model to train. One that begins from nothing knows how often each token occurs in which class.
+
+        Args:
+            seed: The recipe's.
+            rows: Numbers of the rows of train that it may know of; None: all.
+            **kept: Other keywords of ``from_pretrained``.
+        """
+        model = self.task.load_model(self.model.path, self.facts, **self.model.how, **kept)
+        if self.model.origin is None:
+            train = datasets.load_from_disk(str(self._folder / "train"))
+            train = train if rows is None else train.select(rows)
+            if examples := self.task.examples(train["input_ids"], train["labels"]):
+                begin_with_counts(model, *examples, seed)
+        return model
+
     def pipeline(
         self, split: str, batch_size: int, shuffle: bool = False, rows: list[int] | None = None, packing: bool = False
     ) -> GeneratorDataset:
@@ -169,8 +185,4 @@ def _tokenise(splits, facts, options, folder):
         digests[name] = digest(tokens["input_ids"][:MOST_COMPARED])
         rows.remove_columns("label").save_to_disk(str(folder / "texts" / name))
         datasets.Dataset.from_dict(tokens).save_to_disk(str(folder / name))
-        if name == "train" and options.is_from_nothing:
-            examples = task.examples(tokens["input_ids"], tokens["labels"])
-            if examples is not None:
-                begin_with_counts(Path(source.path), *examples, options.seed)
     return digests

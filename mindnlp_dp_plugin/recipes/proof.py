@@ -105,6 +105,7 @@ def take_steps(options: RecipeOptions, task: str) -> None:
     from mindnlp.transformers import AutoConfig
 
     import mindnlp_dp_plugin as dp
+    from mindnlp_dp_plugin.recipes.models import add_lora
     from mindnlp_dp_plugin.recipes.prepared import prepare
     from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
     from mindnlp_dp_plugin.trainers.mindnlp.public import set_seed
@@ -116,10 +117,12 @@ def take_steps(options: RecipeOptions, task: str) -> None:
     with dp.main_process_first():
         settings = AutoConfig.from_pretrained(data.model.path, **data.model.how).to_dict()
         kept = {name: 0.0 for name, value in settings.items() if "drop" in name and isinstance(value, float)}
-        model = data.task.load_model(data.model.path, data.facts, **data.model.how, **kept)
+        model = data.begun_model(options.seed, **kept)
     arguments = training_arguments(options, folder, epochs=1.0, is_fold=True)
     arguments.max_steps, arguments.logging_steps, arguments.logging_first_step = STEPS, 1, True
-    rows = data.pipeline("train", options.batch_size)
+    if options.lora:
+        model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type, dropout=0.0)
+    rows = data.pipeline("train", options.batch_size, packing=options.packing)
     trainer = RecipeTrainer(data, options, model=model, args=arguments, train_dataset=rows)
     before = _weights(model)
     trainer.train()

@@ -7,7 +7,7 @@ from typing import Any
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes.columns import Columns, find_texts, require_named
 from mindnlp_dp_plugin.recipes.conll import TAGS
-from mindnlp_dp_plugin.recipes.files import SUFFIXES, as_text, is_list, place, read_file
+from mindnlp_dp_plugin.recipes.files import SUFFIXES, as_text, is_list, one_text, place, read_file
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.tables import columns_found
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
@@ -49,6 +49,8 @@ def make_request(run: Path, inputs: tuple[str, ...], columns: tuple, label: str 
             task=task.name,
         )
     first, *others = inputs
+    if out is not None and Path(out).exists() and os.path.isfile(first) and Path(out).samefile(first):
+        raise DataParallelError("--out {out!r} is the file that is asked about: give another.", out=str(out))
     if not others and os.path.isfile(first):  # of a long text Path.is_file() raises
         return {"run": str(run), **_read_asked(task, Path(first), results, columns, label, encoding), **how}
     if not others and first.lower().endswith((*SUFFIXES, ".xls")) and not any(map(str.isspace, first)):
@@ -94,8 +96,8 @@ def _read_asked(task: Task, path: Path, results: dict, texts: tuple, label: str 
 
 
 def _row(task, where, cells, results):
-    cells = tuple(cell if task.takes_lists and is_list(cell) else as_text(cell) for cell in cells)
     try:
+        cells = tuple(cell if task.takes_lists and is_list(cell) else one_text(cell) for cell in cells)
         return list(task.as_row(cells, results))
     except ValueError as error:
         raise DataParallelError("{place}: {error}.", place=place(where), error=error) from None

@@ -17,7 +17,7 @@ from mindnlp_dp_plugin.recipes.models import merge_lora, weights_of
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
-from mindnlp_dp_plugin.recipes.scores import listed
+from mindnlp_dp_plugin.recipes.scores import decimal, first_of
 from mindnlp_dp_plugin.recipes.tasks import Task, get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from mindnlp_dp_plugin.recipes.words import joined, named, say
@@ -39,7 +39,8 @@ def introduction(data: PreparedData) -> str:
     lines = [f"{line} ({say(facts['why'])})" if facts["why"] else line]
     lines += map(say, facts["remarks"])
     for split, counts in facts["rows"].items():
-        known = {"rows": facts["num_rows"][split], "counted": data.task.distribution, "counts": listed(counts)}
+        of_each = first_of([f"{name} ({count})" for name, count in counts.items()])
+        known = {"rows": facts["num_rows"][split], "counted": data.task.distribution, "counts": ", ".join(of_each)}
         lines.append(tr("{split}: {rows} rows. {counted}: {counts}", split=split, **known))
     for fact, message in COUNTED.items():
         for split, count in facts[fact].items():
@@ -123,7 +124,7 @@ def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:
         shown = task.in_words(scores, positive=results.get("positive_label"))
         lines.append(tr("{scores} on {rows} {split} rows", scores=shown, rows=scores["rows"], split=split))
     if folds := results["folds"]:
-        means = [f"{named(name)} {each['mean']:.3f} ± {each['std']:.3f}" for name, each in folds["scores"].items()]
+        means = [f"{named(name)} {decimal(of['mean'])} ± {decimal(of['std'])}" for name, of in folds["scores"].items()]
         line = Message("over {count} folds: {means}; the model kept is that of fold {kept}")
         lines.append(tr(line, count=folds["count"], means=joined(means), kept=folds["kept"]))
     if best := results["best"]:
@@ -133,6 +134,7 @@ def summary(results: dict, folder: RunFolder, trackers: Sequence[str]) -> str:
         lines.append(tr("{scores} by {name}", scores=task.in_words(scores), name=named(name)))
     lines += [tr("WARNING: {advice}", advice=each) for each in give_advice(results)]
     paths = [tr("model: {path}", path=folder.model), tr("report: {path}", path=folder.report)]
-    lines.append("    ".join([*paths, *(tr("curves: {path}", path=folder.home / name) for name in trackers)]))
+    paths += [tr("curves: {path}", path=folder.home / name) for name in trackers if not folds]
+    lines.append("    ".join(paths))
     lines.append(tr("predict: mindnlp-dp predict {folder} 'your text'", folder=shlex.quote(str(folder.home))))
     return "\n".join(lines)

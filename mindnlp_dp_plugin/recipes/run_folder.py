@@ -14,6 +14,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.options import RecipeOptions, in_full
 
 TOKENS = "tokenizer"
+LEFT = ("model", "checkpoints", "tensorboard", "wandb", "swanlab")  # folders of a run
 
 
 class RunFolder:
@@ -30,8 +31,8 @@ class RunFolder:
 
     def __init__(self, folder: str | Path):
         self.home = Path(folder)
-        for name in ("model", "checkpoints", "prepared"):
-            setattr(self, name, self.home / name)
+        self.model, self.checkpoints = self.home / "model", self.home / "checkpoints"
+        self.prepared = self.home / "incomplete-data"
         self.metrics, self.report = self.home / "metrics.json", self.home / "report.html"
         self.settings, self._fingerprint = self.home / "run.yaml", self.checkpoints / "fingerprint.json"
 
@@ -83,7 +84,7 @@ class RunFolder:
 
         Raises:
             DataParallelError: If a run is to go on and there is no checkpoint; if it is not to, and there is one that
-                is finished or waits for that; if nothing can be written here.
+                is finished or waits for that, or folders of something else; if nothing can be written here.
         """
         existing = next(folder for folder in (self.home, *self.home.absolute().parents) if folder.exists())
         try:
@@ -109,6 +110,14 @@ class RunFolder:
                 folder=str(self.home),
             )
 
+        theirs = [name for name in LEFT if (self.home / name).exists()]
+        if not options.resume and theirs and not self._fingerprint.exists():
+            raise DataParallelError(
+                "{folder!r} holds {name!r}, and no run of a recipe: a run would replace it. Give another --output-dir.",
+                folder=str(self.home),
+                name=theirs[0],
+            )
+
     def begin(self, options: RecipeOptions, task: str, fingerprint: dict) -> None:
         """Make the folder; what was left here before a first checkpoint is removed. On one rank.
 
@@ -120,8 +129,8 @@ class RunFolder:
             fingerprint: What a run that goes on from it must have in common.
         """
         if not options.resume:
-            for left in ("model", "tensorboard", "wandb", "swanlab", "checkpoints"):
-                shutil.rmtree(self.home / left, ignore_errors=True)
+            for name in LEFT:
+                shutil.rmtree(self.home / name, ignore_errors=True)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         _write(self._fingerprint, json.dumps(fingerprint, indent=2))
         if not self.metrics.exists():

@@ -10,6 +10,7 @@ from sklearn import metrics
 MOST_MISTAKES = 20
 MOST_CHARACTERS = 400
 MOST_LISTED = 12
+ROUNDING, LARGE, HUGE = 1e-9, 1e4, 1e6  # of scores: what is smaller than the first is 0
 
 
 def _over_occurring(average, labels, chosen):
@@ -97,10 +98,9 @@ def probabilities(chances: np.ndarray, label_names: list[str]) -> dict[str, list
     return {f"probability_{name}": column.tolist() for name, column in zip(label_names, chances.T)}
 
 
-def listed(rows: dict[str, int], most: int = MOST_LISTED) -> str:
-    """The first names with their counts."""
-    parts = [f"{name} ({count})" for name, count in rows.items()]
-    return ", ".join([*parts[:most], *(["..."] if len(parts) > most else [])])
+def first_of(names: Sequence[str]) -> list[str]:
+    """The first names, and whether there are more."""
+    return [*names[:MOST_LISTED], *(["..."] if len(names) > MOST_LISTED else [])]
 
 
 def shortened(text: str) -> str:
@@ -109,10 +109,14 @@ def shortened(text: str) -> str:
 
 
 def decimal(value: float, digits: int = 3) -> str:
-    """A score with its digits, without the sign of a zero."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+    """A score with its digits, without the sign of a zero; a tiny error, and a huge score, as 1.23e-06."""
+    if ROUNDING < value < 10**-digits or abs(value) >= HUGE:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= LARGE else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def shown_label(label: str | float) -> str:
-    """A class, or a number with as many digits as say something."""
-    return label if isinstance(label, str) else f"{label:.4g}"
+    """A class, or a number with as many digits as say something: a large one with all of its whole part."""
+    if isinstance(label, str):
+        return label
+    return f"{label:.0f}" if LARGE <= abs(label) < 1e15 else f"{label:.4g}"

@@ -13,7 +13,7 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-MOST_NEW_TOKENS = 64  # positions for an answer after the longest prompt
+MOST_NEW_TOKENS = 64  # of an answer, unless more are asked for: positions after the longest prompt
 VOCABULARY = 8000
 PARALLELISM = "TOKENIZERS_PARALLELISM"
 EMBEDDINGS_STD = 0.02  # small: they are normalised next, and what is small is learnt faster
@@ -156,23 +156,21 @@ def _word_pieces(texts):
     return pieces + whole[: max(0, VOCABULARY - len(pieces))]
 
 
-def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], seed: int = 0) -> None:
-    """Write into an untrained model's word embeddings how much more often each token occurs in which class.
+def begin_with_counts(model, rows: list[list[int]], labels: list[int], seed: int = 0) -> None:
+    """Put into an untrained model's word embeddings how much more often each token occurs in which class.
 
     A few thousand rows are too few to learn that by gradient descent: with it the small models do as well as linear
     ones on the same counts (Wang and Manning, 2012), without it worse.
 
     Args:
-        folder: Of the model.
+        model: With embeddings as BERT's.
         rows: Tokens; a training row may stand here more than once, or in parts.
         labels: The class of each.
         seed: Fixes the directions in which the classes lie.
     """
     import mindspore
     import numpy as np
-    from mindnlp.transformers import AutoModelForSequenceClassification
 
-    model = AutoModelForSequenceClassification.from_pretrained(str(folder))
     words, positions, _ = _embeddings(model)
     counts = np.ones((max(labels) + 1, words.shape[0]))
     for tokens, label in zip(rows, labels):
@@ -187,7 +185,6 @@ def begin_with_counts(folder: Path, rows: list[list[int]], labels: list[int], se
     begun[model.config.pad_token_id] = 0
     words.assign_value(mindspore.Tensor(begun, words.dtype))
     positions.assign_value(positions * POSITIONS_SHARE)
-    model.save_pretrained(str(folder))
 
 
 SAVERS = {

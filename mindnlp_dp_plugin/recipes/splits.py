@@ -65,6 +65,13 @@ def _files_by_split(folder):
             folder=str(folder),
             listed=", ".join(path.name for path in files) or tr("no data file"),
         )
+    for paths in found.values():
+        if len({path.suffix for path in paths}) > 1:
+            raise DataParallelError(
+                "folder {folder!r} has {files}: two kinds of files would be read as twice the rows: keep one.",
+                folder=str(folder),
+                files=", ".join(path.name for path in paths),
+            )
     return {split: paths for split, paths in found.items() if paths}
 
 

@@ -10,12 +10,11 @@ import pandas
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes.columns import LABELS, TEXTS, Columns, find_columns, require_named
-from mindnlp_dp_plugin.recipes.files import as_text, is_number, place
+from mindnlp_dp_plugin.recipes.files import as_text, is_number, one_text, place
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.scores import first_of
 from mindnlp_dp_plugin.recipes.splits import read_splits
 from mindnlp_dp_plugin.recipes.words import remark
-
-MOST_SHOWN = 20
 
 
 class LabelledTexts(NamedTuple):
@@ -155,10 +154,5 @@ def _parsed(table, columns, parse):
 
 def _labelled_text(cells, as_label):
     *texts, label = cells
-    row = {**dict(zip(("text", "text_pair"), map(as_text, texts))), "label": as_label(label)}
+    row = {**dict(zip(("text", "text_pair"), map(one_text, texts))), "label": as_label(label)}
     return None if any(value in (None, "") for value in row.values()) else row
-
-
-def first_of(names: Sequence[str]) -> list[str]:
-    """The first names, and whether there are more."""
-    return [*names[:MOST_SHOWN], *(["..."] if len(names) > MOST_SHOWN else [])]

@@ -1,5 +1,7 @@
 """Sentences whose words have tags: read, checked, and made a data set."""
 
+from typing import Any
+
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.conll import TAG, TAGS, TOKENS
@@ -35,12 +37,17 @@ def read_sentences(options: RecipeOptions) -> LabelledTexts:
     return found.labelled(lambda tags: [numbers[tag] for tag in tags], names)
 
 
+def words_of(cell: Any) -> list[str]:
+    """The words in a cell; a ValueError says that it is no list of them."""
+    if not is_list(cell) or not all(isinstance(word, (str, int, float)) for word in cell):
+        raise ValueError(tr('{cell!r} is no list of words: give one, such as ["EU", "rejects"]', cell=cell))
+    return list(map(str, cell))
+
+
 def _sentence(words, tags):
     if words is None or words != words or words == [] or tags is None or tags != tags:
         return None
-    if not is_list(words) or not all(isinstance(word, (str, int, float)) for word in words):
-        raise ValueError(tr('{cell!r} is no list of words: give one, such as ["EU", "rejects"]', cell=words))
-    words = list(map(str, words))
+    words = words_of(words)
     if not is_list(tags) or len(tags) != len(words):
         message = Message("{count} words ({words}, ...) and the tags {tags!r}: give a list with one for each")
         raise ValueError(tr(message, count=len(words), words=", ".join(words[:3]), tags=tags))

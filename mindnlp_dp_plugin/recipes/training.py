@@ -177,11 +177,12 @@ def make_trainer(
     """
     set_seed(options.seed)
     with dp.main_process_first():  # it may have to be downloaded
-        model = data.task.load_model(data.model.path, data.facts, **data.model.how)
+        model = data.begun_model(options.seed, rows)
     if options.lora:
         model = add_lora(model, options.lora_r, options.lora_alpha, data.task.lora_type)
     is_fold = rows is not None
-    callbacks = [BestIsHere(), Terminal(None if is_fold else options.best_by, data.task, heading)]
+    without = ("f1",) if data.facts.get("positive_label", "") is None else ()
+    callbacks = [BestIsHere(), Terminal(data.task, heading, without)]
     if not is_fold:
         callbacks += [TRACKERS[name](folder.home) for name in options.trackers]
         if options.patience:

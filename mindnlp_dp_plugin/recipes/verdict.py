@@ -8,7 +8,7 @@ from mindnlp_dp_plugin.recipes.scores import decimal
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.words import NAMES, remark, say
 
-LOW = 0.5  # of a share: below it even a better model is of little use
+LOW = 0.5  # of a share: below it even a better model is of little use; as R² is below 0
 MUCH_CUT = 0.2
 FEW_ROWS = 500
 
@@ -102,13 +102,14 @@ def _compared(task, scores, rival, baseline):
 
 
 def _is_low(task, scores):
-    return task.main_score not in task.not_shares and scores[task.main_score] < LOW
+    main = task.main_score
+    return main not in task.falling and scores[main] < (0 if main in task.not_shares else LOW)
 
 
 def _notes(task, results, split, baseline):
     main, scores = task.main_score, results["splits"][split]
     if _is_low(task, scores):
-        low = Message("But {score} is only {value}: most predictions are still wrong.")
+        low = Message("But {score} is only {value}: too little to rely on.")
         yield remark(low, score=remark(NAMES[main]), value=task.shown_score(main, scores[main]))
     if split != "dev":
         return
@@ -123,7 +124,8 @@ def _notes(task, results, split, baseline):
 def _ideas(results, task, is_single):
     num_rows, best, rises = results["data"]["num_rows"]["train"], results["best"], rises_from(results["history"])
     is_last_best = bool(best) and best["epoch"] >= results["settings"]["epochs"]
-    if is_single and any(each.name == "class_weights" for each in fields_of(task.options(), task.name)):
+    can_weigh = any(each.name == "class_weights" for each in fields_of(task.options(), task.name))
+    if is_single and can_weigh and results["settings"].get("class_weights") != "balanced":
         yield remark("--class-weights balanced")
     if not results["model"]["pretrained"]:
         yield remark("a pretrained model")

@@ -15,7 +15,7 @@ def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> Non
     Args:
         path: The file: .csv, .jsonl, .parquet, .xlsx, or of tags .conll or .txt.
         rows: What is in each column.
-        separator: What stands between the items of a list in a cell of csv or xlsx.
+        separator: What stands between the items of a list in a cell of csv or xlsx; one with it in an item is printed.
     """
     kind = path.suffix.lower()
     if kind in (".conll", ".txt"):
@@ -31,12 +31,17 @@ def write_predictions(path: Path, rows: list[dict], separator: str = ";") -> Non
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
         return
     frame = pandas.DataFrame(rows, dtype=object).map(
-        lambda value: separator.join(map(str, value)) if isinstance(value, list) else value
+        lambda value: _in_a_cell(value, separator) if isinstance(value, list) else value
     )
     if kind == ".csv":
         frame.to_csv(path, index=False)
     else:
         _write_xlsx(path, frame)
+
+
+def _in_a_cell(items, separator):
+    parts = list(map(str, items))
+    return str(items) if any(separator in part for part in parts) else separator.join(parts)
 
 
 def _write_xlsx(path, frame):

@@ -65,6 +65,8 @@ def test_too_few_rows(refused, tmp_path):
     write(tmp_path / "data.csv", reviews(40))
     words = refused("--dataset", "data.csv", "--batch-size", 16, nproc=3)
     assert "36 rows to train on are fewer than one step of 3 ranks x --batch-size 16" in words
+    words = refused("--dataset", "data.csv", "--batch-size", 4, "--accumulation", 9)
+    assert "36 rows to train on are fewer than one step of 2 ranks x --batch-size 4 x --accumulation 9" in words
 
 
 def test_model_folders(refused, tmp_path):
@@ -112,11 +114,20 @@ def test_settings_that_do_not_go_together(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)))
     assert "--mirror 'modelscope' needs a hub name" in refused(*data, "--mirror", "modelscope")
     assert "--folds 50: no class has so many different texts" in refused(*data, "--folds", 50)
+    assert "--prove compares ranks with one process: give --nproc 2 or more" in refused(*data, "--prove", nproc=1)
+    assert "--patience does not go with --folds: each fold is trained from the start to" in refused(
+        *data, "--folds", 3, "--patience", 2
+    )
 
 
 def test_output_folders(refused, tmp_path):
     data = ("--dataset", write(tmp_path / "data.csv", reviews(60)), "--output-dir", tmp_path / "out")
     assert "--resume: no checkpoint in" in refused(*data, "--resume")
+    for name in ("model", "tensorboard", "checkpoints"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        words = refused(*data[:2], "--output-dir", tmp_path / "own")
+        assert f"own' holds {name!r}, and no run of a recipe: a run would replace it. Give another" in words
+        (tmp_path / "own" / name).rmdir()
     (tmp_path / "out" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     assert "holds checkpoints of an unfinished run: continue with --resume" in refused(*data)
     assert "out' began with task=None, and this one has 'classification'" in refused(*data, "--resume")

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 
 import mindspore
 import numpy as np
@@ -20,6 +21,7 @@ from mindnlp_dp_plugin.recipes.small_models import SAVERS
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.training import RecipeTrainer, training_arguments
 from mindnlp_dp_plugin.recipes.verdict import give_advice
+from mindnlp_dp_plugin.recipes.words import say
 from mindnlp_dp_plugin.trainers.mindnlp.public import TrainingArguments
 from tests.programs.tiny import seed_everything
 from tests.recipes.test_parts import results_of
@@ -161,8 +163,21 @@ def test_prepared_conversations_their_loss_and_their_scores(tmp_path):
     assert hardest == sorted(hardest, reverse=True) and len(hardest) == 6
     baseline = prepared.facts["baselines"]["bigrams"]
     assert 1 < baseline["perplexity"] < 10 and 0.3 < baseline["token_accuracy"] < 1
-    with pytest.raises(DataParallelError, match="--max-length 8: no answer begins within so many tokens"):
+    with pytest.raises(DataParallelError, match="--max-length 8: no answer of train begins within so many tokens"):
         prepare(RecipeOptions(options.dataset, model="small-gpt2", max_length=8), tmp_path / "short", "causal-lm")
+
+
+def test_conversations_whose_answers_are_cut_off_are_told_and_score_nothing(tmp_path):
+    long = [{"role": "user", "content": "please " * 60}, *GOOD[1:]]
+    write_table(tmp_path / "long.jsonl", [{"messages": long}] * 8)
+    write_table(tmp_path / "data.jsonl", [*chats(60), {"messages": long}])
+    options = RecipeOptions(str(tmp_path / "data.jsonl"), model="small-gpt2", max_length=40)
+    facts = prepare(options, tmp_path / "out", "causal-lm").facts
+    assert "train: conversations without an answer within --max-length: 1" in map(say, facts["remarks"])
+    with pytest.raises(DataParallelError, match="--max-length 40: no answer of dev begins within so many tokens"):
+        prepare(replace(options, dev_file=str(tmp_path / "long.jsonl")), tmp_path / "again", "causal-lm")
+    rows, texts = np.array([[0.0, 0, 0], [9.0, 3, 0], [9.0, 3, 0]]), [(json.dumps(GOOD),)] * 3
+    assert len(TASK.score(rows, None, texts, {})["hardest"]) == 1, "each once, and none without an answer"
 
 
 def test_packed_conversations_have_the_loss_of_padded_ones(tmp_path):
@@ -212,7 +227,6 @@ def test_bigrams_are_a_distribution():
     loss, accuracy = model.score([[1, 2], [1, 3]], [[-100, 2], [-100, 3]])
     assert accuracy == 0.5
     assert loss == pytest.approx(-(math.log(two) + math.log(three)) / 2)
-    assert model.score([[1, 2]], [[1, -100]]) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["small-gpt2", "small-qwen2"])

@@ -36,8 +36,12 @@ def test_mindir_gives_the_models_logits(tmp_path, family):
 def test_safetensors_are_marked_as_transformers_wants_them(tmp_path):
     from safetensors import safe_open
 
-    result = export(made(tmp_path / "run", "Bert"), "--format", "safetensors")
+    made(tmp_path / "run" / "model", "Bert")
+    numbers = {"settings": {"max_length": 16}, "mean": 3.5, "std": 0.25}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(numbers))
+    result = export(tmp_path / "run", "--format", "safetensors")
     assert result.returncode == 0, result.stdout + result.stderr
+    assert "its numbers are in standard deviations: multiply them by 0.25 and add 3.5" in result.stdout
     folder = tmp_path / "run" / "huggingface"
     with safe_open(folder / "model.safetensors", "np") as weights:
         assert weights.metadata() == {"format": "pt"}

@@ -3,13 +3,15 @@
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import load_predictor
-from mindnlp_dp_plugin.recipes.callbacks import Terminal
+from mindnlp_dp_plugin.recipes.callbacks import BestIsHere, Terminal
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
@@ -90,15 +92,30 @@ def test_checkpoints_without_a_fingerprint_are_not_gone_on_from(finished):
         path.write_bytes(kept)
 
 
+def test_nothing_of_the_users_is_taken_for_what_a_run_left(tmp_path):
+    (tmp_path / "run" / "prepared").mkdir(parents=True)
+    options = RecipeOptions("nowhere.csv", output_dir=tmp_path / "run")
+    with pytest.raises(DataParallelError, match="nowhere.csv"):
+        train(options)
+    assert (tmp_path / "run" / "prepared").exists()
+
+
 def test_a_folder_belongs_to_one_run(finished):
     before, again = contents(finished.output_dir), replace(finished, epochs=2.0)
     for begin in (lambda: check(again, 1, "classification"), lambda: train(again)):
         with pytest.raises(DataParallelError, match="run' holds a finished run: give another --output-dir, or remove"):
             begin()
     assert contents(finished.output_dir) == before
-    check(again, 1, "classification", prove=True)
+    check(again, 2, "classification", prove=True)
     with pytest.raises(DataParallelError, match="began with seed=7, and this one has 8"):
-        check(replace(again, seed=8), 1, "classification", prove=True)
+        check(replace(again, seed=8), 2, "classification", prove=True)
+
+
+def test_settings_name_the_folder_of_their_run_from_wherever_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunFolder("my run").begin(RecipeOptions(output_dir=Path("my run")), "classification", {})
+    settings = yaml.safe_load(Path("my run", "run.yaml").read_text(encoding="utf-8"))
+    assert settings["output_dir"] == str(tmp_path / "my run"), "or --prove finds no report elsewhere, and says nothing"
 
 
 def test_a_finished_run_outlives_one_that_is_interrupted_while_it_goes_on(finished, monkeypatch):
@@ -121,13 +138,23 @@ def test_a_finished_run_outlives_one_that_is_interrupted_while_it_goes_on(finish
     assert epochs == [1.0, 2.0, 3.0] and kept["best"]["epoch"] in epochs
 
 
+def test_the_best_checkpoint_is_called_as_the_folder_is_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run", "checkpoint-8").mkdir(parents=True)
+    for folder, best in ((tmp_path / "run", "run/checkpoint-8"), ("run", "/elsewhere/checkpoint-8")):
+        state = SimpleNamespace(best_model_checkpoint=best)
+        BestIsHere().on_train_begin(SimpleNamespace(output_dir=str(folder)), state, None)
+        assert state.best_model_checkpoint == str(Path(folder, "checkpoint-8")), "or it is removed as an old one"
+
+
 def test_the_best_score_so_far_is_that_of_the_whole_run(capsys):
-    terminal = Terminal("macro_f1", get_task("classification"))
+    terminal = Terminal(get_task("classification"))
     state = SimpleNamespace(is_world_process_zero=True, max_steps=9, global_step=3, epoch=2.0, best_metric=0.861)
-    arguments = SimpleNamespace(num_train_epochs=3)
+    arguments = SimpleNamespace(num_train_epochs=3, metric_for_best_model="macro_f1", greater_is_better=True)
     terminal.on_train_begin(arguments, state, None)
     for score in (0.858, 0.870):
-        terminal.on_evaluate(arguments, state, None, {"eval_macro_f1": score})
+        terminal.on_evaluate(arguments, state, None, {"eval_macro_f1": score, "eval_f1": score})
     terminal.on_train_end(arguments, state, None)
     first, second = (line for line in capsys.readouterr().out.splitlines() if "macro F1 0.8" in line)
     assert "best so far" not in first and "best so far" in second
+    assert ", F1 0.858" in first, "that of a class, though by chance it is the mean"

@@ -146,6 +146,11 @@ def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
     assert {split: len(of) for split, of in data.splits.items()} == {"train": 40}
     assert [len(fold) for fold in TASK.folds(data, options)] == [10] * 4
     assert TASK.baselines(data, options, TASK.facts(data, options))["majority"]["accuracy"] == 0.5
+    write(tmp_path / "test.csv", [{"text": f"new {row}", "label": int(row < 4)} for row in range(16)])
+    options = replace(options, test_file=str(tmp_path / "test.csv"))
+    data = TASK.read(options)
+    majority = TASK.baselines(data, options, TASK.facts(data, options))["majority"]
+    assert (majority["split"], majority["accuracy"]) == ("test", 0.75), "where the model is compared with it"
 
 
 def test_balanced_weights_are_a_mean_over_rows():
@@ -263,6 +268,8 @@ def test_texts_pairs_and_files_to_predict(tmp_path):
         (["my_reviews.csv"], {}, "'my_reviews.csv' does not exist"),
         (["text"], {"out": "labels.doc"}, "--out 'labels.doc' has an unknown suffix: give one of .csv"),
         (["text"], {"out": "nowhere/labels.csv"}, "its folder does not exist"),
+        (["data.csv"], {"out": "./data.csv"}, "--out './data.csv' is the file that is asked about: give another"),
+        (["words.jsonl"], {}, "'words.jsonl', row 1: ['a', 'b'] is no text and no number, but a list or an object"),
         (["data.csv"], {"columns": ("txt",)}, "--text-column 'txt' is not in 'data.csv': its columns are text, other"),
         (
             ["data.csv"],
@@ -274,6 +281,7 @@ def test_texts_pairs_and_files_to_predict(tmp_path):
 def test_requests_that_cannot_be_answered(tmp_path, monkeypatch, inputs, how, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.csv").write_text("text,other\na,b\n")
+    (tmp_path / "words.jsonl").write_text('{"tokens": ["a", "b"]}\n')
     with pytest.raises(DataParallelError) as refused:
         asked(tmp_path, "text")(*inputs, **how)
     assert words in str(refused.value)

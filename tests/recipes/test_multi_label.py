@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score
 from mindnlp_dp_plugin.recipes import report
 from mindnlp_dp_plugin.recipes.options import RecipeOptions as Options
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.recipes.small_models import save_small_bert
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from mindnlp_dp_plugin.recipes.verdict import give_advice
 from tests.recipes.test_parts import results_of
@@ -166,6 +167,16 @@ def test_the_loss_is_the_mean_of_binary_cross_entropies():
 KEPT = {"label_names": NAMES, "threshold": 0.3, "label_separator": ";"}
 
 
+def test_a_model_of_several_labels_is_trained_for_one(tmp_path):
+    save_small_bert(tmp_path / "model", ["fine food"] * 9, 3)
+    several = TASK.load_model(str(tmp_path / "model"), {"label_names": ["a", "b", "c"]})
+    assert several.config.problem_type == "multi_label_classification"
+    several.save_pretrained(str(tmp_path / "model"))
+    for task, kind in (("classification", "single_label_classification"), ("regression", "regression")):
+        model = get_task(task).load_model(str(tmp_path / "model"), {"label_names": ["a", "b"]})
+        assert model.config.problem_type == kind, "or its own loss would be that of several labels"
+
+
 def test_the_threshold_decides_what_is_predicted():
     chances = np.array([[0.29, 0.31, 0.9, 0.1], [0.1, 0.1, 0.1, 0.1]])
     logits = np.log(chances / (1 - chances))
@@ -200,10 +211,12 @@ def test_the_report_and_the_advice(tmp_path, monkeypatch):
     same = np.tile([9.0, 9, -9, -9], (3, 1))
     assert give_advice(results(same, labels))[0] == "The model predicts art, money for every row of dev."
     folder = RunFolder(tmp_path)
+    good["data"] |= {"rows": {"train": dict(zip(NAMES, (3, 2, 1, 0)))}, "num_rows": {"train": 4}}
     report.write(folder, good)
     page = folder.report.read_text(encoding="utf-8")
     assert "micro F1: 4.3 points below TF-IDF" in page and "A class is chosen from a probability of 0.3 on" in page
     assert "mindnlp-dp recipe multi-label --config run.yaml --output-dir again" in page
+    assert "3 (75%)" in page, "of the rows; shares of all classes make more than 100%"
     monkeypatch.setenv("MINDNLP_DP_LANG", "")  # then texts in Chinese count
     report.write(folder, results(logits, labels, "zh"))
     assert "概率不低于 0.3" in folder.report.read_text(encoding="utf-8")

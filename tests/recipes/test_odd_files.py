@@ -192,6 +192,14 @@ REFUSED = {
         as_jsonl([(text, ["a", "b"]) for text, _ in SAME]).encode(),
         "several labels for each text with `mindnlp-dp recipe multi-label`",
     ),
+    "objects.jsonl": (
+        as_jsonl([(text, {"name": label, "id": 1}) for text, label in SAME]).encode(),
+        "'objects.jsonl', row 1: {'name': 'a', 'id': 1} is no text and no number, but a list or an object",
+    ),
+    "words.jsonl": (
+        (as_jsonl(SAME) + as_jsonl([(["row", "of", "words"], "a")])).encode(),
+        "'words.jsonl', row 41: ['row', 'of', 'words'] is no text and no number, but a list or an object",
+    ),
     "many_lines.txt": (b"__label__a __label__b fine\n" * 20, "a line has several __label__"),
     "scores.csv": (
         as_csv([(a, n / 7) for n, (a, _) in enumerate(SAME)]).encode(),

@@ -34,6 +34,13 @@ def test_a_run_on_generated_data_is_repeated_by_a_recipe_that_generates_it(tmp_p
     assert "mindnlp-dp recipe classification --config run.yaml --output-dir again" in page
 
 
+def test_commands_of_a_folder_with_blanks_can_be_copied(tmp_path):
+    settings = {"epochs": 3.0, "max_length": 128, "model": None, "output_dir": "my run"}
+    parallel = {"rows_per_rank": 16, "global_batch": 32, "steps": 9, "rows_per_second": 5.0}
+    page = written(tmp_path, ["a", "b"], np.eye(2), np.arange(2), settings=settings, parallel=parallel)
+    assert "--config &#39;my run/run.yaml&#39; --prove" in page
+
+
 def test_scores_are_in_percent_and_settings_in_their_own_words(tmp_path):
     page = written(tmp_path, ["a", "b"], np.eye(2)[[1, 0]], np.arange(2))
     advice = re.search(r'(?s)<section class="card advice">(.*?)</section>', page)[1]

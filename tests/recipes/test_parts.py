@@ -27,6 +27,7 @@ from mindnlp_dp_plugin.recipes.options import RecipeOptions, parameters
 from mindnlp_dp_plugin.recipes.prepared import prepare
 from mindnlp_dp_plugin.recipes.registry import RECIPES
 from mindnlp_dp_plugin.recipes.report.charts import line_chart, scatter_chart
+from mindnlp_dp_plugin.recipes.results import summary
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
 from mindnlp_dp_plugin.recipes.scores import per_class
 from mindnlp_dp_plugin.recipes.small_models import SAVERS, begin_with_counts
@@ -109,8 +110,8 @@ def test_small_models_begin_with_counts_and_attend_unevenly(tmp_path):
     save_small_bert(tmp_path, texts, num_labels=2)
     vocabulary = (tmp_path / "vocab.txt").read_text().split()
     rows = [[2, *map(vocabulary.index, text.split()), 3] for text in texts]
-    begin_with_counts(tmp_path, rows, labels)
     model = AutoModelForSequenceClassification.from_pretrained(str(tmp_path), attn_implementation="eager")
+    begin_with_counts(model, rows, labels)
     model.set_train(False)
     answer = model(mindspore.Tensor(rows), output_attentions=True)
     attention = answer.attentions[0].asnumpy() * len(rows[0])  # 1 on average
@@ -118,6 +119,20 @@ def test_small_models_begin_with_counts_and_attend_unevenly(tmp_path):
     words = model.bert.embeddings.word_embeddings.weight.asnumpy()
     fine, dull, neither = (words[vocabulary.index(word)] for word in ("fine", "dull", "and"))
     assert np.dot(fine, dull) < 0 < np.linalg.norm(neither) < 0.5 * np.linalg.norm(fine - dull)
+
+
+def test_the_labels_of_rows_held_out_are_not_in_the_model_that_a_fold_begins_with(tmp_path):
+    write_table(tmp_path / "data.csv", [{"text": f"only{row} " * 3, "label": row % 2} for row in range(40)])
+    data = prepare(RecipeOptions(str(tmp_path / "data.csv"), model="small-bert", folds=4), tmp_path / "out")
+    held = data.facts["folds"][0]
+    rest = sorted(set(range(40)) - set(held))
+    before, begun = (
+        model.bert.embeddings.word_embeddings.weight.asnumpy()
+        for model in (data.task.load_model(data.model.path, data.facts), data.begun_model(1, rest))
+    )
+    said = [(begun - before)[data.tokenizer.convert_tokens_to_ids(text.split()[0])] for (text,) in data.texts("train")]
+    unknown, known = (np.ptp([said[row] for row in rows], axis=0).max() for rows in (held, rest))
+    assert unknown < 1e-6 < 1e-3 < known, "or a fold is scored on labels that it knows"
 
 
 def test_learning_a_tokenizer_leaves_its_library_as_it_was_set(tmp_path, monkeypatch):
@@ -281,12 +296,21 @@ def test_advice():
     assert single == "The model predicts a for every row of dev."
     assert below.startswith("macro F1: 32.6 points below TF-IDF + logistic regression. Try --class-weights balanced")
     assert "--class-weights balanced, a pretrained model, more rows" in below
+    weighed = {"epochs": 3.0, "max_length": 128, "model": None, "class_weights": "balanced"}
+    assert "--class-weights" not in give_advice(results_of(names, constant, labels, settings=weighed))[1]
     assert give_advice(results_of(names, np.eye(2)[labels], labels)) == []
     right_but_rare = np.eye(2)[[0] * 5 + [1] * 5]
     (below,) = give_advice(results_of(names, right_but_rare, labels, best={"epoch": 3.0}))
     assert "points below TF-IDF" in below and "more --epochs (the last was the best)" in below
     assert "within chance" not in below, "0.3 is more than two deviations of ten rows"
     assert "总是预测多数类" not in give_advice(results_of(names, constant, labels), "zh")[0]
+
+
+def test_curves_that_were_not_drawn_are_not_pointed_at(tmp_path):
+    results, folder = results_of(["a", "b"], np.eye(2), np.arange(2)), RunFolder(tmp_path)
+    assert f"curves: {tmp_path / 'tensorboard'}" in summary(results, folder, ("tensorboard",))
+    results["folds"] = {"count": 2, "kept": 1, "scores": {"accuracy": {"mean": 0.5, "std": 0.1}}}
+    assert "curves: " not in summary(results, folder, ("tensorboard",)), "folds draw none"
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(allow_nan=True, allow_infinity=True)), max_size=20))
@@ -310,6 +334,7 @@ def test_the_axis_of_a_chart_shows_how_much_a_change_is():
     assert min(numbers_of(drawn([0.55, 0.97], are_shares=True))) == 50
     assert min(numbers_of(drawn([0.2, 0.3], are_shares=True))) == 0
     assert 0 in numbers_of(drawn([0.30, 0.29])), "a loss begins at 0"
+    assert "1e8" not in drawn([-2e8, -1e8]) and "1e" not in scatter_chart([(1e-6, 2e-6), (2e-6, 1e-6)], "x", "y")
 
 
 def test_figures_take_their_colours_from_the_page():

@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from mindnlp_dp_plugin.recipes.proof import compare, in_words
+from mindnlp_dp_plugin.recipes.options import RecipeOptions
+from mindnlp_dp_plugin.recipes.proof import RECORD, compare, in_words, take_steps
 from tests.distributed.test_example import run_command
 from tests.recipes.test_tables import reviews, write
 
@@ -25,6 +27,20 @@ def test_steps_that_differ_are_no_proof():
     for other in (record(losses=losses), record(after=np.ones(100) + 0.1)):
         found = compare(record(), other, 2)
         assert not found["equal"] and "2 ranks do NOT train as one process" in in_words(found)
+
+
+def test_what_is_proven_is_what_is_trained(tmp_path):
+    turns = [{"role": role, "content": f"{role} speaks of lamps"} for role in ("user", "assistant")]
+    write(tmp_path / "data.jsonl", [{"messages": turns * (1 + row % 3)} for row in range(60)])
+    options = RecipeOptions(str(tmp_path / "data.jsonl"), model="small-gpt2", batch_size=4, max_length=64)
+    losses = {}
+    for packing in (False, True):
+        folder = tmp_path / f"packing {packing}"
+        take_steps(replace(options, lora=True, packing=packing, output_dir=folder), "causal-lm")
+        with np.load(folder / RECORD) as record:
+            changed, losses[packing] = record["before"] != record["after"], record["losses"]
+        assert 0 < changed.mean() < 0.1, "adapters, and nothing else"
+    assert losses[True][0] != losses[False][0], "of more conversations"
 
 
 def test_the_proof_of_a_finished_run_is_in_its_report(tmp_path):

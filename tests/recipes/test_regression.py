@@ -2,11 +2,13 @@
 
 import random
 
+import datasets
 import numpy as np
 import pytest
 
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
-from mindnlp_dp_plugin.recipes.scores import decimal
+from mindnlp_dp_plugin.recipes.prepared import prepare
+from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
 from mindnlp_dp_plugin.recipes.tasks import get_task
 from tests.recipes.test_tables import refusal, write
 
@@ -75,7 +77,30 @@ def test_scores_of_numbers():
         "pearson": 0,
         "spearman": 0,
     }
-    assert [decimal(value) for value in (-0.0004, 0.25, -1.5)] == ["0.000", "0.250", "-1.500"]
+    assert [decimal(value) for value in (-9e-5, 0.25, -1.5)] == ["0.000", "0.250", "-1.500"]
+    assert [decimal(value) for value in (1.234e-6, 28487.2, -6e8)] == ["1.23e-06", "28487", "-6e+08"], "no 0.000"
     kept, texts = {"mean": 0.0, "std": 1.0}, [("a",), ("b",)]
     worst = TASK.details(np.array([[1.0], [5.0]]), np.array([1.5, 2.0]), texts, kept)["mistakes"]
     assert [each["texts"] for each in worst] == [["b"], ["a"]] and worst[0]["predicted"] == 5
+    tiny = TASK.details(np.array([[1.0], [2.0]]), np.array([1.0, 2.0]), texts, {"mean": 0.0, "std": 1e-8})
+    assert tiny["points"] == [[1e-8, 1e-8], [2e-8, 2e-8]]
+
+
+def test_numbers_that_float32_cannot_tell_apart_are_learnt_and_shown(tmp_path):
+    numbers = [1_700_000_000 + row % 40 for row in range(80)]
+    write(tmp_path / "times.csv", [{"text": f"guest {row}", "score": number} for row, number in enumerate(numbers)])
+    options = RecipeOptions(str(tmp_path / "times.csv"), model="small-bert")
+    read = TASK.read(options)
+    data = prepare(options, tmp_path / "out", "regression")
+    (batch,) = data.pipeline("train", 80).create_dict_iterator(num_epochs=1)
+    labels = batch["labels"]
+    assert TASK.loss(data.facts, None)(labels, labels) == 0
+    true = TASK.choose(labels.asnumpy(), labels.asnumpy(), data.facts)
+    assert true[1] == pytest.approx(read.splits["train"]["label"], abs=1e-4, rel=0)
+    assert (true[0] == true[1]).all(), "predicted as told"
+    assert TASK.choose([], [TASK.read_label("1700000007", data.facts)], data.facts)[1] == pytest.approx(1_700_000_007)
+    assert sum(data.facts["rows"]["train"].values()) == len(labels), "ranges have different names"
+    assert data.facts["baselines"]["tfidf_ridge"]["rmse"] < 40, "the baseline tells them apart, too"
+    close = read._replace(splits={"train": datasets.Dataset.from_dict({"label": [1e16, 1e16 + 2]})})
+    assert sum(TASK.facts(close, None)["rows"]["train"].values()) > 0, "even where there is no number between them"
+    assert shown_label(1_700_000_007.2) == "1700000007" and shown_label(3.14159) == "3.142"

@@ -213,6 +213,14 @@ def test_files_for_dev_and_test_of_their_own(tmp_path):
         read_labelled_texts(str(tmp_path / "a.csv"), test_file="nowhere.csv")
 
 
+def test_a_split_that_is_saved_twice_is_not_read_twice(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("train.csv", "train.jsonl"):
+        write(tmp_path / "data" / name, reviews())
+    words = "folder '{}' has train.csv, train.jsonl: two kinds of files would be read as twice the rows: keep one."
+    assert words.format(tmp_path / "data") in refusal("classification", tmp_path / "data")
+
+
 def test_a_folder_of_files_that_only_their_names_tell(tmp_path):
     for split, num_rows in (("train", 40), ("test", 4)):
         path = tmp_path / f"TREC.{split}.all"

@@ -261,6 +261,11 @@ def test_sentences_to_predict(tmp_path):
     assert "rows without a label that the model knows: 1" in say(request["remarks"][-1])
     write(tmp_path / "asked.jsonl", [{"tokens": row["tokens"]} for row in rows])
     assert ask(tmp_path / "asked.jsonl")["labels"] is None
+    write(tmp_path / "asked.jsonl", [{"tokens": ["room", 101]}])
+    assert ask(tmp_path / "asked.jsonl")["texts"] == [[["room", "101"]]], "as in training"
+    write(tmp_path / "asked.jsonl", [{"tokens": ["room", None]}])
+    with pytest.raises(DataParallelError, match="'asked.jsonl', row 1: .*None.* is no list of words"):
+        ask(tmp_path / "asked.jsonl")
     (tmp_path / "lines.txt").write_text("Ada went\nto Paris\n")
     with pytest.raises(DataParallelError, match="'lines.txt', line 1 is 'Ada went': give a word and its tag in each"):
         ask(tmp_path / "lines.txt")

@@ -36,7 +36,16 @@ def test_what_is_within_chance_is_neither_praised_nor_blamed(tmp_path):
 def test_a_low_score_is_not_praised():
     verdict, _ = judged(0.27, 0.15, 1000)
     assert verdict.style == "fair"
-    assert verdict.notes == ["But macro F1 is only 27.0%: most predictions are still wrong."]
+    assert verdict.notes == ["But macro F1 is only 27.0%: too little to rely on."]
+
+
+def test_numbers_that_a_constant_meets_better_are_not_praised():
+    results = judged(0.9, 0.8, 1000)[1] | {"task": "regression"}
+    results["splits"]["test"]["r2"], results["baselines"] = -5.0, {"mean": {"r2": -90.0, "split": "test"}}
+    assert judge(results, "en").style == "fair"
+    assert judge(results, "en").notes == ["But R² is only -5.000: too little to rely on."]
+    results["splits"]["test"]["r2"] = 0.2
+    assert judge(results, "en").style == "good" and judge(results, "en").notes == []
 
 
 def test_a_single_peak_on_dev_is_named():

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shlex
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,7 @@ def write(folder: RunFolder, results: dict) -> None:
         folder: The run's.
         results: What is in its ``metrics.json``.
     """
-    is_asked_for = os.environ.get(VARIABLE)
-    code = "zh" if results["language"] == "zh" and not is_asked_for else language()  # else the user's
+    code = "zh" if results["language"] == "zh" and not os.environ.get(VARIABLE) else language()  # else the user's
     task, (split, scores) = get_task(results["task"]), list(results["splits"].items())[-1]
     epoch, kept, train = (say(remark(word), code) for word in (Message("epoch"), Message("kept"), Message("train")))
     mark = (results["best"]["epoch"], kept) if results["best"] else (None, "")
@@ -74,7 +74,7 @@ def write(folder: RunFolder, results: dict) -> None:
         task=task,
         own_part=own_part.name,
         recipe=recipe,
-        run_yaml=Path(results["settings"].get("output_dir", "."), "run.yaml"),
+        run_yaml=shlex.quote(str(Path(results["settings"].get("output_dir", "."), "run.yaml"))),
         day=date.today(),
         verdict=judge(results, code),
         advice=give_advice(results, code),

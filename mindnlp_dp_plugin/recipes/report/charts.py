@@ -16,6 +16,8 @@ STYLE = {
     "svg.hashsalt": "recipes",
     "text.parse_math": False,  # a class may be called $x_1$
     "font.size": 8.5,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-15, 15),  # a power of ten would stand where the legend is
     **{name: SOFT for name in ("text.color", "xtick.color", "ytick.color", "axes.labelcolor")},
     **{name: LINE for name in ("axes.edgecolor", "grid.color")},
     **{f"axes.spines.{side}": False for side in ("top", "right", "left")},

@@ -12,10 +12,10 @@ from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.recipes.models import choose_model
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.registry import RECIPES
-from mindnlp_dp_plugin.recipes.scores import decimal, shown_label
+from mindnlp_dp_plugin.recipes.scores import decimal, first_of, shown_label
 from mindnlp_dp_plugin.recipes.splits import SPLIT_WORDS
 from mindnlp_dp_plugin.recipes.splitting import fold_rows, split_off_dev, text_columns
-from mindnlp_dp_plugin.recipes.tables import LabelledTexts, first_of
+from mindnlp_dp_plugin.recipes.tables import LabelledTexts
 from mindnlp_dp_plugin.recipes.tokens import LENGTH_STEP
 from mindnlp_dp_plugin.recipes.words import NAMES, joined, named, remark
 
@@ -46,6 +46,7 @@ class Task(ABC):
         choose_model: From texts to the model to train if none is named, and why, as a remark.
         generates: Whether it writes texts; then the model before training is a baseline, too.
         auto_model: The class of MindNLP that loads its models.
+        problem_type: What their configuration calls the task, which their own loss goes by; None: it does not.
         label_filling: What the labels of a batch are padded with, if a row has one for each token.
         lora_type: What ``peft`` calls such a task.
         takes_lists: Whether a cell of what is asked may hold a list.
@@ -70,6 +71,7 @@ class Task(ABC):
     choose_model: Callable = staticmethod(choose_model)
     generates: bool = False
     auto_model: str = "AutoModelForSequenceClassification"
+    problem_type: str | None = None
     label_filling: int | None = None
     lora_type: str = "SEQ_CLS"
     takes_lists: bool = False
@@ -135,7 +137,7 @@ class Task(ABC):
     def baselines(
         self, data: LabelledTexts, options: RecipeOptions, facts: dict, tokens: Callable[[str], Any] | None = None
     ) -> dict:
-        """Scores of the baselines, for ``metrics.json``: on test, else on dev, or fold by fold on all rows.
+        """Scores of the baselines, for ``metrics.json``: on test, else on dev, of folds on all rows, fold by fold.
 
         Args:
             data: What ``read`` returned.
@@ -146,9 +148,9 @@ class Task(ABC):
         train = data.splits["train"]
         split = list(data.splits)[-1]
         scored = data.splits[split]
-        if folds := self.folds(data, options):
+        if split == "train":  # of folds
             split, found = "dev", {}
-            for held in folds:
+            for held in self.folds(data, options):
                 rest = train.select(sorted(set(range(len(train))) - set(held)))
                 for name, predicted in self.predict_baselines(rest, train.select(held), data, options).items():
                     found.setdefault(name, {}).update(zip(held, predicted))
@@ -202,6 +204,7 @@ class Task(ABC):
             "num_labels": len(names),
             "id2label": dict(enumerate(names)),
             "label2id": {name: number for number, name in enumerate(names)},
+            "problem_type": self.problem_type,
             "ignore_mismatched_sizes": True,
         }
 

@@ -9,12 +9,12 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.recipes import chats
 from mindnlp_dp_plugin.recipes.baselines import Bigrams
 from mindnlp_dp_plugin.recipes.chats import MESSAGES, USER
-from mindnlp_dp_plugin.recipes.scores import MOST_MISTAKES, shortened
+from mindnlp_dp_plugin.recipes.scores import shortened, worst_rows
+from mindnlp_dp_plugin.recipes.small_models import MOST_NEW_TOKENS
 from mindnlp_dp_plugin.recipes.tasks import Task
 from mindnlp_dp_plugin.recipes.tokens import IGNORED, token_scores
 from mindnlp_dp_plugin.recipes.words import remark
 
-NEW_TOKENS = 64
 ADVISED = "Qwen/Qwen2-0.5B-Instruct"  # small, and has learnt to answer in English and Chinese
 
 
@@ -62,13 +62,19 @@ class CausalLM(Task):
 
     def baselines(self, data, options, facts, tokens=None):
         """Pairs of tokens, counted in train."""
-        split = list(data.splits)[-1]
+        for split in data.splits:
+            labels = tokens(split)["labels"]
+            without = sum(set(row[1:]) <= {IGNORED} for row in labels)
+            if without == len(labels):
+                raise DataParallelError(
+                    "--max-length {max_length}: no answer of {split} begins within so many tokens: give a larger one.",
+                    max_length=options.max_length,
+                    split=split,
+                )
+            if without:
+                said = Message("{split}: conversations without an answer within --max-length: {count}")
+                facts["remarks"].append(remark(said, split=split, count=without))
         train, scored = tokens("train"), tokens(split)
-        if all(label == IGNORED for row in train["labels"] for label in row[1:]):
-            raise DataParallelError(
-                "--max-length {max_length}: no answer begins within so many tokens: give a larger one.",
-                max_length=options.max_length,
-            )
         size = 1 + max(max(row) for split in (train, scored) for row in split["input_ids"])
         loss, accuracy = Bigrams(train["input_ids"], size).score(scored["input_ids"], scored["labels"])
         return {"bigrams": {"perplexity": chats.perplexity(loss), "token_accuracy": accuracy, "split": split}}
@@ -93,7 +99,7 @@ class CausalLM(Task):
     def details(self, logits, labels, texts, kept):
         """The conversations whose answers are the most unexpected."""
         losses, hardest = logits[:, 0] / np.maximum(logits[:, 1], 1), []
-        for row in np.argsort(-losses, kind="stable")[:MOST_MISTAKES]:
+        for row in worst_rows(losses, texts):
             messages = [{**each, "content": shortened(each["content"])} for each in json.loads(texts[row][-1])]
             hardest.append({"messages": messages, "perplexity": chats.perplexity(float(losses[row]))})
         return {"tokens": int(logits[:, 1].sum()), "hardest": hardest}
@@ -118,7 +124,7 @@ class CausalLM(Task):
 
     def answer(self, model, tokenizer, inputs, rows, kept):
         """The likeliest answer to each prompt; one prompt at a time, so without padding."""
-        new = kept.get("max_new_tokens") or NEW_TOKENS
+        new = kept.get("max_new_tokens") or MOST_NEW_TOKENS
         return [chats.continued(model, tokenizer, row["input_ids"], new) for row in inputs]
 
     def predictions(self, answers, kept, all_probabilities):

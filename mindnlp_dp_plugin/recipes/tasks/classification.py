@@ -24,6 +24,7 @@ class Classification(Task):
     name = "classification"
     distribution = Message("Rows of each class")
     measures = scores.CLASSES
+    problem_type = "single_label_classification"
     shown = ("accuracy", "macro_f1")
     best_by = ("macro_f1", "accuracy", "f1", "loss")
 

@@ -22,6 +22,7 @@ class MultiLabel(Task):
     name = "multi-label"
     distribution = Message("Rows with each class")
     measures = scores.SETS
+    problem_type = "multi_label_classification"
     shown = ("micro_f1", "macro_f1", "exact_match")
     best_by = (*shown, "loss")
     labelled = staticmethod(read_label_sets)
@@ -60,10 +61,6 @@ class MultiLabel(Task):
         marked = np.array(labels) > 0
         rows, classes = np.nonzero(np.column_stack([marked, ~marked.any(axis=1)]))
         return [tokens[row] for row in rows], classes.tolist()
-
-    def head(self, kept):
-        """An output for each class, any number of which may be chosen."""
-        return {"problem_type": "multi_label_classification", **super().head(kept)}
 
     def loss(self, facts, options):
         """Binary cross entropy, a mean over rows and classes.

@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
@@ -45,7 +47,9 @@ class Regression(Task):
         numbers = {split: np.array(rows["label"]) for split, rows in data.splits.items()}
         train = numbers["train"]
         edges = np.histogram_bin_edges(train, min(MOST_RANGES, len(set(train))))
-        names = [f"{low:.4g} – {high:.4g}" for low, high in zip(edges, edges[1:])]
+        shown = ([f"{edge:.{digits}g}" for edge in edges] for digits in range(4, 18))
+        shown = next((each for each in shown if len(set(each)) == len(each)), list(map(str, edges)))
+        names = [f"{low} – {high}" for low, high in zip(shown, shown[1:])]
         counts = {split: np.histogram(of.clip(edges[0], edges[-1]), edges)[0] for split, of in numbers.items()}
         return {
             "mean": float(train.mean()),
@@ -55,24 +59,29 @@ class Regression(Task):
 
     def predict_baselines(self, train, scored, data, options):
         """Mean of train, and TF-IDF with ridge regression."""
-        return predict_baselines({"mean": DummyRegressor(), "tfidf_ridge": Ridge()}, train, scored, options.seed)
+        ridge = TransformedTargetRegressor(Ridge(), transformer=StandardScaler())  # terms are float32, and so is it
+        return predict_baselines({"mean": DummyRegressor(), "tfidf_ridge": ridge}, train, scored, options.seed)
 
     def examples(self, tokens, labels):
         """In which quarter of the numbers each row is."""
         return tokens, np.searchsorted(np.quantile(labels, QUARTILES), labels).tolist()
 
+    def tokenise(self, tokenizer, rows, max_length, facts):
+        """Labels are in standard deviations, too: float32 does not tell large numbers apart."""
+        columns, num_cut = super().tokenise(tokenizer, rows, max_length, facts)
+        return {**columns, "labels": [(number - facts["mean"]) / facts["std"] for number in columns["labels"]]}, num_cut
+
     def head(self, kept):
         """One output."""
-        return {"num_labels": 1, "ignore_mismatched_sizes": True}
+        return {"num_labels": 1, "problem_type": "regression", "ignore_mismatched_sizes": True}
 
     def loss(self, facts, options):
         """The squared error, in standard deviations."""
-        mean, std = facts["mean"], facts["std"]
-        return lambda logits, labels: ((logits.reshape(-1) - (labels - mean) / std) ** 2).mean()
+        return lambda logits, labels: ((logits.reshape(-1) - labels.reshape(-1)) ** 2).mean()
 
     def choose(self, logits, labels, kept):
         """The numbers."""
-        return np.asarray(logits, np.float64).reshape(-1) * kept["std"] + kept["mean"], np.asarray(labels, np.float64)
+        return tuple(np.asarray(of, np.float64).reshape(-1) * kept["std"] + kept["mean"] for of in (logits, labels))
 
     def details(self, logits, labels, texts, kept):
         """The rows as points (true, predicted), and the worst mistakes."""
@@ -80,14 +89,15 @@ class Regression(Task):
         step = max(1, len(labels) // MOST_POINTS)
         worst = scores.worst_rows(np.abs(predicted - labels), texts)
         return {
-            "points": np.stack([labels, predicted], axis=1)[::step].round(6).tolist(),
+            "points": np.stack([labels, predicted], axis=1)[::step].tolist(),
             "mistakes": scores.mistakes(worst, texts, label=labels.tolist(), predicted=predicted.tolist()),
         }
 
     def read_label(self, cell, kept):
-        """The number."""
+        """The number, in standard deviations."""
         try:
-            return _as_number(cell)
+            number = _as_number(cell)
+            return None if number is None else (number - kept["mean"]) / kept["std"]
         except ValueError:
             return None
 

@@ -9,7 +9,7 @@ from mindnlp_dp_plugin.recipes import entities, scores, tokens
 from mindnlp_dp_plugin.recipes.conll import TAGS, TOKENS
 from mindnlp_dp_plugin.recipes.files import is_list
 from mindnlp_dp_plugin.recipes.languages import joiner_of
-from mindnlp_dp_plugin.recipes.tagged import read_sentences
+from mindnlp_dp_plugin.recipes.tagged import read_sentences, words_of
 from mindnlp_dp_plugin.recipes.tasks import RESAMPLES, Task
 
 
@@ -108,7 +108,7 @@ class TokenClassification(Task):
         (words,) = text if isinstance(text, tuple) and len(text) == 1 else (text,)
         if isinstance(words, str):
             words = words.split() if results["joiner"] else [each for each in words if not each.isspace()]
-        return (list(words),)
+        return (words_of(words),)
 
     def read_label(self, cell, kept):
         """The number of each word's tag."""
