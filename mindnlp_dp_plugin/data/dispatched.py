@@ -97,6 +97,8 @@ class DispatchedForEvaluation(InTurn, Dispatched):
         for group in self._groups(options, turns_before):
             if self._mine[0] < len(group):
                 yield as_asked(group[self._mine[0]], options)
+            if len(group) < self._num_replicas:  # the last: no rank asks for another while others score
+                return
 
 
 def as_asked(batch: dict, options: dict) -> dict:

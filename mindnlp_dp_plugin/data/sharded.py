@@ -182,7 +182,7 @@ class ShardedByRow(ShardedDataset):
         return min(self.num_rows, len(self) * self.get_batch_size() * self._num_replicas)
 
     def get_dataset_size(self) -> int:
-        """Batches this rank reads in an epoch. MindSpore fails for a sampler without rows."""
+        """Batches this rank reads in an epoch."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
     def watch(self, changing, read_again):
@@ -196,7 +196,7 @@ class ShardedByRow(ShardedDataset):
         return self._sampler.reads_on(num_replicas, batch_size)
 
     def _read(self, options):
-        if not len(self._sampler):
+        if not len(self._sampler) or self.num_skipped == len(self):  # MindSpore fails for a sampler without rows
             return iter(())
         if self._has_ended:
             self._has_ended = False
@@ -263,7 +263,7 @@ class ShardedByBatch(ShardedDataset):
     def _taken_from(self, group, number):
         """A batch of a turn; where the turn has too few, one that is taken twice."""
         self.is_repeated = number >= len(group)
-        return group[number % len(group)]
+        return dict(group[number % len(group)])  # whoever has it changes its own
 
     def _all_batches(self, options):
         self.witness.begin_pass()

@@ -23,6 +23,7 @@ from mindnlp_dp_plugin.recompute import Lending, caching_configs, computed_with,
 
 REPLACED = ("forward", "state_dict", "save_pretrained", "__deepcopy__")
 SHARING = "_shared_out_by"  # an attribute of a parameter
+FOLLOWS, END = "follows", "end"  # in the place of buckets: whoever has no batch, and the end of one
 _all = weakref.WeakSet()
 
 
@@ -110,7 +111,6 @@ class SharedParameters:
         self._stand_ins = stand_ins_of(self.named)
         self._buckets, self._bucket_of, self._stepped = [], {}, None
         self._num_whole = 0  # contexts within which parameters are whole
-        self._lent, self._of_forward = [], []  # buckets, in the order in which they were gathered
         self._is_led = self._is_in_step = self._trains = False
         self._caching = caching_configs(model)
         for unit in units:
@@ -236,9 +236,8 @@ class SharedParameters:
         return self._collective.all_gather_object(mine, Message("digests of parameters"))
 
     def begin(self) -> None:
-        """A batch begins: note from now on what it gathers."""
+        """A batch begins."""
         self._stand_ins.require_unread()
-        self._lent = []
 
     def end_forward(self, loss: Any = None) -> None:
         """Its forward has ended.
@@ -249,7 +248,6 @@ class SharedParameters:
         Raises:
             DataParallelError: If code outside of a module has read its parameters.
         """
-        self._of_forward = list(self._lent)
         self._stand_ins.require_unread(loss)
 
     def end_step(self) -> None:
@@ -262,20 +260,23 @@ class SharedParameters:
         Args:
             batches: The batches; each is to be given to the model once before the next is asked for.
         """
-        batches, has_ended, self._is_in_step = iter(batches), False, True
+        batches, has_ended = iter(batches), False
         try:
             while True:
                 batch = None if has_ended else next(batches, None)
                 has_ended = batch is None
-                if not any(self._collective.all_gather_object(batch is not None, Message("batches that are left"))):
+                have = self._collective.all_gather_object(not has_ended, Message("batches that are left"))
+                if not any(have):
                     return
+                self._is_in_step = all(have)
                 if has_ended:
-                    for bucket in () if self._num_whole else self._of_forward:
-                        bucket.whole()
+                    self._follow()
                     continue
                 self.begin()
                 yield batch
                 self.end_forward()
+                if not self._is_in_step:
+                    self._agree(END)
         finally:
             self._is_in_step = self._trains
 
@@ -307,7 +308,6 @@ class SharedParameters:
 
     def _end_training(self):
         self._trains = self._is_in_step = False
-        self._lent, self._of_forward = [], []
         self._let_caches(True)
 
     def _let_caches(self, may_be):
@@ -323,22 +323,28 @@ class SharedParameters:
     def _lend(self, weights):
         whole, buckets = {}, dict.fromkeys(self._bucket_of[id(weight)] for weight in weights if self.holds(weight))
         if not self._is_in_step:
+            self.require_unread()
             self._agree([self._buckets.index(bucket) for bucket in buckets])
         for bucket in buckets:
-            self._lent.append(bucket)
             whole |= {id(parameter): tensor for parameter, tensor in zip(bucket.parameters, bucket.whole())}
         return [whole.get(id(weight)) for weight in weights]
 
+    def _follow(self):
+        """Take part in the forwards of ranks that have a batch."""
+        while (numbers := self._agree(FOLLOWS)) != END:
+            for number in numbers:
+                self._buckets[number].whole()
+
     def _agree(self, numbers):
-        """Behind training ranks compute what the script says: the same, or the job ends instead of computing on."""
-        self._lent = []
-        self.require_unread()
+        """The buckets that all gather next. Ranks compute the same, or the job ends instead of computing on."""
         everyone = self._collective.all_gather_object(numbers, Message("parameters of a module"))
-        if any(theirs != numbers for theirs in everyone):
+        asked = [theirs for theirs in everyone if theirs != FOLLOWS]
+        if any(theirs != asked[0] for theirs in asked):
             raise DataParallelError(
                 "zero_stage=3: ranks compute different modules of a model that is sharded over them. All must call "
                 "it alike, or within mindnlp_dp_plugin.gathered_parameters(model)."
             )
+        return asked[0]
 
     def _whole_alone(self, name):
         def call(stock, *args, **kwargs):

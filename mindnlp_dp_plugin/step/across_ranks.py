@@ -47,7 +47,10 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
         leaves_out = ignore_index not in (PADDING, input.shape[-1])  # the second as question answering does
         is_of_rows = target.shape == (batch.num_rows,)
         if target.is_floating_point() or not (weight is not None or leaves_out or is_of_rows):
-            return stock(input, target, weight, ignore_index, "mean" if batch.counts else "sum", *smoothing, **named)
+            if batch.counts:
+                return stock(input, target, weight, ignore_index, "mean", *smoothing, **named)
+            num_kept = len(target) if target.is_floating_point() else (target != ignore_index).sum().item()
+            return stock(input, target, weight, ignore_index, "sum", *smoothing, **named) / max(num_kept, 1)
         kept = target != ignore_index
         weights = kept.astype(mindspore.float32)
         if weight is not None:

@@ -8,7 +8,7 @@ import pytest
 from tests.harness import PROGRAMS, run, run_ranks_successfully
 from tests.programs.any_number_of_ranks import CASES
 
-QUICK = ("adamw", "zero2", "labels", "fp16", "unused", "packed", "dispatched")
+QUICK = ("adamw", "zero2", "labels", "fp16", "unused", "packed", "dispatched", "by_batch")
 GOING_ON = ("adamw", "logged")
 STOPPED_AFTER, ALL_STEPS = 1, 6  # 3 in an epoch
 

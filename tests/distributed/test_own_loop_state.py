@@ -27,8 +27,8 @@ def of_ranks(folder_of_ranks):
     return left_by_all(folder_of_ranks, "state.rank")
 
 
-@pytest.mark.parametrize("how", ["goes_on", "goes_on_in_fp16"])
-def test_it_goes_on_in_mid_epoch_to_the_last_bit(one_process, of_ranks, how):
+@pytest.mark.parametrize("how", ["goes_on", "goes_on_in_fp16", "goes_on_behind_the_last_batch_of_an_epoch"])
+def test_it_goes_on_to_the_last_bit(one_process, of_ranks, how):
     assert one_process[how] and of_ranks[how]
 
 

@@ -119,7 +119,8 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(tried):
     for name, change in changes.items():
         assert f"{change}. It was saved in the middle of epoch 0" in told[name]
     assert (
-        "a batch size and accumulation whose product is 4, so that a step still has 8 rows" in told["other_batch_size"]
+        "a batch size and accumulation whose product is 4, so that a step still has 8 rows (a source that is read in "
+        "order needs the old batch size, group_by_length the old ranks x batch size)" in told["other_batch_size"]
     )
 
 

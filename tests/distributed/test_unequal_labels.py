@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.distributed.jobs import jobs
-from tests.programs.unequal_labels import CASES, LOOPS, NUM_STEPS, OF_SEEDS
+from tests.programs.unequal_labels import CASES, LOOPS, NUM_STEPS, OF_SEEDS, VOCABULARY
 
 PROGRAM = "unequal_labels.py"
 
@@ -35,6 +35,13 @@ def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(in_turn):
     np.testing.assert_array_equal(by_rank, alike)
     said = "TrainingArguments.seed differs between ranks (5, 6): the order of rows, and all else that must be the same"
     assert (output.parent / "logs" / "rank_0.log").read_text().count(said) == 1
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("rank", (0, 1))
+def test_a_loop_is_given_the_mean_of_a_batch_also_where_another_rank_has_it_too(in_turn, rank, name):
+    result = np.load(in_turn(PROGRAM, 2, "mpi") / f"{name}.rank{rank}.npz")
+    assert result["returned"].min() >= 0 and result["returned"].max() < 2 * np.log(VOCABULARY)
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -41,7 +41,7 @@ def prepared(mixed_precision="no"):
     return dp.prepare(model, optimizer, rows, scheduler, mixed_precision=mixed_precision)
 
 
-def train(objects, until, folder=None, stopped_in=None, saved_in="state"):
+def train(objects, until, folder=None, stopped_in=None, saved_in="state", saved_at=SAVED_AT):
     model, optimizer, rows, scheduler = objects
     gradients_of = value_and_grad(lambda batch: model(**batch).loss, tuple(model.parameters()))
     state = dp.load_state(folder) if folder else None
@@ -60,7 +60,7 @@ def train(objects, until, folder=None, stopped_in=None, saved_in="state"):
             optimizer.zero_grad()
             step += 1
             seen.append(digest_of(model))
-            if step == SAVED_AT and folder is None:
+            if step == saved_at and folder is None:
                 dp.save_state(OUTPUT / "states" / saved_in)
             if step == until:
                 break
@@ -87,10 +87,10 @@ def elsewhere(folder=None):
     return values_of(model)
 
 
-def goes_on(mixed_precision):
-    whole = train(prepared(mixed_precision), NUM_STEPS)
+def goes_on(mixed_precision, saved_at=SAVED_AT):
+    whole = train(prepared(mixed_precision), NUM_STEPS, saved_at=saved_at)
     _, *rest = train(prepared(mixed_precision), NUM_STEPS, OUTPUT / "states" / "state")
-    return len(set(whole)) == NUM_STEPS and rest == whole[SAVED_AT:] and whole[-1]
+    return len(set(whole)) == NUM_STEPS and rest == whole[saved_at:] and whole[-1]
 
 
 def evaluation():
@@ -199,6 +199,7 @@ def everything():
     return {
         "goes_on": goes_on("no"),
         "goes_on_in_fp16": goes_on("fp16"),
+        "goes_on_behind_the_last_batch_of_an_epoch": goes_on("no", saved_at=4),
         "elsewhere": elsewhere(),
         "evaluation": evaluation(),
         "pair": pair(),

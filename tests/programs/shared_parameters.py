@@ -292,6 +292,20 @@ def saved_values(trainer):
 
 
 @is_the_same_in_both_stages
+def one_batch_is_scored_behind_a_training(stage):
+    trainer = trained(stage)
+    predictions = trainer.predict(tiny_rows(3).batch(4)).predictions
+    return [*predictions.tolist(), trainer.evaluate(tiny_rows(1).batch(4))["eval_loss"], *digests(trainer.model)]
+
+
+@is_the_same_in_both_stages
+def rank_0_reads_what_is_scored(stage):
+    trainer = trained(stage, settings={"dispatch_batches": True}, evaluation_strategy="steps", eval_steps=2)
+    predictions = trainer.predict(tiny_rows(3).batch(4)).predictions
+    return [*predictions.tolist(), trainer.evaluate()["eval_loss"], *digests(trainer.model)]
+
+
+@is_the_same_in_both_stages
 def evaluated_and_written_without_safetensors(stage):
     trainer = trained(stage, save_safetensors=False)
     found = [trainer.evaluate()["eval_loss"], *saved_values(trainer), *digests(trainer.model)]

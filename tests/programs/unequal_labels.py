@@ -376,6 +376,7 @@ def train_by_loop(name, output, num_ranks):
     way = ways.get(kind, by_dict)
     gradients = value_and_grad(way, list(model.parameters()), attach_grads=True)
     accumulation, parameters, num_micro_steps = case.arguments.get("gradient_accumulation_steps", 1), [], 0
+    returned = []
     votes = count_votes()
     kept = list(rows.create_dict_iterator(num_epochs=1))[::-1] if kind == "kept" else None
     passes = rows.create_dict_iterator()
@@ -385,13 +386,13 @@ def train_by_loop(name, output, num_ranks):
             steps = num_micro_steps % accumulation == 0
             given = {by_place: tuple(words.values()), by_closure: ()}.get(way, (words,))
             with nullcontext() if steps else dp.no_sync():
-                gradients(*given)
+                returned.append(gradients(*given).item())
             if steps and len(parameters) < NUM_STEPS:
                 optimizer.step()
                 optimizer.zero_grad()
                 parameters.append(values_of(model))
                 num_votes = len(votes)
-    results = dict(parameters=np.stack(parameters), losses=[], train_loss=0, num_votes=num_votes)
+    results = dict(parameters=np.stack(parameters), losses=[], train_loss=0, num_votes=num_votes, returned=returned)
     np.savez(output / f"{name}.rank{dp.get_rank()}.npz", **results)
 
 

@@ -145,8 +145,8 @@ def _batches_read(folder, record, loop, group):
         changed = [name for name, value in now.items() if record[name] != value]
         raise DataParallelError(
             "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and "
-            "other rows would be left. Use the old ones, ranks and batches of the same global batch, or a state that "
-            "was saved at the end of an epoch.",
+            "other rows would be left. Use the old ones, ranks and batches of the same global batch (a source that is "
+            "read in order needs the old batch size), or a state that was saved at the end of an epoch.",
             folder=str(folder),
             names=", ".join(changed),
             before=", ".join(str(record[name]) for name in changed),

@@ -161,7 +161,8 @@ def _other_splits(global_batch, world_size):
             "a number of ranks that divides the {rows} rows of a step ({fitting})", rows=global_batch, fitting=fitting
         )
     return tr(
-        "a batch size and accumulation whose product is {product}, so that a step still has {rows} rows",
+        "a batch size and accumulation whose product is {product}, so that a step still has {rows} rows (a source that "
+        "is read in order needs the old batch size, group_by_length the old ranks x batch size)",
         product=per_rank,
         rows=global_batch,
     )
