@@ -76,23 +76,22 @@ def momentum_of_sgd(sgd):
 
 
 @patch(
-    module="mindnlp.core.nn.utils.clip_grad",
+    module="mindnlp.core.nn",
     bridges="clip_grad_value_: it clips the parameters that it is given, and not their gradients, in silence",
     fault_of="MindNLP",
     obsolete_when="mindnlp's clip_grad_value_ clips the gradients of parameters",
 )
-def values_of_gradients(clip_grad):
+def values_of_gradients(nn):
     import mindspore
-    from mindnlp.core.nn.parameter import Parameter
 
-    stock = clip_grad.clip_grad_value_
+    stock = nn.utils.clip_grad_value_
 
     def clip_grad_value_(parameters, clip_value, foreach=None):
         given = [parameters] if isinstance(parameters, mindspore.Tensor) else list(parameters)
-        gradients = [each.grad if isinstance(each, Parameter) else each for each in given]
+        gradients = [each.grad if isinstance(each, nn.Parameter) else each for each in given]
         stock([gradient for gradient in gradients if gradient is not None], clip_value)
 
-    clip_grad.clip_grad_value_ = clip_grad_value_
+    nn.utils.clip_grad_value_ = nn.utils.clip_grad.clip_grad_value_ = clip_grad_value_
 
 
 @patch(
