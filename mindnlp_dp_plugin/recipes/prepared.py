@@ -96,10 +96,10 @@ class PreparedData:
         rows = rows if numbers is None else rows.select(numbers)
         return list(zip(*(rows[name] for name in rows.column_names)))
 
-    def score(self, logits: Any, labels: Any, split: str) -> dict:
-        """The task's scores of a split, and their ``standard_error``."""
+    def score(self, logits: Any, labels: Any, split: str, numbers: list[int] | None = None) -> dict:
+        """The task's scores of a split, or of its rows with these numbers, and their ``standard_error``."""
         error = self.task.standard_error(logits, labels, self.facts)
-        return {**self.task.score(logits, labels, self.texts(split), self.facts), "standard_error": error}
+        return {**self.task.score(logits, labels, self.texts(split, numbers), self.facts), "standard_error": error}
 
 
 class Rows:

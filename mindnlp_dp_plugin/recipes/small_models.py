@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import contextmanager
 from pathlib import Path
 
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -125,22 +124,16 @@ def _learn_bpe(folder, texts, special_tokens):
         initial_alphabet=byte_level.alphabet(),
         show_progress=False,
     )
-    with _several_threads():
-        bpe.train_from_iterator(texts, trainer)
-    bpe.decoder = decoders.ByteLevel()
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return bpe, bpe.model.save(str(folder))
-
-
-@contextmanager
-def _several_threads():
-    """MindNLP asks ``tokenizers`` for its way of one thread, which takes eight times as long for the same merges."""
+    # MindNLP asks ``tokenizers`` for its way of one thread, which takes eight times as long for the same merges.
     before = os.environ.get(PARALLELISM)
     os.environ[PARALLELISM] = "true"
     try:
-        yield
+        bpe.train_from_iterator(texts, trainer)
     finally:
         os.environ.pop(PARALLELISM) if before is None else os.environ.update({PARALLELISM: before})
+    bpe.decoder = decoders.ByteLevel()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return bpe, bpe.model.save(str(folder))
 
 
 def _word_pieces(texts):

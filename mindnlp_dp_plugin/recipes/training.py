@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean, stdev
 
-import numpy as np
-
 import mindnlp_dp_plugin as dp
 from mindnlp_dp_plugin.data import packed_rows_of
 from mindnlp_dp_plugin.distributed.gather import concatenate
@@ -136,7 +134,7 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
     the rows that are scored.
     """
     task, folds = data.task, data.facts["folds"]
-    everything = sorted(row for held in folds for row in held)
+    everything = [row for held in folds for row in held]
     parts, scores, best = [], [], None
     for number, held in enumerate(folds):
         shown = {"number": number + 1, "count": len(folds)}
@@ -149,10 +147,9 @@ def cross_validate(options: RecipeOptions, data: PreparedData, folder: RunFolder
         value = scores[-1][task.main_score]
         if best is None or task.is_worse(task.main_score, best[0], value):
             best = value, number, trainer
-    order = np.argsort([row for held in folds for row in held])
-    logits, labels = (concatenate(each)[order] for each in zip(*((part.predictions, part.label_ids) for part in parts)))
+    logits, labels = (concatenate(each) for each in zip(*((part.predictions, part.label_ids) for part in parts)))
     _, kept, trainer = best
-    splits = {"dev": data.score(logits, labels, "train")}
+    splits = {"dev": data.score(logits, labels, "train", everything)}
     splits |= {split: trainer.scores_on(split) for split in data.splits[1:]}
     each = {name: [of[name] for of in scores] for name in task.shown}
     spread = {name: {"mean": mean(of), "std": stdev(of), "each": of} for name, of in each.items()}
