@@ -1,7 +1,6 @@
-"""What goes along with a training: progress on the terminal, the ranks' speed, and where the best checkpoint is."""
+"""What goes along with a training: progress on the terminal, and the ranks' speed."""
 
 import sys
-from pathlib import Path
 from statistics import fmean, harmonic_mean
 
 from tqdm import tqdm
@@ -64,16 +63,6 @@ class Terminal(TrainerCallback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-class BestIsHere(TrainerCallback):
-    """Finds the best checkpoint of a run whose folder was moved, or is called otherwise now: old ones are removed."""
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Look for it among the checkpoints that are here."""
-        best = state.best_model_checkpoint
-        if best and (here := Path(args.output_dir, Path(best).name)).exists():
-            state.best_model_checkpoint = str(here)
 
 
 class Throughput(Tracker):

@@ -11,12 +11,13 @@ from mindnlp_dp_plugin.data import packed_rows_of
 from mindnlp_dp_plugin.distributed.gather import concatenate
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.recipes.callbacks import TRAINING, BestIsHere, Terminal, Throughput
+from mindnlp_dp_plugin.recipes.callbacks import TRAINING, Terminal, Throughput
 from mindnlp_dp_plugin.recipes.models import add_lora
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.prepared import PreparedData, prepare
 from mindnlp_dp_plugin.recipes.results import introduction, leave_results, summary, to_beat
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
+from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
 from mindnlp_dp_plugin.trainers.mindnlp.public import (
     EarlyStoppingCallback,
     ProgressCallback,

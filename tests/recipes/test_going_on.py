@@ -11,7 +11,7 @@ import yaml
 
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.recipes import load_predictor
-from mindnlp_dp_plugin.recipes.callbacks import BestIsHere, Terminal
+from mindnlp_dp_plugin.recipes.callbacks import Terminal
 from mindnlp_dp_plugin.recipes.checks import check
 from mindnlp_dp_plugin.recipes.options import RecipeOptions
 from mindnlp_dp_plugin.recipes.run_folder import RunFolder
@@ -136,15 +136,6 @@ def test_a_finished_run_outlives_one_that_is_interrupted_while_it_goes_on(finish
     kept = json.loads((finished.output_dir / "metrics.json").read_text(encoding="utf-8"))
     epochs = [each["epoch"] for each in kept["history"] if "eval_macro_f1" in each]
     assert epochs == [1.0, 2.0, 3.0] and kept["best"]["epoch"] in epochs
-
-
-def test_the_best_checkpoint_is_called_as_the_folder_is_now(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("run", "checkpoint-8").mkdir(parents=True)
-    for folder, best in ((tmp_path / "run", "run/checkpoint-8"), ("run", "/elsewhere/checkpoint-8")):
-        state = SimpleNamespace(best_model_checkpoint=best)
-        BestIsHere().on_train_begin(SimpleNamespace(output_dir=str(folder)), state, None)
-        assert state.best_model_checkpoint == str(Path(folder, "checkpoint-8")), "or it is removed as an old one"
 
 
 def test_the_best_score_so_far_is_that_of_the_whole_run(capsys):

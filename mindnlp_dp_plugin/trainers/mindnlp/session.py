@@ -17,6 +17,7 @@ from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
+from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
@@ -128,7 +129,7 @@ class TrainingSession:
         self.meter.listen_to_clipping(door.utils, self._patches)
         for tracker in trackers_of(self._trainer):
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self._profiler, ScheduleLength(self._collective)]
+        self._callbacks = [self.progress, self.meter, self._profiler, ScheduleLength(self._collective), BestIsHere()]
         if self.resumption:
             self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
         self._trainer.callback_handler.callbacks[:0] = self._callbacks

@@ -18,6 +18,7 @@ from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step, rng
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.trainers import stops
+from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
 from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
@@ -85,7 +86,7 @@ class TrainingSession:
         self._status.begin_step(door.num_steps + 1)
         self._door = door
         self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
-        self._callbacks = [self.meter, self._profiler, ScheduleLength(self._collective)]
+        self._callbacks = [self.meter, self._profiler, ScheduleLength(self._collective), BestIsHere()]
         self._trainer.callback_handler.callbacks[:0] = self._callbacks
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
