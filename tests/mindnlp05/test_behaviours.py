@@ -28,6 +28,11 @@ def test_each_row_counts_once_in_metrics_predictions_and_the_loss(alone, togethe
     assert together[0]["token_evaluation"] == pytest.approx(alone["token_evaluation"], abs=2e-6)
 
 
+def test_the_best_checkpoint_is_known_and_kept_as_in_one_process(alone, together):
+    for found in (alone, *together):
+        assert found["the_best_checkpoint_is_saved_before_it_is_scored"] == ["checkpoint-3", ["checkpoint-3"]]
+
+
 def test_work_is_counted_as_in_one_process(alone, together):
     for rank in together:
         assert rank["work"] == pytest.approx(alone["work"], rel=1e-5)

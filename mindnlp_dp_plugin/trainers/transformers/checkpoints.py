@@ -42,8 +42,9 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
             patches.undo()
         mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}  # each rank writes its own
         of_ranks = group.all_gather_object(mine, RANDOM_STATES)
-        if state.best_global_step == state.global_step:
-            state.best_model_checkpoint = str(target)
+        best = target.with_name(f"checkpoint-{state.best_global_step}")
+        if best == target or best.is_dir():
+            state.best_model_checkpoint = str(best)
         if writes:
             for file, content in (item for files in of_ranks for item in files.items()):
                 (written / file).write_bytes(content)

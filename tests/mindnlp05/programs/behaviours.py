@@ -114,6 +114,21 @@ def evaluation_of_sequences():
 
 
 @case
+def the_best_checkpoint_is_saved_before_it_is_scored():
+    """Steps are saved, and epochs scored: that of the first is the best known when the second is saved."""
+    options = dict(
+        metric_for_best_model="loss", eval_strategy="epoch", save_strategy="steps", save_steps=3, max_steps=6
+    )
+    options |= dict(output_dir=str(OUTPUT / "best"), save_total_limit=1)
+    trainer_ = trainer(options=options, eval_dataset=models.Rows(8, seed=5))
+    trainer_.train()
+    return [
+        Path(trainer_.state.best_model_checkpoint or "").name,
+        sorted(p.name for p in Path(OUTPUT, "best").glob("c*")),
+    ]
+
+
+@case
 def evaluation_by_loaders_of_ones_own():
     """One for each number of rows in a batch, of all ranks; the last batch is a short one."""
 
