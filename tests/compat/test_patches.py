@@ -368,6 +368,21 @@ def test_models_that_patches_mend_train(tmp_path):
     assert {case: line["stage"] for case, line in journal(tmp_path).items()} == dict.fromkeys(cases, "done")
 
 
+def test_mobilebert_learns_classes_whatever_whole_numbers_they_are():
+    losses = python(
+        "import mindnlp_dp_plugin, mindspore, numpy as np\n"
+        "from mindnlp.transformers import MobileBertConfig, MobileBertForSequenceClassification as Model\n"
+        "sizes = dict(hidden_size=16, embedding_size=8, true_hidden_size=8, intra_bottleneck_size=8)\n"
+        "sizes |= dict(num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, num_feedforward_networks=1)\n"
+        "model = Model(MobileBertConfig(vocab_size=16, num_labels=3, **sizes)).set_train(False)\n"
+        "for kind in (mindspore.int32, mindspore.int64):\n"
+        "    model.config.problem_type = None\n"
+        "    ids, labels = mindspore.Tensor([[3, 4], [5, 6]]), mindspore.Tensor([0, 2], kind)\n"
+        "    print(float(model(ids, labels=labels).loss))"
+    ).stdout.split()[-2:]
+    assert float(losses[0]) == float(losses[1]) > 0.9  # cross entropy of three classes
+
+
 QUIET = {  # what MindSpore says without a patch
     "quiet_dtype_to_nptype": ("mindspore.dtype_to_nptype(mindspore.float32)", "dtype_to_nptype"),
     "quiet_data_sync": ("mindspore.Tensor(1.0).data_sync(True)", "data_sync"),
