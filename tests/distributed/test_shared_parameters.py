@@ -16,14 +16,15 @@ PROGRAM = "shared_parameters.py"
 SHORT = ("written_by_the_script", "a_sentence")  # else each ends with a digest of each parameter
 READINGS = ("asnumpy", "deepcopy", "state_dict", "save_pretrained")
 OTHERWISE = "mindnlp_dp_plugin.gathered_parameters(model)"
+BY_PLACE = (3, "mccl")  # sums in an order that hangs on the place in a message
 
 
 @pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
 def job(request, tmp_path_factory):
-    """What every rank has left, and the finished launcher."""
+    """What every rank has left, the finished launcher, and whether both stages sum in one order."""
     (ranks, backend), output = request.param, tmp_path_factory.mktemp("shared_parameters")
     finished = run_ranks(PROGRAM, output, ranks=ranks, backend=backend, log_dir=output / "logs")
-    return left_by_all(output), finished
+    return left_by_all(output), finished, request.param != BY_PLACE
 
 
 @pytest.fixture
@@ -32,10 +33,23 @@ def outcomes(job):
 
 
 @pytest.mark.parametrize("case", decorated_functions(PROGRAM))
-def test_both_stages_end_alike(outcomes, case):
+def test_both_stages_end_alike(job, case):
+    outcomes, _, sums_in_one_order = job
     whole, shared = outcomes[case]
     assert len(set(map(str, whole))) > (0 if case in SHORT else 10)
-    assert shared == whole
+    if sums_in_one_order:
+        assert shared == whole
+    else:
+        assert list(numbers(shared)) == pytest.approx(list(numbers(whole)), rel=1e-4)
+
+
+def numbers(outcome):
+    """Its numbers, without digests of bytes."""
+    for each in outcome:
+        if isinstance(each, list):
+            yield from numbers(each)
+        elif isinstance(each, float):
+            yield each
 
 
 def test_a_failure_leaves_the_config_as_it_was(outcomes):
@@ -57,7 +71,7 @@ def test_so_is_whatever_reads_a_part_behind_the_training(outcomes, name):
 
 
 def test_a_script_that_has_read_a_part_in_silence_does_not_end_well(job):
-    _, finished = job
+    _, finished, _ = job
     assert finished.returncode == 1 and READ_IN_SILENCE in finished.stderr
 
 

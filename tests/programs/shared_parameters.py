@@ -49,9 +49,11 @@ def trainer_with(stage, model=None, dataset=None, settings=None, folder="trainer
 
 
 def digests(model):
-    """The same on all ranks."""
+    """The same on all ranks, and the mean of all magnitudes for engines that round otherwise."""
     with dp.gathered_parameters(model):
-        return [digest(parameter) for parameter in model.parameters()]
+        whole = [parameter.asnumpy() for parameter in model.parameters()]
+        magnitude = sum(np.abs(values, dtype=np.float64).sum() for values in whole) / sum(map(np.size, whole))
+        return [*(digest(parameter) for parameter in model.parameters()), magnitude]
 
 
 def ended(trainer):
