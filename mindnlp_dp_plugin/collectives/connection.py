@@ -1,42 +1,28 @@
-"""A connection between two ranks: JSON messages, and notice when the other end is gone."""
+"""A connection between two ranks: records of a known length, and notice when the other end is gone."""
 
-import json
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
-
-from mindnlp_dp_plugin.language import Message, tr
 
 VANISHED_S = 8  # without a sign of the other kernel
-STRANGE = Message("it does not speak the protocol of mindnlp-dp")
-MAX_LINE_BYTES = 2**16
 
 
 class Connection:
-    """Lines of JSON to and from another process, without waiting.
+    """Bytes to and from another rank, without waiting.
+
+    The other end counts as gone, too, if its machine does not answer for 8 s. The kernels find out: their keep-alive
+    continues while a rank is suspended.
 
     Args:
         connected: The socket.
-        address: The other end's address.
 
     Attributes:
-        address: The same.
-        lost: Why the other end is gone; None while it is there.
+        is_lost: Whether the other end is gone.
     """
 
-    def __init__(self, connected: socket.socket, address: str):
-        self.lost: str | None = None
-        self.address = address
+    def __init__(self, connected: socket.socket):
+        self.is_lost = False
         self._socket = connected
         self._received = b""
-        connected.setblocking(False)
-
-    def watch_link(self) -> None:
-        """Count the other end as gone if its machine does not answer for 8 s.
-
-        The kernels find out: their keep-alive continues while a rank is suspended.
-        """
         for option, value in {
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
             (socket.IPPROTO_TCP, socket.TCP_NODELAY): 1,
@@ -45,46 +31,28 @@ class Connection:
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): VANISHED_S - 1,
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): VANISHED_S * 1000,
         }.items():
-            self._socket.setsockopt(*option, value)
+            connected.setsockopt(*option, value)
+        connected.setblocking(False)
 
-    def send(self, **message: Any) -> None:
-        """Send a message. ``receive`` notices a lost connection."""
+    def send(self, record: bytes) -> None:
+        """Send a record. ``receive`` notices a lost connection."""
         with suppress(OSError):
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._socket.sendall(record)
 
-    def receive(self) -> Iterator[dict[str, Any]]:
-        """The messages that have come; those that are not taken come again with the next call."""
-        self._read()
-        while b"\n" in self._received:
-            line, _, self._received = self._received.partition(b"\n")
-            try:
-                message = json.loads(line)
-            except (ValueError, RecursionError):
-                message = None
-            if not isinstance(message, dict):
-                return self.drop()
-            yield message
-        if len(self._received) > MAX_LINE_BYTES:
-            self.drop()
-
-    def _read(self):
-        if self.lost:
-            return
+    def receive(self, size: int) -> bytes | None:
+        """The next record, if all of its bytes have come."""
         try:
-            received = self._socket.recv(MAX_LINE_BYTES)
+            received = self._socket.recv(size - len(self._received))
         except BlockingIOError:
-            return
-        except OSError as error:
-            self.lost = tr("{error} (link or machine down?)", error=error.strerror)
-            return
-        if not received:
-            self.lost = tr("it closed the connection")
+            return None
+        except OSError:
+            received = b""
+        self.is_lost = not received
         self._received += received
-
-    def drop(self) -> None:
-        """Close a connection whose messages are invalid."""
-        self.lost, self._received = STRANGE, b""
-        self.close()
+        if len(self._received) < size:
+            return None
+        record, self._received = self._received, b""
+        return record
 
     def close(self) -> None:
         """Close the connection."""

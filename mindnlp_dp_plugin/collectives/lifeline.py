@@ -10,6 +10,7 @@ import logging
 import os
 import secrets
 import socket
+import struct
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from mindnlp_dp_plugin.language import Message, tr
 MEETING = Message("the address where ranks learn that others have ended")
 TIE_S = 10
 POLL_S = 0.01
+TOKEN = 32
+HELLO = struct.Struct(f"!{TOKEN}si")  # the token of rank 0, and who calls
+WORD = struct.Struct("!ii")  # a rank, and how it has ended
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +66,6 @@ class Lifeline:
     def __init__(self, rank: int, connections: dict[int, Connection]):
         self._rank = rank
         self._connections = connections
-        for connection in connections.values():
-            connection.watch_link()
         self._ended: dict[int, End] = {}
         self._first: Loss | None = None
         os.register_at_fork(after_in_child=self._close)  # or a child would hold them when this rank is gone
@@ -75,10 +77,10 @@ class Lifeline:
     def first_lost(self) -> Loss | None:
         """The first rank that has ended, but was not done; None so far. Does not wait."""
         for other, connection in self._connections.items():
-            for message in connection.receive():
-                with suppress(KeyError, ValueError):
-                    self._note(message["rank"], End(message["end"]))
-            if connection.lost:
+            while said := connection.receive(WORD.size):
+                rank, end = WORD.unpack(said)
+                self._note(rank, End(end))
+            if connection.is_lost:
                 self._note(other, End.GONE)
         return self._first
 
@@ -93,7 +95,7 @@ class Lifeline:
 
     def _tell(self, rank, end):
         for connection in self._connections.values():
-            connection.send(rank=rank, end=int(end))
+            connection.send(WORD.pack(rank, end))
 
     def _close(self):
         for connection in self._connections.values():
@@ -146,25 +148,26 @@ def _call_rank_0(collective):
     addresses, port, token = collective.all_gather_object(None, MEETING)[0]
     for address in addresses:
         with suppress(OSError):
-            connection = Connection(socket.create_connection((address, port), TIE_S / len(addresses)), address)
-            connection.send(rank=collective.rank, token=token)
+            connection = Connection(socket.create_connection((address, port), TIE_S / len(addresses)))
+            connection.send(HELLO.pack(token, collective.rank))
             return {0: connection}
     return {}
 
 
 def _receive(listener, addresses, collective):
     """The other ranks' connections; whoever does not know the token is no rank."""
-    token = secrets.token_hex()
+    token = secrets.token_bytes(TOKEN)
     collective.all_gather_object((addresses, listener.getsockname()[1], token), MEETING)
     listener.setblocking(False)
     tied, waiting, deadline = {}, [], time.monotonic() + TIE_S
     while len(tied) < collective.world_size - 1 and time.monotonic() < deadline:
         with suppress(OSError):  # nobody yet, or no more descriptors
-            connected, (address, *_) = listener.accept()
-            waiting.append(Connection(connected, address))
-        for connection in waiting:
-            for said in connection.receive():
-                if hmac.compare_digest(str(said.get("token")).encode(), token.encode()):
-                    tied[said["rank"]] = connection
+            waiting.append(Connection(listener.accept()[0]))
+        for connection in tuple(waiting):
+            if hello := connection.receive(HELLO.size):
+                waiting.remove(connection)  # what a rank says next is not for here
+                said, rank = HELLO.unpack(hello)
+                if hmac.compare_digest(said, token):
+                    tied[rank] = connection
         time.sleep(POLL_S)
     return tied
