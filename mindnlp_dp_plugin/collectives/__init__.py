@@ -1,6 +1,6 @@
 """The ranks of a job and what they do together: one contract, and one short file per engine."""
 
-from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.collectives.process_group import (
     compared_at_the_end,
     current,
@@ -14,7 +14,6 @@ from mindnlp_dp_plugin.collectives.require_same import require_same
 
 __all__ = [
     "Collective",
-    "PartWork",
     "Work",
     "compared_at_the_end",
     "current",

@@ -6,7 +6,14 @@ from typing import Any
 
 
 class Work:
-    """A collective in progress. This base class is one that was complete when it was returned."""
+    """A collective in progress. This base class is one that was complete when it was returned.
+
+    Attributes:
+        part: Of a reduce-scatter, this rank's part of the sum, in memory of its own, once ``wait`` has returned; None
+            if it has no elements.
+    """
+
+    part: Any = None
 
     def progress(self) -> bool:
         """Give the engine a chance to move data. Never waits.
@@ -20,17 +27,7 @@ class Work:
         """Wait until the collective is complete on this rank and its buffer may be read."""
 
 
-class PartWork(Work):
-    """A reduce-scatter in progress.
-
-    Attributes:
-        part: This rank's part of the sum, in memory of its own, once ``wait`` has returned; None if it has no elements.
-    """
-
-    part: Any = None
-
-
-class PartOfAllReduce(PartWork):
+class PartOfAllReduce(Work):
     """The part of a sum that all ranks get."""
 
     def __init__(self, work: Work, buffer: Any, begin: int, end: int):
@@ -105,7 +102,7 @@ class Collective(ABC):
             The work to ``wait`` for.
         """
 
-    def reduce_scatter(self, buffer: Any, lengths: Sequence[int]) -> PartWork:
+    def reduce_scatter(self, buffer: Any, lengths: Sequence[int]) -> Work:
         """Start to sum ``buffer`` over all ranks; each gets its part. All ranks must call it, in the same order.
 
         An engine that cannot do so leaves this as it is: the sum then comes from ``all_reduce``, with the same bits.

@@ -7,7 +7,7 @@ import numpy as np
 from mindspore.communication import get_group_size, get_rank, init, release
 from mindspore.mint.distributed import distributed  # the package's are for scripts, which are answered from here
 
-from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.collectives.wakeups import without_preemption
 
 
@@ -18,10 +18,11 @@ class MindSporeWork(Work):
         handle: MindSpore's.
         buffer: On CPU, what it sums: there ``wait`` comes back when the sum is there, not when it is queued, so that
             the watchdog sees this rank wait.
+        part: Of a reduce-scatter, where this rank's part comes.
     """
 
-    def __init__(self, handle, buffer=None):
-        self._handle, self._buffer = handle, buffer
+    def __init__(self, handle, buffer=None, part=None):
+        self._handle, self._buffer, self.part = handle, buffer, part
 
     def progress(self):
         return False  # it moves by itself, and cannot be asked
@@ -30,14 +31,6 @@ class MindSporeWork(Work):
         self._handle.wait()
         if self._buffer is not None:
             self._buffer.asnumpy()
-
-
-class MindSporePartWork(MindSporeWork, PartWork):
-    """A reduce-scatter that MindSpore runs on a stream of its own."""
-
-    def __init__(self, handle, part):
-        super().__init__(handle)
-        self.part = part
 
 
 class MindSporeCollective(Collective):
@@ -63,7 +56,7 @@ class MindSporeCollective(Collective):
             return super().reduce_scatter(buffer, lengths)
         part = mindspore.mint.empty(lengths[self.rank], dtype=buffer.dtype)
         handle = distributed.reduce_scatter_tensor_uneven(part, buffer, list(lengths), async_op=True)
-        return MindSporePartWork(handle, part)
+        return MindSporeWork(handle, part=part)
 
     def all_gather(self, part):
         # The operator: mint.distributed's is not there on CPU.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from mindnlp_dp_plugin.collectives.base import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives.base import Collective, Work
 from mindnlp_dp_plugin.collectives.engines import Engine
 from mindnlp_dp_plugin.collectives.lifeline import End, Lifeline
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -73,7 +73,6 @@ class Watched(Collective):
 
     def __init__(self, collective: Collective, engine: Engine, status: Status, watchdog: "Watchdog"):
         self._engine = collective
-        self._starting_waits = engine.starting_waits
         self._status = status
         self._watchdog = watchdog
         self._number = 0
@@ -167,7 +166,7 @@ class Watched(Collective):
 
     def _started(self, name, start, buffer, *more):
         noted = self._next(name, math.prod(buffer.shape))
-        work = self._wait(noted, start, buffer, *more) if self._starting_waits else start(buffer, *more)
+        work = self._wait(noted, start, buffer, *more) if self.forms_cluster else start(buffer, *more)
         watched = WatchedWork(work, self._wait, noted)
         self._watchdog.pending.add(watched)
         return watched
@@ -183,7 +182,7 @@ class Watched(Collective):
             self._status.leave()
 
 
-class WatchedWork(PartWork):
+class WatchedWork(Work):
     """A collective in progress, whose wait is recorded.
 
     Attributes:

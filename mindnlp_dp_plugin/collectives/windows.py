@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mindnlp_dp_plugin.collectives.base import PartWork
+from mindnlp_dp_plugin.collectives.base import Work
 from mindnlp_dp_plugin.collectives.shared_memory import Segment, SharedMemory, num_resident_bytes
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -157,7 +157,7 @@ class Windows:
         return all(table[what] >= number for table in self._tables)
 
 
-class WindowWork(PartWork):
+class WindowWork(Work):
     """A sum in progress.
 
     Attributes:

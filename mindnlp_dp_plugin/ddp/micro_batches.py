@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives import Collective, Work
 from mindnlp_dp_plugin.ddp.parts import lengths_of
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -163,7 +163,7 @@ class SumOfMicroBatches:
         )
 
 
-class GatheredSum(PartWork):
+class GatheredSum(Work):
     """Every rank gets the sums that all hold, and adds them up.
 
     Each sends what it holds to every other: for one sum each, half as many times as often as a ring of as many ranks.

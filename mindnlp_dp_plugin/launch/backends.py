@@ -1,16 +1,16 @@
 """Choose the engine, and check that it is installed."""
 
-import importlib
 from types import ModuleType
 
 from mindnlp_dp_plugin.collectives.engines import ENGINES, Engine, engines_for
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.hardware import has_ascend
+from mindnlp_dp_plugin.launch import mindspore_cluster, mpi
 
 
 def starter(engine: Engine) -> ModuleType:
     """What starts the ranks of an engine: ``processes(job)``, and ``missing()`` for what is not installed."""
-    return importlib.import_module(f"mindnlp_dp_plugin.launch.{engine.starter}")
+    return mindspore_cluster if engine.forms_cluster else mpi
 
 
 def choose(backend: str, needs_cluster: bool = False) -> str:

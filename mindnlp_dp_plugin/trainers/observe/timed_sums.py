@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from mindnlp_dp_plugin.collectives import Collective, PartWork, Work
+from mindnlp_dp_plugin.collectives import Collective, Work
 
 
 class TimedSums:
@@ -39,7 +39,7 @@ class TimedSums:
         return timed
 
 
-class TimedSum(PartWork):
+class TimedSum(Work):
     """A sum in progress."""
 
     def __init__(self, work: Work, num_bytes: int, note: Callable[[int, float, float], None], under_way: list):
