@@ -47,11 +47,8 @@ class MpiCollective(Collective):
         return MpiWork(self._reducing, buffer)
 
     def reduce_scatter(self, buffer, lengths):
-        if not self.can_reduce_scatter:
+        if not (self.can_reduce_scatter and self._windows.holds(buffer)):
             return super().reduce_scatter(buffer, lengths)
-        if not self._windows.holds(buffer):
-            given, buffer = buffer, self._windows.take(buffer.size, buffer.dtype)
-            buffer[...] = given
         return self._windows.start(buffer, lengths)
 
     def all_gather(self, part):

@@ -71,7 +71,7 @@ class MicroBatches:
     """
 
     def __init__(self, num: int, world_size: int, rank: int):
-        self.num, self._world_size = num, world_size
+        self.num = num
         self.root = Node(0, num)
         per_rank = num // world_size
         self.mine = range(rank * per_rank, (rank + 1) * per_rank)
@@ -86,20 +86,6 @@ class MicroBatches:
     def step(self, micro_step: int) -> int:
         """The optimizer step that a micro-step belongs to, both counted since training began."""
         return micro_step // len(self.mine)
-
-    @property
-    def most_held(self) -> int:
-        """Sums of gradients that a rank holds at most, beside those of the micro-batch that it computes."""
-        held, most = [], 0
-        for number in self.mine:
-            most = max(most, len(held))
-            self.push(held, Node(number, number + 1), None, lambda left, right: None)
-        return most
-
-    @property
-    def most_of_any_rank(self) -> int:
-        """The most that any rank holds so."""
-        return max(MicroBatches(self.num, self._world_size, rank).most_held for rank in range(self._world_size))
 
     def push(self, held: list[tuple[Node, Any]], node: Node, values: Any, add: Callable) -> None:
         """Hold the sum of a node, or of one above it whose other nodes are held."""

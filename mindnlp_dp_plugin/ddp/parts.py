@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import mindspore
 
@@ -23,18 +23,6 @@ class Extent(NamedTuple):
     begin: int
     end: int
     at: int
-
-
-class SlicedParameters(Protocol):
-    """A bucket of which each rank keeps a part.
-
-    Attributes:
-        parameters: What is in it, in order.
-        parts: The extents that each rank keeps.
-    """
-
-    parameters: Sequence
-    parts: Sequence[Sequence[Extent]]
 
 
 def run_of(tensor, begin: int, end: int):

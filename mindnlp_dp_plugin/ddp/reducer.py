@@ -17,7 +17,6 @@ from mindnlp_dp_plugin.ddp.averaged import AveragedGradients
 from mindnlp_dp_plugin.ddp.bucket import DeviceBucket, HostBucket
 from mindnlp_dp_plugin.ddp.filling import Layout
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
-from mindnlp_dp_plugin.ddp.parts import SlicedParameters
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -79,7 +78,7 @@ class GradientReducer:
         collective: Collective,
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
-        slices: Callable[[list], Sequence[SlicedParameters]] | None = None,
+        slices: Callable[[list], Sequence] | None = None,
         micro_batches: MicroBatches | None = None,
         max_held: int = MAX_HELD,
     ):

@@ -43,7 +43,7 @@ def gathered_parameters(model: Any) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for shared in _sharing(model):
-            stack.enter_context(shared.whole(takes_values=True))
+            stack.enter_context(shared.whole())
         yield
 
 
@@ -173,12 +173,8 @@ class SharedParameters:
         return shared + [SlicedBucket([others[index] for index in ids], self._collective) for ids in plan]
 
     @contextmanager
-    def whole(self, takes_values: bool = False) -> Iterator[None]:
-        """A context within which parameters are whole. All ranks must enter it.
-
-        Args:
-            takes_values: Whether what is changed within stays.
-        """
+    def whole(self) -> Iterator[None]:
+        """A context within which parameters are whole; what is changed in them stays. All ranks must enter it."""
         if self._num_whole == 0:
             self._gather()
         self._num_whole += 1
@@ -189,8 +185,7 @@ class SharedParameters:
             if self._num_whole == 0:
                 self._let_caches(False)
                 for bucket in self._buckets:
-                    if takes_values:
-                        bucket.take_values()
+                    bucket.take_values()
                     bucket.let_go(self._stand_ins)
 
     @contextmanager
@@ -235,12 +230,12 @@ class SharedParameters:
         mine += [digest(each) for each in self._of_model if not self.holds(each)]
         return self._collective.all_gather_object(mine, Message("digests of parameters"))
 
-    def begin(self) -> None:
-        """A batch begins."""
+    def require_untouched(self) -> None:
+        """As a batch begins, and when its backward has ended: the same, without waiting for what a device computes."""
         self._stand_ins.require_unread()
 
     def end_forward(self, loss: Any = None) -> None:
-        """Its forward has ended.
+        """The forward of a batch has ended.
 
         Args:
             loss: Its loss, where there is one.
@@ -249,10 +244,6 @@ class SharedParameters:
             DataParallelError: If code outside of a module has read its parameters.
         """
         self._stand_ins.require_unread(loss)
-
-    def end_step(self) -> None:
-        """Its backward has ended."""
-        self._stand_ins.require_unread()
 
     def in_step(self, batches: Iterable) -> Iterator[Any]:
         """This rank's batches; behind them it takes part in the forwards of others. All ranks must use it up.
@@ -272,7 +263,7 @@ class SharedParameters:
                 if has_ended:
                     self._follow()
                     continue
-                self.begin()
+                self.require_untouched()
                 yield batch
                 self.end_forward()
                 if not self._is_in_step:

@@ -149,10 +149,10 @@ class Step:
         self._is_weighed = False
         self._on_phase("forward")
         if self.shared:
-            self.shared.begin()
+            self.shared.require_untouched()
         yield
         if self.shared:
-            self.shared.end_step()
+            self.shared.require_untouched()
         self.stepped.agree()
         self._weights.require(self._is_weighed)
         self.precision.require(self._is_weighed)

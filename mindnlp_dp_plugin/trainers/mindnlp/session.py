@@ -8,7 +8,6 @@ import mindspore
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
@@ -32,8 +31,6 @@ from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
 from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
 
 logger = logging.getLogger(__name__)
-
-BYTES_OF_A_SUM, MEGABYTE = 4, 2**20  # float32
 
 
 class TrainingSession:
@@ -88,27 +85,10 @@ class TrainingSession:
         self.step.compare_rows(self._dataset)
         self.losses = loss_filter_of(self.step, trainer, collective, self._patches)
         self.progress.follow(self.step, self.losses)
-        self._say_what_is_held()
         self._stand_in()
         self._observe(door)
         self.checkpoints = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.preemption.begin()
-
-    def _say_what_is_held(self):
-        """Before the first step: what the sums of gradients take that a rank holds while others are computed."""
-        micro_batches = self.step.micro_batches
-        if self._collective.rank or not micro_batches or not (most := micro_batches.most_of_any_rank):
-            return
-        num_elements = sum(parameter.size for parameter in self.step.stepped.named.values())
-        logger.warning(
-            tr(
-                "elastic_determinism: each rank computes {mine} of the {num} micro-batches of a step; sums of "
-                "gradients take up to {megabytes:.0f} MB meanwhile, and none with as many ranks as micro-batches.",
-                num=micro_batches.num,
-                mine=len(micro_batches.mine),
-                megabytes=most * num_elements * BYTES_OF_A_SUM / MEGABYTE,
-            )
-        )
 
     def _stand_in(self):
         """On the instance, so that what an overriding subclass does is within."""
