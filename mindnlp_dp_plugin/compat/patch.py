@@ -17,8 +17,6 @@ class Patch:
     Attributes:
         name: What to call it.
         bridges: What is broken without it.
-        fault_of: ``MindNLP``, if its code is wrong with any MindSpore; ``MindSpore``, if that has not, or has no more,
-            what MindNLP rightly calls; or another library.
         mindspore: The versions of MindSpore that have the gap; of the supported ones all, if empty.
         obsolete_when: What would have to change upstream for this patch to be deleted.
         module: The module after whose import the bridge is built.
@@ -27,7 +25,6 @@ class Patch:
 
     name: str
     bridges: str
-    fault_of: str
     mindspore: SpecifierSet
     obsolete_when: str
     module: str
@@ -52,12 +49,12 @@ def _installed_mindspore():
 PATCHES: list[Patch] = []
 
 
-def patch(*, module: str, bridges: str, fault_of: str, obsolete_when: str, mindspore: str = "") -> Callable:
+def patch(*, module: str, bridges: str, obsolete_when: str, mindspore: str = "") -> Callable:
     """Enter the decorated function, which is given ``module`` once imported, into ``PATCHES`` under its own name."""
 
     def enter(apply):
         versions = SpecifierSet(mindspore)
-        PATCHES.append(Patch(apply.__name__, bridges, fault_of, versions, obsolete_when, module, apply))
+        PATCHES.append(Patch(apply.__name__, bridges, versions, obsolete_when, module, apply))
         return apply
 
     return enter

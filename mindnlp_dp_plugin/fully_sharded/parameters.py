@@ -10,7 +10,7 @@ from typing import Any
 
 from mindnlp_dp_plugin.collectives import Collective, compared_at_the_end
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
-from mindnlp_dp_plugin.ddp.replicas import digest, make_equal
+from mindnlp_dp_plugin.ddp.replicas import make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.buckets import SharedBucket
 from mindnlp_dp_plugin.fully_sharded.leading import Leading
@@ -223,12 +223,6 @@ class SharedParameters:
             del vars(parameter)[SHARING]
         self._patches.undo()
         _all.discard(self)
-
-    def digests(self) -> list:
-        """Digests of what is stepped, of all ranks. All ranks must call it."""
-        mine = [digest(own.tensor) for bucket in self._buckets for own in bucket.slices]
-        mine += [digest(each) for each in self._of_model if not self.holds(each)]
-        return self._collective.all_gather_object(mine, Message("digests of parameters"))
 
     def require_untouched(self) -> None:
         """As a batch begins, and when its backward has ended: the same, without waiting for what a device computes."""

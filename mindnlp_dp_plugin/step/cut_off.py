@@ -1,4 +1,4 @@
-"""Names parameters that get no gradient though their layers compute."""
+"""Names parameters that cannot train: their gradients are 0."""
 
 import logging
 
@@ -14,9 +14,10 @@ JUDGED = 2  # in the first step, adapters that begin at 0 keep the gradients of 
 
 
 class CutOff:
-    """Looks at the gradients of the second step with a learning rate above 0, and says once which are all 0.
+    """Looks at the gradients of the first two steps with a learning rate above 0, and says once which are all 0.
 
-    Parameters of layers that are not called are left out: they are unused.
+    In the first step it is said if all are, in the second if some are. Parameters of layers that are not called are
+    left out then: they are unused. With ``zero_stage`` 2 and 3, which leave no gradients, it says nothing.
 
     Args:
         door: Has the ``model`` and the ``optimizer``.
@@ -42,11 +43,18 @@ class CutOff:
         if self._num_steps == JUDGED or not any(rates) or self._steps.skips():
             return
         self._num_steps += 1
-        if self._num_steps < JUDGED:
-            return
-        self._remove_hooks()
-        names = self._without_gradient()
-        if names:
+        trained = self._with_gradients()
+        if self._num_steps < JUDGED and trained and not any(map(_has_gradient, trained.values())):
+            self._num_steps = JUDGED
+            logger.warning(
+                tr(
+                    "The gradients of all {count} parameters that are trained are 0 in the first step. Look for a "
+                    "loss that does not depend on them, for weights that are all zero, or for gradients that are "
+                    "cut off.",
+                    count=len(trained),
+                )
+            )
+        elif self._num_steps == JUDGED and (names := self._cut_off(trained)):
             logger.warning(
                 tr(
                     "The gradients of {names} are 0, although their layers compute. If the loss should depend on "
@@ -54,23 +62,26 @@ class CutOff:
                     names=listed(names),
                 )
             )
+        if self._num_steps == JUDGED:
+            self._remove_hooks()
 
     def _remove_hooks(self):
         while self._hooks:
             self._hooks.pop().remove()
 
-    def _without_gradient(self):
-        model, optimizer = self._door.model, self._door.optimizer
+    def _with_gradients(self):
+        named = named_parameters(self._door.model, self._door.optimizer)
+        return {name: each for name, each in named.items() if each.requires_grad and each.grad is not None}
+
+    def _cut_off(self, trained):
         used = {
             id(parameter)
-            for module in model.modules()
+            for module in self._door.model.modules()
             if id(module) in self._called
             for parameter in module._parameters.values()
         }
-        trained = {
-            name: parameter.grad
-            for name, parameter in named_parameters(model, optimizer).items()
-            if parameter.requires_grad and parameter.grad is not None and id(parameter) in used
-        }
-        without = [name for name, gradient in trained.items() if not gradient.asnumpy().any()]
-        return without if len(without) < len(trained) else []  # of all, the first step has told
+        return [name for name, parameter in trained.items() if id(parameter) in used and not _has_gradient(parameter)]
+
+
+def _has_gradient(parameter):
+    return parameter.grad.asnumpy().any()

@@ -27,7 +27,6 @@ from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
-from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.labels import num_rows_with_many
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
@@ -330,7 +329,6 @@ class Step:
         steps.before.append(lambda: self.stepped.require_averaged(self.reducer))
         steps.before.append(lambda: self._on_phase("optimizer"))
         steps.after += [self._weights.reset, self.precision.end_step]
-        FirstStep(door, steps, self.shared and self.shared.digests)
         CutOff(door, steps, patches)
         self.check_replicas = ReplicaCheck(
             door, self._collective, config.check_replicas_every, steps, self._is_shared_out

@@ -10,7 +10,6 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindnlp.dataset.load",
     bridges="load_dataset of a folder with an absolute path: the cache is written into that folder, and the next call "
     "reads it as data",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.dataset.load_dataset joins no absolute path to the root of its cache",
 )
 def cache_apart_from_the_data(load):

@@ -8,7 +8,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.transformers.models.nezha.nezha",
     bridges="NEZHA: its table of relative positions is all zeros",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's NezhaRelativePositionsEncoding fills embeddings_table",
 )
 def relative_positions_of_nezha(nezha):
@@ -30,7 +29,6 @@ def relative_positions_of_nezha(nezha):
 @patch(
     module="mindnlp.transformers.models.bloom.modeling_bloom",
     bridges="BLOOM with padded rows: it writes each row's mask into one memory, so that rows get each other's",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_bloom clones causal_mask before it writes to it, as its other models do",
 )
 def masks_of_bloom(modeling_bloom):
@@ -46,7 +44,6 @@ def unfinished_models(module, class_name):
     @patch(
         module=module,
         bridges=f"masked language models of {class_name}: weights start untied, and from_pretrained cannot tie them",
-        fault_of="MindNLP",
         obsolete_when=f"mindnlp's {class_name} inherits get_input_embeddings, and its models call post_init",
     )
     def finished_models(modeling):
@@ -75,7 +72,6 @@ unfinished_models("mindnlp.transformers.models.mobilebert.modeling_mobilebert", 
 @patch(
     module="mindnlp.transformers.models.plbart.modeling_plbart",
     bridges="PLBart: shifting words to the right for the decoder, it shifts the very labels, or the encoder's words",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's shift_tokens_right of PLBart clones input_ids",
 )
 def labels_of_plbart(modeling_plbart):
@@ -87,7 +83,6 @@ def labels_of_plbart(modeling_plbart):
 @patch(
     module="mindnlp.transformers.models.xlm_roberta.modeling_xlm_roberta",
     bridges="question answering and multiple choice with XLM-R: they call Tensor.size, which is a number",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_xlm_roberta reads Tensor.shape",
 )
 def shapes_in_xlm_roberta(modeling_xlm_roberta):
@@ -102,7 +97,6 @@ def shapes_in_xlm_roberta(modeling_xlm_roberta):
     module="mindnlp.transformers.models.mobilebert.modeling_mobilebert",
     bridges="question answering and multiple choice with MobileBERT call Tensor.size, which is a number; and classes "
     "in int64 are trained as several labels at once, in silence",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_mobilebert reads Tensor.shape, and asks for int64",
 )
 def shapes_in_mobilebert(modeling_mobilebert):
@@ -117,7 +111,6 @@ def shapes_in_mobilebert(modeling_mobilebert):
 @patch(
     module="mindnlp.transformers.models.led.modeling_led",
     bridges="LED: the chunks of its window hold other rows than torch's, in silence",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.core.ops.as_strided counts strides in memory",
 )
 def chunks_of_led(modeling_led):
@@ -129,7 +122,6 @@ def chunks_of_led(modeling_led):
 @patch(
     module="mindnlp.transformers.models.longformer.modeling_longformer",
     bridges="Longformer in float16: it takes each number for four bytes, and divides by zero",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_longformer reads Tensor.stride()",
 )
 def chunks_of_longformer(modeling_longformer):
@@ -143,7 +135,6 @@ def chunks_of_longformer(modeling_longformer):
 @patch(
     module="mindnlp.transformers.models.gpt2.modeling_gpt2",
     bridges="GPT-2 with a mask for each token, as packed rows have: it takes any mask for one of columns",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's GPT2Model takes a mask of four dimensions, as its Llama does",
 )
 def masks_of_gpt2(modeling_gpt2):

@@ -11,7 +11,6 @@ STUB_MODULE = "mindspore.common._stub_tensor"
 @patch(
     module="mindspore",
     bridges="import mindnlp: it imports mindspore.common._stub_tensor, which MindSpore 2.7 dropped",
-    fault_of="MindSpore",
     obsolete_when="MindNLP no longer names StubTensor (mindnlp/patch.py, core/nn/modules/module.py)",
 )
 def stub_tensor_module(mindspore):
@@ -24,7 +23,6 @@ def stub_tensor_module(mindspore):
 @patch(
     module="mindnlp.core.ops.creation",
     bridges="mindnlp.core.ops.empty: it calls a private function of MindSpore whose signature changed",
-    fault_of="MindSpore",
     obsolete_when="mindnlp.core.ops.empty calls the public mindspore.mint.empty",
 )
 def empty_through_constructor(creation):

@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindspore",
     bridges="weights of DistilBERT, ALBERT, XLM-R, ERNIE, OPT and forty others: initializer() returns a tensor whose "
     "numbers only init_data() draws, and assign_value, arithmetic and indexing take it for numbers",
-    fault_of="MindNLP",
     obsolete_when="MindNLP's _init_weights call init_data(), or use mindnlp.core.nn.init throughout",
 )
 def drawn_initial_weights(mindspore):
@@ -27,7 +26,6 @@ def drawn_initial_weights(mindspore):
 @patch(
     module="mindnlp.core.nn.modules.batchnorm",
     bridges="BatchNorm1d, 2d and 3d: weights and biases are whatever stood in memory, mostly 0, so that nothing passes",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's _NormBase.__init__ calls reset_parameters, as torch's does",
 )
 def weights_of_batch_norms(batchnorm):
@@ -48,7 +46,6 @@ def swapped_normal(folder):
     @patch(
         module=f"mindnlp.transformers.models.{folder}.modeling_{folder}",
         bridges=f"weights of {folder}: it calls Normal(0.0, std), which makes every weight the number std",
-        fault_of="MindNLP",
         obsolete_when=f"mindnlp's modeling_{folder} names sigma where it calls Normal",
     )
     def mean_before_sigma(modeling):
@@ -74,7 +71,6 @@ def after_init_weights(model, set_weights):
 @patch(
     module="mindnlp.transformers.models.convbert.modeling_convbert",
     bridges="ConvBERT: its LayerNorms start with weights of 0 and biases of 1, so that nothing in front of them trains",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's ConvBertPreTrainedModel gives LayerNorms weights of 1",
 )
 def weights_of_convbert(modeling_convbert):
@@ -91,7 +87,6 @@ def weights_of_convbert(modeling_convbert):
 @patch(
     module="mindnlp.transformers.models.gptsan_japanese.modeling_gptsan_japanese",
     bridges="GPTSAN: its LayerNorms, and Linears with a bias, start with weights of 0",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's GPTSanJapanesePreTrainedModel sets the bias to zeros where it sets the weight",
 )
 def weights_of_gptsan(modeling_gptsan_japanese):
@@ -111,7 +106,6 @@ def weights_of_gptsan(modeling_gptsan_japanese):
 @patch(
     module="mindnlp.transformers.models.funnel.modeling_funnel",
     bridges="Funnel: its _init_weights asks FunnelEmbeddings for a padding_idx, which its word_embeddings have",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's FunnelPreTrainedModel asks word_embeddings",
 )
 def padding_of_funnel(modeling_funnel):
@@ -122,7 +116,6 @@ def padding_of_funnel(modeling_funnel):
     module="mindnlp.transformers.modeling_utils",
     bridges="masked language models of RoBERTa, ALBERT, XLM-R and ten others: from_pretrained puts the head's bias in "
     "place, and tying then takes the one that the decoder was made with, which is 0",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's from_pretrained copies into parameters, or its heads tie decoder.bias to bias",
 )
 def biases_of_heads(modeling_utils):

@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindnlp.core.ops",
     bridges="clipping gradients of convolutions in one process (CANINE, Mamba, SqueezeBERT...): on CPU, mint.norm of "
     "a tensor of three dimensions or more returns None",
-    fault_of="MindSpore",
     obsolete_when="MindSpore's mint.norm takes any number of dimensions on CPU",
 )
 def norm_of_many_dimensions(ops):
@@ -27,7 +26,6 @@ def norm_of_many_dimensions(ops):
     module="mindnlp.core.ops",
     bridges="masked and causal language models of XLM-R, and NEZHA, OpenELM, TinyBERT and XLM-ProphetNet: they call "
     "functions of MindSpore's ops that mindnlp.core.ops has not",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.core.ops has them",
 )
 def missing_operators(ops):
@@ -40,7 +38,6 @@ def missing_operators(ops):
 @patch(
     module="mindnlp.core.ops",
     bridges="BROS: on CPU, arange refuses a float beside a whole number, and makes whole numbers of both",
-    fault_of="MindSpore",
     obsolete_when="mindnlp.core.ops.arange takes a mixture, as torch.arange",
 )
 def arange_of_floats(ops):
@@ -60,7 +57,6 @@ def arange_of_floats(ops):
 @patch(
     module="mindspore",
     bridges="Pegasus and NLLB-MoE: Tensor.clone has no kernel on CPU",
-    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.clone on CPU",
 )
 def clone_on_cpu(mindspore):
@@ -76,7 +72,6 @@ def clone_on_cpu(mindspore):
     module="mindspore",
     bridges="causal masks of BART, mBART, OPT, Falcon and others: on MindSpore 2.7, Tensor.masked_fill of floats by a "
     "whole number has no kernel on CPU",
-    fault_of="MindSpore",
     mindspore="<2.10",
     obsolete_when="MindSpore 2.7 is not supported any more",
 )
@@ -92,7 +87,6 @@ def whole_numbers_in_masked_fill(mindspore):
 @patch(
     module="mindspore",
     bridges="PLBart, DeepSeek-V2 and MobileBERT: masked_fill_, scatter_add_, normal_, fill_... have no kernel on CPU",
-    fault_of="MindSpore",
     obsolete_when="MindSpore implements them on CPU",
 )
 def in_place_operators_on_cpu(mindspore):
@@ -128,7 +122,6 @@ def in_place_operators_on_cpu(mindspore):
 @patch(
     module="mindspore",
     bridges="Trainer.evaluate and predict: Tensor.repeat is 'not supported on this device' on CPU",
-    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.repeat on CPU",
 )
 def repeat_on_cpu(mindspore):
@@ -146,7 +139,6 @@ def repeat_on_cpu(mindspore):
 @patch(
     module="mindspore",
     bridges="evaluation of batches of different length: Tensor.new_full raises 'support Ascend only'",
-    fault_of="MindSpore",
     obsolete_when="MindSpore implements Tensor.new_full on CPU",
 )
 def new_full_on_cpu(mindspore):
@@ -164,7 +156,6 @@ def new_full_on_cpu(mindspore):
     module="mindnlp.core.ops",
     bridges="LoRA on a bfloat16 model: peft asks is_complex, which mindnlp.core.ops has not, as is_floating_point says "
     "no of bfloat16",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.core.ops has is_complex, and its is_floating_point knows bfloat16",
 )
 def kinds_of_numbers(ops):
@@ -178,7 +169,6 @@ def kinds_of_numbers(ops):
 @patch(
     module="mindnlp.core.ops",
     bridges="generate(num_beams=...): on CPU, a division that rounds down refuses int32 beside int64",
-    fault_of="MindSpore",
     obsolete_when="MindSpore's mint.div rounds whole numbers of two sizes on CPU",
 )
 def division_of_whole_numbers(ops):

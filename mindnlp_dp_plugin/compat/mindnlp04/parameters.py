@@ -6,7 +6,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="Parameter.grad: reading it raises AttributeError until a gradient was set",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.core.nn.Parameter defines grad",
 )
 def parameter_without_gradient(parameter):
@@ -16,7 +15,6 @@ def parameter_without_gradient(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="XLM-R's masked language model, and InternLM: they call Parameter(data, name), as MindSpore's own takes it",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_xlm_roberta and modeling_internlm give their parameters no name",
 )
 def names_of_parameters(parameter):
@@ -31,7 +29,6 @@ def names_of_parameters(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="OpenELM and MiniCPM3: their _init_weights call set_data and initialize, as MindSpore's own Parameter has",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's modeling_openelm and modeling_minicpm3 use mindnlp.core.nn.init",
 )
 def setters_of_parameters(parameter):
@@ -47,7 +44,6 @@ def setters_of_parameters(parameter):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="parameters made of a slice or a view, or frozen when made and unfrozen later: their gradients are 0",
-    fault_of="MindSpore",
     obsolete_when="MindSpore differentiates by parameters that are views, or whose param_info said requires_grad=False",
 )
 def gradients_of_views(parameter):
@@ -68,7 +64,6 @@ def gradients_of_views(parameter):
 @patch(
     module="mindnlp.core.nn.utils.weight_norm",
     bridges="weight_norm: what it computes is made a parameter, so that weight_g and weight_v get no gradient",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's WeightNorm.compute_weight returns a tensor",
 )
 def gradients_through_weight_norm(weight_norm):
@@ -88,7 +83,6 @@ def gradients_through_weight_norm(weight_norm):
     module="mindnlp.core.nn.utils.parametrize",
     bridges="parametrizations (weight_norm of Wav2Vec2 and HuBERT): what they compute is made a parameter, so that "
     "theirs get no gradient",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's parametrize._inject_property returns a tensor",
 )
 def gradients_through_parametrizations(parametrize):
@@ -114,7 +108,6 @@ def gradients_through_parametrizations(parametrize):
 @patch(
     module="mindnlp.core.nn.modules.module",
     bridges="load_state_dict of another model's state_dict(): both share memory, and a frozen teacher is trained along",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's Module._load_from_state_dict copies",
 )
 def loaded_values_are_copies(module):
@@ -134,7 +127,6 @@ def loaded_values_are_copies(module):
 @patch(
     module="mindnlp.core.nn.parameter",
     bridges="LoRA with modules_to_save: a deep copy of a parameter shares its memory, and is trained with it",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.core.nn.Parameter.__deepcopy__ copies",
 )
 def deep_copies_of_parameters(parameter):
@@ -151,7 +143,6 @@ def deep_copies_of_parameters(parameter):
 @patch(
     module="mindnlp.transformers.modeling_utils",
     bridges="masked language models: the output's bias is left a view of itself, which no optimizer can write to",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel._tie_or_clone_weights assigns no slice to the bias",
 )
 def tied_output_bias(modeling_utils):
@@ -174,7 +165,6 @@ def tied_output_bias(modeling_utils):
 @patch(
     module="mindnlp.transformers.modeling_utils",
     bridges="resize_token_embeddings: MindSpore still expects a gradient of the old shape, and training fails",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel._get_resized_embeddings gives the layer a new parameter",
 )
 def resized_embeddings(modeling_utils):

@@ -6,7 +6,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindspore",
     bridges="a readable log: MindNLP's attention masks call dtype_to_nptype, which warns at every call",
-    fault_of="MindSpore",
     obsolete_when="MindNLP no longer calls mindspore.dtype_to_nptype",
 )
 def quiet_dtype_to_nptype(mindspore):
@@ -16,7 +15,6 @@ def quiet_dtype_to_nptype(mindspore):
 @patch(
     module="mindspore",
     bridges="a readable log: MindNLP's initialisers call Tensor.data_sync, which does nothing any more but warn",
-    fault_of="MindSpore",
     mindspore=">=2.10",
     obsolete_when="MindNLP no longer calls Tensor.data_sync",
 )

@@ -10,7 +10,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.core.autograd.function",
     bridges="value_and_grad: 'Can not find top cell for backward', as it drives MindSpore's executor by private calls",
-    fault_of="MindSpore",
     mindspore=">=2.9",
     obsolete_when="mindnlp.core.autograd.value_and_grad goes through mindspore.value_and_grad",
 )
@@ -41,7 +40,6 @@ def value_and_grad_through_public_api(function):
     module="mindnlp.core.nn.utils.clip_grad",
     bridges="clipping in one process (LoRA, CANINE, Funnel, Mamba...): it assigns to gradients in place, which "
     "MindSpore refuses where one is a view",
-    fault_of="MindSpore",
     mindspore=">=2.8",
     obsolete_when="MindSpore's Assign takes a view, or hands out gradients that are none",
 )
@@ -53,7 +51,6 @@ def clipping_of_views(clip_grad):
 @patch(
     module="mindnlp.core.optim.sgd",
     bridges="SGD: its momentum begins anew in each step, so that there is none, in silence",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's SGD keeps its momentum",
 )
 def momentum_of_sgd(sgd):
@@ -78,7 +75,6 @@ def momentum_of_sgd(sgd):
 @patch(
     module="mindnlp.core.nn",
     bridges="clip_grad_value_: it clips the parameters that it is given, and not their gradients, in silence",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's clip_grad_value_ clips the gradients of parameters",
 )
 def values_of_gradients(nn):
@@ -98,7 +94,6 @@ def values_of_gradients(nn):
     module="mindnlp.core.ops.optim",
     bridges="long training: an optimizer's numbers that change each step (powers of beta, learning rate) go as Python "
     "floats, for each of which MindSpore compiles the operator anew, and keeps it: 136 KB per parameter and step",
-    fault_of="MindNLP",
     obsolete_when="MindNLP's optimizers hand them over as tensors",
 )
 def numbers_of_optimizers(optim):
@@ -126,7 +121,6 @@ def numbers_of_optimizers(optim):
 @patch(
     module="mindnlp.core.nn",
     bridges="TrainingArguments(recompute=True): the Trainer calls recompute_enable, which no model has",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel defines recompute_enable",
 )
 def recompute_of_the_trainer(nn):
@@ -139,7 +133,6 @@ def recompute_of_the_trainer(nn):
     module="mindnlp.transformers.modeling_utils",
     bridges="gradient_checkpointing_enable: BERT, RoBERTa, GPT-2 and others never look at what it sets, the rest hand "
     "a method to mindspore.recompute, which takes cells alone",
-    fault_of="MindNLP",
     obsolete_when="mindnlp's PreTrainedModel.gradient_checkpointing_enable brings its own checkpoint function",
 )
 def gradient_checkpointing(modeling_utils):
@@ -153,7 +146,6 @@ def gradient_checkpointing(modeling_utils):
 @patch(
     module="mindnlp.peft.utils.save_and_load",
     bridges="PeftModel.save_pretrained: it writes str(dtype) into the file, and load_checkpoint no longer knows that",
-    fault_of="MindSpore",
     obsolete_when="mindnlp.peft saves adapters through mindspore.save_checkpoint",
 )
 def dtypes_of_saved_adapters(save_and_load):

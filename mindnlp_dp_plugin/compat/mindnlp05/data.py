@@ -8,7 +8,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="transformers.trainer",
     bridges="resuming in the middle of an epoch but the first: accelerate 1.11 reads on in the order of the first",
-    fault_of="accelerate",
     obsolete_when="accelerate.skip_first_batches returns a loader of the epoch that the one it got is in",
 )
 def rows_of_the_resumed_epoch(trainer):

@@ -6,7 +6,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp.utils.safetensors_patch",
     bridges="loading weights, and so resuming, with safetensors 0.8: MindNLP's safe_open lacks what that calls",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.utils.safetensors_patch.fast_safe_open takes backend=, and has get_tensors",
 )
 def weights_with_safetensors_08(safetensors_patch):

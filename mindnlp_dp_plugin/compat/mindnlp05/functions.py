@@ -8,7 +8,6 @@ CPU = "mindtorch._apis.cpu"
 @patch(
     module="mindtorch.nn.functional",
     bridges="leaky_relu and smooth_l1_loss have another slope and reduction than torch's where none is given",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's leaky_relu has negative_slope=0.01, and its smooth_l1_loss reduction='mean'",
 )
 def defaults_of_functions(functional):
@@ -24,7 +23,6 @@ def defaults_of_functions(functional):
     bridges="on CPU embedding trains the row of padding_idx, logsigmoid gives its first row alone, softplus ignores "
     "beta, addmm and baddbmm exchange alpha and beta, fmod has the divisor's sign, and as_strided takes other elements "
     "of what was transposed (Longformer)",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu has these as torch does, and logsigmoid in a tuple",
 )
 def numbers_on_cpu(cpu):
@@ -62,7 +60,6 @@ def numbers_on_cpu(cpu):
     module=CPU,
     bridges="a loss for each label: on CPU that of a label that is left out is whatever the memory held, and labels "
     "with two places more than the rows are taken in another order",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu.nllloss gives 0 for ignore_index, and nllloss_2d keeps the order of labels",
 )
 def losses_of_each_label(cpu):
@@ -86,7 +83,6 @@ def losses_of_each_label(cpu):
     module="mindtorch._tensor",
     bridges="tensors that are written to in a forward: what was written over keeps its gradient; Tensor.argsort, whose "
     "order never falls; and %, which has the sign of what is divided",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.__setitem__ is differentiated on CPU, and its argsort hands descending on, and "
     "its % is remainder",
 )

@@ -10,7 +10,6 @@ from mindnlp_dp_plugin.errors import DataParallelError
     module="mindtorch",
     bridges="loops of one's own and Accelerator.backward: loss.backward() returns, and no parameter has a gradient; "
     "and training again in a notebook: after a gradient that failed those of parameters that are made later are 0",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.backward computes gradients",
 )
 def backward_without_gradients(mindtorch):
@@ -59,7 +58,6 @@ def backward_without_gradients(mindtorch):
 @patch(
     module="mindtorch.utils.checkpoint",
     bridges="gradient_checkpointing=True: nothing is computed again, and memory is what it was",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.utils.checkpoint.checkpoint drops what it computed",
 )
 def checkpoint_that_keeps_all(checkpointing):
@@ -75,7 +73,6 @@ def checkpoint_that_keeps_all(checkpointing):
 @patch(
     module="mindtorch.amp.autocast_mode",
     bridges="fp16=True on a CPU: all is computed in float32; with bf16=True MindSpore has no kernels",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's operators for CPU ask whether autocast is on",
 )
 def half_precision_on_cpu(autocast_mode):
@@ -94,7 +91,6 @@ def half_precision_on_cpu(autocast_mode):
 @patch(
     module="transformers.training_args",
     bridges="fp16=True on a CPU where a Trainer was made before: accelerate keeps the first one's precision, unasked",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's operators for CPU ask whether autocast is on",
 )
 def half_precision_of_the_trainer(training_args):
@@ -110,7 +106,6 @@ def half_precision_of_the_trainer(training_args):
 @patch(
     module="transformers.training_args",
     bridges="fsdp and deepspeed: accelerate asks for modules that mindtorch has not, for the next Trainer, too",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.distributed.fsdp shards a model",
 )
 def engines_of_torch(training_args):
@@ -129,7 +124,6 @@ def engines_of_torch(training_args):
 @patch(
     module="transformers.training_args",
     bridges="torch_compile=True: all gradients are 0, and nothing is trained, by the next Trainers, too",
-    fault_of="MindNLP",
     obsolete_when="a model that mindtorch.compile returns has gradients within accelerate",
 )
 def compiled_models(training_args):
@@ -143,7 +137,6 @@ def compiled_models(training_args):
 @patch(
     module="mindtorch.optim.adam",
     bridges="optim='adamw_torch_fused': mindtorch has fused steps for no device",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Adam steps with fused=True",
 )
 def fused_steps(adam):
@@ -161,7 +154,6 @@ def fused_steps(adam):
 @patch(
     module="mindtorch.utils.data.dataloader",
     bridges="dataloader_num_workers above 0: mindtorch.multiprocessing has no processes",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.multiprocessing starts processes",
 )
 def workers_of_a_data_loader(dataloader):

@@ -8,7 +8,6 @@ MODULE = "mindtorch._apis.cpu"
 @patch(
     module=MODULE,
     bridges="clipping, and so every Trainer: on CPU the norm of a whole tensor asks for an axis",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu.linalg_vector_norm takes dim=None",
 )
 def norm_of_a_whole_tensor(cpu):
@@ -25,7 +24,6 @@ def norm_of_a_whole_tensor(cpu):
 @patch(
     module=MODULE,
     bridges="Adam and AdamW: there is no addcdiv on CPU",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu has addcdiv",
 )
 def addcdiv_on_cpu(cpu):
@@ -38,7 +36,6 @@ def addcdiv_on_cpu(cpu):
 @patch(
     module=MODULE,
     bridges="group_by_length: on CPU argmax of a whole tensor asks for an axis",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu.argmax takes axis=None",
 )
 def argmax_of_a_whole_tensor(cpu):
@@ -55,7 +52,6 @@ def argmax_of_a_whole_tensor(cpu):
 @patch(
     module=MODULE,
     bridges="products with a vector, and of batches where one side has fewer: DeBERTa, Falcon, attention pooling",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu.matmul broadcasts",
 )
 def products_that_broadcast(cpu):
@@ -79,7 +75,6 @@ def products_that_broadcast(cpu):
 @patch(
     module=MODULE,
     bridges="distillation and other losses: there is no kl_div on CPU, and l1_loss calls mean with other arguments",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu has both",
 )
 def losses_on_cpu(cpu):
@@ -102,7 +97,6 @@ def losses_on_cpu(cpu):
 @patch(
     module="mindtorch.cpu",
     bridges="accelerate on ranks: it asks which of the CPU's devices is in use",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.cpu has device_count, set_device and current_device",
 )
 def cpu_is_a_device(cpu):
@@ -112,7 +106,6 @@ def cpu_is_a_device(cpu):
 @patch(
     module="mindtorch.nn.functional",
     bridges="batch normalisation: running statistics are taken for weight and bias, so all that comes out is 1",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.nn.functional.batch_norm hands its operator weight and bias first",
 )
 def weight_and_bias_of_batch_norm(functional):

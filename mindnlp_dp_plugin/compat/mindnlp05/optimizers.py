@@ -7,7 +7,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindtorch.optim.sgd",
     bridges="SGD: it calls raw_sgd, which no device has, and its momentum would begin anew in each step",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.optim.SGD steps, and keeps its momentum",
 )
 def sgd_with_momentum(sgd):

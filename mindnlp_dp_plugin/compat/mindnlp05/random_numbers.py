@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.compat.patch import patch
     module="mindtorch._apis.cpu",
     bridges="dropout, rand, randn, randint, bernoulli, normal_, uniform_ and random_ that take the seed: on CPU they "
     "ignore it, or draw from NumPy's generator, or seed that; and bernoulli draws with 0.5, whatever it is given",
-    fault_of="MindNLP",
     obsolete_when="mindtorch._apis.cpu draws from the generator it is given, and bernoulli with its probabilities",
 )
 def draws_take_the_seed(cpu):
@@ -69,7 +68,6 @@ def draws_take_the_seed(cpu):
     module="mindtorch.ops.random",
     bridges="randn_like, which draws evenly from 0 to 1; and multinomial on CPU: with replacement it takes weights for "
     "probabilities, so that all that is drawn may be the first, and it ignores its generator",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.ops.random.randn_like asks for randn, and multinomial divides by the sum of weights",
 )
 def normal_and_weighted_draws(random):
@@ -107,7 +105,6 @@ def normal_and_weighted_draws(random):
     module="mindtorch._C",
     bridges="torch's random numbers on CPU: a generator says the same seed and offset each time, so all layers and "
     "steps drop the same",
-    fault_of="MindSpore",
     mindspore="<2.8",
     obsolete_when="mindtorch's Generator._step moves its offset on",
 )
@@ -130,7 +127,6 @@ def generators_move_on(_C):
 @patch(
     module="mindtorch.serialization",
     bridges="the random state on resuming: transformers asks for safe_globals, which mindtorch.serialization has not",
-    fault_of="MindNLP",
     obsolete_when="mindtorch.serialization has safe_globals",
 )
 def safe_globals(serialization):
@@ -141,7 +137,6 @@ def safe_globals(serialization):
     module="mindspore.common.generator",  # has made MindSpore's own
     bridges="import mindtorch: MindSpore 2.8 gives Generator its seed and offset when it is made; before, with each "
     "call",
-    fault_of="MindSpore",
     mindspore=">=2.8",
     obsolete_when="mindtorch makes MindSpore's Generator with seed and offset",
 )

@@ -6,7 +6,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindtorch._tensor",
     bridges="hooks for gradients: mindtorch's Tensor.register_hook registers on a copy, and the hook never runs",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.register_hook registers on the tensor itself",
 )
 def hooks_on_the_tensor_itself(_tensor):
@@ -16,7 +15,6 @@ def hooks_on_the_tensor_itself(_tensor):
 @patch(
     module="mindtorch._tensor",
     bridges="parameters that were frozen for a step and are unfrozen: no hook can be registered, their gradients are 0",
-    fault_of="MindSpore",
     obsolete_when="MindSpore differentiates by parameters whose param_info once said requires_grad=False",
 )
 def unfrozen_parameters(_tensor):
@@ -32,7 +30,6 @@ def unfrozen_parameters(_tensor):
 @patch(
     module="mindtorch.nn.parameter",
     bridges="parameters that are made frozen, for a step, and then unfrozen: as unfrozen_parameters",
-    fault_of="MindSpore",
     obsolete_when="MindSpore differentiates by parameters whose param_info once said requires_grad=False",
 )
 def parameters_made_frozen(parameter):
@@ -48,7 +45,6 @@ def parameters_made_frozen(parameter):
 @patch(
     module="mindtorch",
     bridges="tensors that MindSpore makes, as averaged gradients are: mindtorch's operators refuse what has no device",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.device has a default",
 )
 def tensors_have_a_device(mindtorch):
@@ -62,7 +58,6 @@ def tensors_have_a_device(mindtorch):
     module="mindtorch",
     bridges="gradients through a difference of two tensors, and through .to(device): on CPU the values are copied "
     "by way of NumPy, and whatever was before has no gradient",
-    fault_of="MindNLP",
     obsolete_when="mindtorch's Tensor.to returns a tensor itself where it is on the device",
 )
 def tensors_stay_where_they_are(mindtorch):

@@ -8,7 +8,6 @@ from mindnlp_dp_plugin.compat.patch import patch
 @patch(
     module="mindnlp",
     bridges="unfreezing, and a second train(): the function of gradients is that of the first model and parameters",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.transformers.trainer.training_step makes grad_fn anew for other parameters",
 )
 def gradients_of_the_present_parameters(_):

@@ -15,7 +15,6 @@ from mindnlp_dp_plugin.optim.parameters import parameters_outside
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.cut_off import CutOff
-from mindnlp_dp_plugin.step.first_step import FirstStep
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.pynative import require_pynative
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
@@ -78,7 +77,6 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         stock(checkpoint)
         require_values([*self.model.named_parameters(), *parameters_outside(self.model, self.optimizer).items()])
         steps = WatchedSteps(patches)
-        FirstStep(self, steps)
         CutOff(self, steps, patches)
         steps.watch(self.optimizer)
         _measure_for_trackers(self, patches)

@@ -14,7 +14,6 @@ TOKENS = Message("tokens of a micro-batch")
 @patch(
     module=MODULE,
     bridges="include_inputs_for_metrics: evaluation calls Trainer._prepare_input, which is not there",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer defines _prepare_input",
 )
 def inputs_for_metrics(trainer_base):
@@ -24,7 +23,6 @@ def inputs_for_metrics(trainer_base):
 @patch(
     module=MODULE,
     bridges="resuming from an adapter: the Trainer looks for adapter_model.bin, mindnlp.peft writes adapter_model.ckpt",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer loads what PeftModel.save_pretrained wrote",
 )
 def adapters_in_checkpoints(trainer_base):
@@ -56,7 +54,6 @@ def adapters_in_checkpoints(trainer_base):
 @patch(
     module=MODULE,
     bridges="include_num_input_tokens_seen: the Trainer asks an accelerator, which it has not, to gather the tokens",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer counts tokens by itself",
 )
 def counted_tokens(trainer_base):
@@ -66,7 +63,6 @@ def counted_tokens(trainer_base):
 @patch(
     module=MODULE,
     bridges="a second Trainer: the first stays in memory, with its optimizer's states, as a cache holds it",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer.get_train_dataset is no lru_cache",
 )
 def trainers_are_let_go(trainer_base):
@@ -91,7 +87,6 @@ def _cached_by_its_trainer(method):
 @patch(
     module=MODULE,
     bridges="include_tokens_per_second: the Trainer takes the columns of a batch for a pair, and fails",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer.num_tokens reads a data set with columns",
 )
 def tokens_per_second(trainer_base):
@@ -124,7 +119,6 @@ class _Counting:
     module=MODULE,
     bridges="load_best_model_at_end of a model that is no PreTrainedModel: _keys_to_ignore_on_save is missing when all "
     "training is done",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.Trainer._issue_warnings_after_load asks whether the model has it",
 )
 def models_without_ignored_keys(trainer_base):
@@ -142,7 +136,6 @@ def models_without_ignored_keys(trainer_base):
     module="mindnlp.engine.utils",
     bridges="neftune_noise_alpha: the noise comes from NumPy's global generator, which the Trainer seeds alike on all "
     "ranks, so that the n-th rows of all ranks get the same",
-    fault_of="MindNLP",
     obsolete_when="mindnlp.engine.utils.neftune_post_forward_hook draws by rank",
 )
 def noise_by_rank(utils):
