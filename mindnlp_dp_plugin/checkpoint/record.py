@@ -103,7 +103,6 @@ class Record(Origin):
         patience: How long each callback with patience has waited.
         with_optimizer: Whether the optimizer's states are there.
         nominal_accumulation: Micro-steps of a step when training first began; None for those of ``settings``.
-        gradient_order: The order of the gradients in their buckets, as rank 0 saw it.
         settings: What decides which rows make a step.
         host_random: The states of Python's and NumPy's generators on each rank.
         loss_scaling: The state of the scale of the loss, if there is one.
@@ -124,7 +123,6 @@ class Record(Origin):
     patience: list[int]
     with_optimizer: bool
     nominal_accumulation: int | None = None
-    gradient_order: list[int] | None = None
     settings: Settings
     host_random: list[dict[str, Any]]
     loss_scaling: dict[str, Any] | None = None

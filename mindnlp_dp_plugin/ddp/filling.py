@@ -30,7 +30,6 @@ class Filling:
     """The gradients of one average, as they come.
 
     Attributes:
-        seen: The numbers of their parameters, in the order in which they came.
         missing: How many each bucket lacks.
         num_started: Buckets that were full, and have been started or held.
         num_taken: Those of them whose averages were handed out.
@@ -41,7 +40,6 @@ class Filling:
     def __init__(self, layout: Layout):
         self._filled: set[int] = set()
         self._layout = layout
-        self.seen: list[int] = []
         self.missing = [len(indices) for indices in layout.plan]
         self.num_started = self.num_taken = 0
         self.factor: float | None = None
@@ -54,7 +52,6 @@ class Filling:
     def note(self, index: int) -> None:
         """The gradient of a parameter is there."""
         self._filled.add(index)
-        self.seen.append(index)
         self.missing[self._layout.place[index][0]] -= 1
 
     def absent(self) -> list[int]:

@@ -1,9 +1,9 @@
 """Average the gradients over all ranks, bucket by bucket, while backward is still running.
 
 The scheme is that of torch's DistributedDataParallel (Li et al., "PyTorch Distributed: Experiences on Accelerating
-Data Parallel Training", VLDB 2020): parameters are grouped into buckets in the order in which their gradients
-appear, a hook on each parameter fills its bucket, and a full bucket starts its all-reduce. Buckets start in index
-order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
+Data Parallel Training", VLDB 2020): parameters are grouped into buckets from the last to the first, roughly as
+backward meets them, a hook on each parameter fills its bucket, and a full bucket starts its all-reduce. Buckets start
+in index order on every rank, whatever order gradients appear in, so all ranks always start the same collective.
 """
 
 import time
@@ -19,7 +19,6 @@ from mindnlp_dp_plugin.ddp.filling import Layout
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import Message
 
 MAX_HELD = 4  # buckets of a few MB
 
@@ -29,8 +28,9 @@ class Pass:
     """What becomes of the gradients of a backward.
 
     Attributes:
-        factor: Returns the factor for this rank's gradients before they are summed; None for 1/world_size.
-        averages: Whether they are averaged behind it; if not, further micro-steps follow.
+        factor: Returns the factor for this rank's gradients before they are summed; called for the first of them. None
+            for 1/world_size, which makes the sum a mean.
+        averages: Whether they are averaged behind it; if not, with ``micro_batches``, further micro-steps follow.
         of_sum: A further factor, for the sum; None for 1.
         counts: Whether they count; if not, 0 takes the place of each.
     """
@@ -39,6 +39,9 @@ class Pass:
     averages: bool = True
     of_sum: float | None = None
     counts: bool = True
+
+
+MEAN = Pass()
 
 
 class GradientReducer:
@@ -57,8 +60,8 @@ class GradientReducer:
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default, 0 for one bucket per
             parameter.
         comm_dtype: The dtype in which float32 is sent: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
-        slices: Returns the buckets and what each rank is to keep of them, given the parameters in the order of their
-            gradients; the rest is let go as soon as a bucket is averaged, and ``.grad`` is None afterwards. Called
+        slices: Returns the buckets: the ``parameters`` of each, and the extents that each rank is to keep, its
+            ``parts``; the rest is let go as soon as a bucket is averaged, and ``.grad`` is None afterwards. Called
             before each backward, on all ranks; the same list means that nothing has changed. None to keep everything in
             ``.grad``.
         micro_batches: Those of a step, if gradients are summed in the order of their tree; None for the engine's.
@@ -66,7 +69,6 @@ class GradientReducer:
 
     Attributes:
         averaged: The gradients that ``finish`` has averaged since ``release``.
-        order: The order of the parameters in the buckets; None until the first step has shown it.
         without: Parameters of which this rank had no gradient when ``finish`` was called last.
         waited_seconds: Seconds ``finish`` has waited for all-reduces so far. With HCCL, whose waits only queue work on
             the device, this is too small.
@@ -78,7 +80,7 @@ class GradientReducer:
         collective: Collective,
         bucket_cap_mb: float | None = None,
         comm_dtype: str = "float32",
-        slices: Callable[[list], Sequence] | None = None,
+        slices: Callable[[], Sequence] | None = None,
         micro_batches: MicroBatches | None = None,
         max_held: int = MAX_HELD,
     ):
@@ -116,20 +118,8 @@ class GradientReducer:
             hook.remove()
         self.release()
         self._slices = None
-        self._follow_order(self._expected_order())
-        self.order = None
-
-    def take_order(self, order: list[int] | None) -> None:
-        """Lay the buckets out at once as another reducer did, if that had as many parameters. Call it before a step.
-
-        Some engines sum three and more ranks in an order that depends on the place in the message, so a run that is
-        resumed needs the same places from its first step on.
-
-        Args:
-            order: Its ``order``.
-        """
-        if order is not None and sorted(order) == list(range(len(self._parameters))):
-            self._follow_order(order)
+        if not self.keeps_part:  # what is kept is laid out when backward begins
+            self._lay_out(plan_buckets(self._parameters[::-1], self._cap_mb))
 
     def release(self) -> None:
         """Release the averaged gradients, which hold the buckets' memory, before forward needs it."""
@@ -137,25 +127,15 @@ class GradientReducer:
         for bucket in self._layout.buckets:
             bucket.release()
 
-    def prepare(
-        self,
-        factor: Callable[[], float] | None = None,
-        averages: bool = True,
-        of_sum: float | None = None,
-        counts: bool = True,
-    ) -> None:
+    def prepare(self, due: Pass = MEAN) -> None:
         """From now until ``finish()``, the hooks copy gradients into their buckets during backward.
 
         Args:
-            factor: Returns the factor for this rank's gradients before they are summed; called for the first gradient.
-                None for 1/world_size, which makes the sum a mean.
-            averages: Whether ``finish()`` is to average; if not, with ``micro_batches``, further micro-steps follow.
-            of_sum: A further factor, for the sum; None for 1.
-            counts: Whether gradients of this backward count; if not, 0 takes the place of each.
+            due: What becomes of them.
         """
         self.release()
         self._begin()
-        self._pass = Pass(factor, averages, of_sum, counts)
+        self._pass = due
 
     def finish(self, share: float | None = None) -> None:
         """Set every parameter's ``.grad`` to the mean over all ranks. All ranks must call it, after backward.
@@ -184,10 +164,6 @@ class GradientReducer:
         if self.keeps_part or not due.averages:
             for parameter in self._parameters:
                 parameter.grad = None
-        if self.order is None and due.averages:
-            self._follow_order(
-                self._collective.all_gather_object(self._filling.seen, Message("the order of gradients"))[0]
-            )
         self._filling = self._layout.filling()
 
     @property
@@ -204,19 +180,16 @@ class GradientReducer:
     def _begin(self):
         if not self.keeps_part:
             return
-        places = {id(parameter): index for index, parameter in enumerate(self._parameters)}
-        # Laying parts out anew costs memory: it is done where a sum's order may depend on the place in the message.
-        may_stay = self.order is None or self._collective.can_reduce_scatter
-        order = self._expected_order() if may_stay else self.order
-        slices = self._ask_slices([self._parameters[index] for index in order])
-        if {id(p) for bucket in slices for p in bucket.parameters} != set(places):
+        slices = self._ask_slices()
+        if slices is self._slices:
+            return
+        if {id(p) for bucket in slices for p in bucket.parameters} != set(map(id, self._parameters)):
             raise DataParallelError(
                 "zero_stage=2 and 3: within a step the optimizer got parameters that are not averaged. Give it new "
                 "parameters in on_step_end, on_step_begin or on_epoch_begin."
             )
-        if slices is not self._slices:
-            self._slices = slices
-            self._lay_out([[places[id(p)] for p in bucket.parameters] for bucket in slices])
+        self._slices = slices
+        self._lay_out([bucket.parameters for bucket in slices])
 
     def _take_next(self, due):
         """Wait for the first bucket that was not taken, and hand out its gradients, or keep this rank's part."""
@@ -280,23 +253,13 @@ class GradientReducer:
             while self.keeps_part and filling.num_taken < filling.num_started - self._max_held:
                 self._take_next(due)
 
-    def _expected_order(self):
-        """Backward meets the parameters roughly last to first; the first step shows the true order."""
-        return range(len(self._parameters) - 1, -1, -1)
-
-    def _follow_order(self, order):
-        """Regroup the buckets, once, in the order in which rank 0 saw the gradients."""
-        self.order = order
-        if not self.keeps_part:  # what is kept is laid out when backward begins
-            self._lay_out(plan_buckets(self._parameters, order, self._cap_mb))
-
-    def _lay_out(self, plan):
+    def _lay_out(self, groups):
         bucket_type = HostBucket if self._collective.uses_numpy else DeviceBucket
-        parts = [bucket.parts for bucket in self._slices] if self._slices else [None] * len(plan)
+        parts = [bucket.parts for bucket in self._slices] if self._slices else [None] * len(groups)
         options = self._collective, self._comm_dtype
         buckets = [
-            bucket_type([self._parameters[i] for i in ids], *options, parts_of, self._micro_batches)
-            for ids, parts_of in zip(plan, parts)
+            bucket_type(group, *options, parts_of, self._micro_batches) for group, parts_of in zip(groups, parts)
         ]
-        self._layout = Layout(plan, buckets)
+        places = {id(parameter): index for index, parameter in enumerate(self._parameters)}
+        self._layout = Layout([[places[id(parameter)] for parameter in group] for group in groups], buckets)
         self._filling = self._layout.filling()

@@ -160,7 +160,7 @@ class SharedParameters:
         """The buckets of these parameters, which an optimizer steps. All ranks must call it.
 
         Args:
-            order: The parameters in the order in which backward meets them, or is expected to.
+            order: The parameters in the order in which backward is expected to meet them.
         """
         stepped = {id(parameter) for parameter in order}
         if stepped != self._stepped:
@@ -169,8 +169,7 @@ class SharedParameters:
         shared = [bucket for bucket in self._buckets if id(bucket.parameters[0]) in stepped]
         shared.sort(key=lambda bucket: max(last[id(parameter)] for parameter in bucket.parameters))
         others = [parameter for parameter in order if not self.holds(parameter)]
-        plan = plan_buckets(others, range(len(others)), self._cap_mb)
-        return shared + [SlicedBucket([others[index] for index in ids], self._collective) for ids in plan]
+        return shared + [SlicedBucket(bucket, self._collective) for bucket in plan_buckets(others, self._cap_mb)]
 
     @contextmanager
     def whole(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from mindnlp_dp_plugin.config import MEASURED, DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.job.variables import of_setting
 
-PROFILED = "3,4"  # steps to skip, which compile, allocate and regroup the buckets; and steps to profile
+PROFILED = "3,4"  # steps to skip, which compile and allocate; and steps to profile
 
 
 class PeakTflops(click.ParamType):

@@ -1,9 +1,9 @@
 """Optimizer states shared out over the ranks: each keeps and steps its part of all elements.
 
 Source: stage 1 of "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
-Parameters are joined into flat buckets, in the order in which backward meets them, and each bucket is cut into a part
-per rank. A rank steps its part as slices of parameters, each in the parameter group of the whole, and all ranks gather
-what was stepped.
+Parameters are joined into flat buckets, from the last of the model to the first, as backward meets them, and each
+bucket is cut into a part per rank. A rank steps its part as slices of parameters, each in the parameter group of the
+whole, and all ranks gather what was stepped.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import Slice, SlicedBucket
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
 from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor, StoredTensor
-from mindnlp_dp_plugin.optim.parameters import stepped_parameters
+from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
 
 _sharded = WeakKeyDictionary()
 
@@ -33,12 +33,13 @@ Layout = Callable[[list], list[SlicedBucket]]
 
 
 def share_states(
-    optimizer, collective: Collective, bucket_cap_mb: float | None = None, layout: "Layout | None" = None
+    optimizer, model, collective: Collective, bucket_cap_mb: float | None = None, layout: "Layout | None" = None
 ) -> "ShardedStates":
     """Share out the states of an optimizer from now on, or go on doing so. All ranks must call it.
 
     Args:
         optimizer: The optimizer.
+        model: The model whose parameters it steps.
         collective: The ranks that share its states.
         bucket_cap_mb: Size in MB at which a bucket is full; None for the engine's default.
         layout: Joins parameters into buckets in place of that size.
@@ -50,7 +51,7 @@ def share_states(
         _require_views()
         require_elementwise(optimizer)
         _sharded[optimizer] = ShardedStates(optimizer, collective, bucket_cap_mb)
-    _sharded[optimizer].lay_out_by(layout)
+    _sharded[optimizer].lay_out_by(model, layout)
     _sharded[optimizer].take_in()
     return _sharded[optimizer]
 
@@ -107,6 +108,7 @@ class ShardedStates:
 
     Attributes:
         are_later: Whether ``state_dict`` has a ``LazyTensor`` in place of each tensor.
+        buckets: How the parameters were laid out and cut by the latest ``take_in``; the same list until that changes.
     """
 
     def __init__(self, optimizer, collective: Collective, bucket_cap_mb: float | None = None):
@@ -115,8 +117,9 @@ class ShardedStates:
         self._collective = collective
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._states = defaultdict(dict)  # by the slices' tensors
-        self._parameters, self._order, self._buckets, self._slice_of = [], [], [], {}
-        self._layout = None
+        self.buckets: list[SlicedBucket] = []
+        self._parameters, self._slice_of = [], {}
+        self._model = self._layout = None
         self._hook = optimizer.register_state_dict_post_hook(self._with_whole_states)
 
     @property
@@ -125,34 +128,23 @@ class ShardedStates:
         values = (value for state in self._states.values() for value in state.values())
         return sum(value.nbytes for value in values if isinstance(value, mindspore.Tensor))
 
-    def lay_out_by(self, layout: Layout | None) -> None:
-        """Join parameters by ``layout`` from the next ``take_in`` on; None for buckets of a size."""
+    def lay_out_by(self, model, layout: Layout | None) -> None:
+        """Join a model's parameters by ``layout`` from the next ``take_in`` on; None for buckets of a size."""
         if layout != self._layout:
-            self._layout, self._parameters = layout, []
+            self._parameters = []
+        self._model, self._layout = model, layout
 
     def take_in(self) -> None:
         """Follow the optimizer's parameters, and cut whole states that it holds. All ranks must call it."""
         parameters, optimizer = stepped_parameters(self._optimizer), self._optimizer
         has_changed = list(map(id, parameters)) != list(map(id, self._parameters))
         if has_changed:
-            self._lay_out(parameters[::-1])  # backward meets them roughly last to first
+            self._lay_out()
             self._parameters = parameters
         if optimizer.state:
             before = self._states if has_changed else {}
             self._states = defaultdict(dict, {**before, **self._cut(optimizer.state)})
         optimizer.state = defaultdict(dict)
-
-    def buckets(self, order: list) -> list[SlicedBucket]:
-        """How the parameters are laid out and cut; the same list until that changes. All ranks must call it.
-
-        Args:
-            order: The parameters in the order in which backward meets them, or is expected to.
-        """
-        self.take_in()
-        is_other = list(map(id, order)) != list(map(id, self._order))
-        if is_other and set(map(id, order)) == set(map(id, self._parameters)):
-            self._lay_out(order)
-        return self._buckets
 
     def step(self, stock: Callable[[], Any], gradients: Mapping[int, Any]) -> Any:
         """Step this rank's slices by ``stock``, then gather all parameters. All ranks must call it.
@@ -164,7 +156,7 @@ class ShardedStates:
         self.take_in()
         groups = self._optimizer.param_groups
         whole = [group["params"] for group in groups]
-        for bucket in self._buckets:
+        for bucket in self.buckets:
             bucket.attach(gradients)
         for group in groups:
             places = map(id, group["params"])
@@ -178,7 +170,7 @@ class ShardedStates:
             self._optimizer.state = defaultdict(dict)
             for own in self._slices():
                 own.tensor.grad = None
-        for bucket in self._buckets:
+        for bucket in self.buckets:
             bucket.gather()
         return result
 
@@ -206,13 +198,13 @@ class ShardedStates:
     def _later(self):
         """As ``gather``, with a ``LazyTensor`` in place of each tensor that is shared out. All ranks must call it."""
         described = self._described()
-        places = {id(p): number for number, bucket in enumerate(self._buckets) for p in bucket.parameters}
+        places = {id(p): number for number, bucket in enumerate(self.buckets) for p in bucket.parameters}
 
         def gather(number):
-            return {id(parameter): state for parameter, state in self._whole(self._buckets[number], *described[number])}
+            return {id(parameter): state for parameter, state in self._whole(self.buckets[number], *described[number])}
 
         gathering, later = Gathering(gather, places), {}
-        for bucket, (_, states) in zip(self._buckets, described):
+        for bucket, (_, states) in zip(self.buckets, described):
             for index, state in states.items():
                 parameter = bucket.parameters[index]
                 later[parameter] = {
@@ -229,7 +221,7 @@ class ShardedStates:
 
     def _gathered(self):
         """The parameters with their whole states, bucket by bucket. All ranks must use it up."""
-        for bucket, (own, states) in zip(self._buckets, self._described()):
+        for bucket, (own, states) in zip(self.buckets, self._described()):
             for parameter, state in self._whole(bucket, own, states):
                 yield (
                     parameter,
@@ -243,7 +235,7 @@ class ShardedStates:
         """For each bucket what states this rank's slices have, and those of all, by the place of their parameter."""
         mine = [
             {own.index: _described(self._states.get(own.tensor, {}), own.tensor) for own in bucket.slices}
-            for bucket in self._buckets
+            for bucket in self.buckets
         ]
         everyone = self._collective.all_gather_object(mine, Message("states of the optimizer")) if mine else []
         return [
@@ -270,33 +262,25 @@ class ShardedStates:
                 if states.get(index, {}).get(name) == kind:
                     yield index, name, array
 
-    def _lay_out(self, order):
-        """Join and cut the parameters in this order, and take what states there are along, bucket by bucket."""
+    def _lay_out(self):
+        """Join and cut the parameters, and take what states there are along, bucket by bucket."""
+        order = list(named_parameters(self._model, self._optimizer).values())[::-1]
         buckets = self._layout(order) if self._layout else self._by_size(order)
         slice_of = {id(own.parameter): own for bucket in buckets for own in bucket.slices}
-        states = defaultdict(dict)
-        for bucket, (own_states, described) in zip(self._buckets, self._described()):
-            slices = [slice_of.get(id(parameter)) for parameter in bucket.parameters]
-            runs = {
-                (index, name): mindspore.Tensor.from_numpy(array.reshape(-1)[own.begin : own.end].copy())
-                for index, name, array in self._arrays(bucket, own_states, described)
-                if (own := slices[index])
-            }
-            for index, state in described.items():
-                if own := slices[index]:
-                    states[own.tensor] = {name: runs.get((index, name), value) for name, value in state.items()}
-            for own in bucket.slices:
+        states = {}
+        for parameter, state in self._gathered():
+            if own := self._slice_of.get(id(parameter)):
                 self._states.pop(own.tensor, None)  # so that never two copies of this rank's part are held
+            if own := slice_of.get(id(parameter)):
+                states[own.tensor] = _cut(state, own)
         others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
-        self._order, self._buckets, self._slice_of = order, buckets, slice_of
-        self._states = defaultdict(dict, {**states, **others})
+        self.buckets, self._slice_of, self._states = buckets, slice_of, defaultdict(dict, states | others)
 
     def _by_size(self, order):
-        plan = plan_buckets(order, range(len(order)), self._cap_mb)
-        return [SlicedBucket([order[index] for index in ids], self._collective) for ids in plan]
+        return [SlicedBucket(bucket, self._collective) for bucket in plan_buckets(order, self._cap_mb)]
 
     def _slices(self) -> Iterator[Slice]:
-        return (own for bucket in self._buckets for own in bucket.slices)
+        return (own for bucket in self.buckets for own in bucket.slices)
 
     def _cut(self, whole):
         """This rank's slices of whole states, in memory of their own."""

@@ -100,12 +100,12 @@ def shard_states(
     layout = shared.buckets if shared else None
 
     def states_of(optimizer) -> ShardedStates:
-        return share_states(optimizer, collective, config.bucket_cap_mb, layout)
+        return share_states(optimizer, door.model, collective, config.bucket_cap_mb, layout)
 
     states_of(door.optimizer)
     steps.way = lambda optimizer, step: states_of(optimizer).step(step, kept())
     logger.info(what_is_shared_out(collective, config, shared))
-    return (lambda order: states_of(door.optimizer).buckets(order)) if config.zero_stage >= 2 else None
+    return (lambda: states_of(door.optimizer).buckets) if config.zero_stage >= 2 else None
 
 
 def what_is_shared_out(

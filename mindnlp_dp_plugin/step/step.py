@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp import GradientReducer
-from mindnlp_dp_plugin.ddp.reducer import MAX_HELD
+from mindnlp_dp_plugin.ddp.reducer import MAX_HELD, Pass
 from mindnlp_dp_plugin.ddp.replicas import SharedBuffers, check_buffers, digest, make_replicas
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -288,7 +288,8 @@ class Step:
     def _arm(self):
         self.stepped.agree()
         if self._fills_buckets:
-            self.reducer.prepare(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._has_gradients)
+            due = Pass(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._has_gradients)
+            self.reducer.prepare(due)
 
     def _weigh(self, parameters, average_over):
         if self.micro_batches:

@@ -37,24 +37,6 @@ def test_a_slot_is_never_filled_twice(model):
     reducer.close()
 
 
-def test_a_resumed_reducer_lays_out_its_buckets_as_the_first_step_had_shown(model):
-    first, resumed = (GradientReducer(model.parameters(), current()) for _ in range(2))
-    assert first.order is None
-    first.prepare()
-    stepping(model)()
-    first.finish()
-    assert sorted(first.order) == [0, 1]
-    for order, expected in (
-        (first.order[::-1], first.order[::-1]),
-        ([0], first.order[::-1]),
-        (None, first.order[::-1]),
-    ):
-        resumed.take_order(order)
-        assert resumed.order == expected
-    first.close()
-    resumed.close()
-
-
 def test_backward_passes_at_other_times_fill_nothing(model):
     step = stepping(model)
     step()

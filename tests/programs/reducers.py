@@ -11,6 +11,7 @@ from mindnlp.transformers import BertConfig, BertForSequenceClassification
 
 from mindnlp_dp_plugin import collectives
 from mindnlp_dp_plugin.ddp import GradientReducer, WeightedMean
+from mindnlp_dp_plugin.ddp.reducer import Pass
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from tests.oracles.naive_reducer import NaiveReducer
 
@@ -178,7 +179,7 @@ def run_near_overflow(accumulate):
     for micro_step in range(accumulate):
         weight = mindspore.Tensor(mean.weigh(1), mindspore.float16)
         if micro_step == accumulate - 1:
-            reducer.prepare(mean.sum_counts())
+            reducer.prepare(Pass(mean.sum_counts()))
         step(weight)
     reducer.finish()
     reducer.close()

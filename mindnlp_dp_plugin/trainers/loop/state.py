@@ -73,7 +73,6 @@ def save_state(folder: str | Path) -> None:
         "world_size": group.world_size,
         "batch_size": loop.rows.get_batch_size() if loop.rows is not None else None,
         "seed": door.seed,
-        "gradient_order": step.reducer.order,
         "loss_scaling": step.precision.scaler and vars(step.precision.scaler),
         "host_random": group.all_gather_object(rng.host_state(), Message("random states")),
     }
@@ -125,7 +124,6 @@ def load_state(folder: str | Path) -> LoopState:
     if loop.rows is not None:
         loop.rows.start_at(record["epoch"], num_batches)
     door.num_steps, door.clock.micro_steps, door.seed = record["num_steps"], record["micro_steps"], record["seed"]
-    loop.step.reducer.take_order(record["gradient_order"])
     if loop.step.precision.scaler and record["loss_scaling"]:
         vars(loop.step.precision.scaler).update(record["loss_scaling"])
     if record["world_size"] == group.world_size:

@@ -101,9 +101,8 @@ def _settings(trainer, collective):
 
 
 def _record(trainer, session, group):
-    position = {"micro_steps": session.clock.micro_steps, "gradient_order": session.step.reducer.order}
     training = {**trainer.data_parallel_training.as_recorded(), **stops.as_recorded(trainer)}
-    return {**_settings(trainer, group), **position, **training}
+    return {**_settings(trainer, group), "micro_steps": session.clock.micro_steps, **training}
 
 
 def _rotate(trainer, output_dir):

@@ -81,7 +81,6 @@ class TrainingSession:
         door = TrainerDoor(self._trainer, self.clock, self.preemption)
         followed = self._profiler.collective, self._profiler.begin_phase
         self.step = Step(door, self._collective, self._config, self._patches, *followed)
-        self.step.reducer.take_order(self._record.get("gradient_order"))
         self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
         self._status.begin_step(door.num_steps + 1)
         self._door = door

@@ -65,11 +65,9 @@ class Progress(TrainerCallback):
         return self._trainer.args.gradient_accumulation_steps
 
     def follow(self, step: Step, losses: LossFilter) -> None:
-        """Save what a step and the losses are; if this run resumes, give the step the order that was saved."""
+        """Save what a step and the losses are."""
         self.step, self.losses = step, losses
         step.optimizer_steps.before.append(self.note_update)
-        if self._resumption:
-            step.reducer.take_order(self._resumption.record.gradient_order)
 
     def loss_since_log(self) -> float:
         """The sum of losses since the last log, before and after the resumption: the mean of all ranks' sums.
@@ -120,7 +118,6 @@ class Progress(TrainerCallback):
             last_logged_step=trainer._globalstep_last_logged,
             with_optimizer=not trainer.args.save_only_model,
             nominal_accumulation=self.nominal_accumulation,
-            gradient_order=self.step.reducer.order,
             settings=settings_of(self._dataset, trainer.args),
             host_random=self._collective.all_gather_object(rng.host_state(), Message("random states")),
             loss_scaling=scaler and dict(vars(scaler)),
