@@ -86,7 +86,7 @@ class GradientReducer:
     ):
         self._micro_batches, self._max_held = micro_batches, max_held
         self._ask_slices, self._slices = slices, None
-        self._hooks = {}
+        self._parameters, self._hooks = [], {}
         self._collective, self._comm_dtype = collective, comm_dtype
         self._cap_mb = collective.bucket_cap_mb if bucket_cap_mb is None else bucket_cap_mb
         self._lay_out([])
