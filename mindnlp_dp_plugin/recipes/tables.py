@@ -110,6 +110,9 @@ def read_rows(
         _require_text(tables["train"][list(columns.texts)])
     said.append(columns_found(columns))
     for split, table in tables.items():
+        if split == "test" and columns.label is not None and columns.label not in table:
+            said.append(remark("test has no column {label}, so nothing is scored on it", label=columns.label))
+            continue
         require_named(table, *columns)
         rows = _parsed(table, columns, parse or (lambda *cells: _labelled_text(cells, as_label)))
         if len(rows) < len(table):

@@ -153,6 +153,18 @@ def test_folds_are_stratified_whole_and_keep_the_same_texts_together(tmp_path):
     assert (majority["split"], majority["accuracy"]) == ("test", 0.75), "where the model is compared with it"
 
 
+def test_a_dev_split_joins_the_folds_and_a_test_file_without_labels_scores_nothing(tmp_path):
+    for split, rows in {"train": 40, "dev": 8}.items():
+        write(tmp_path / f"{split}.csv", [{"text": f"{split} {row}", "label": row % 2} for row in range(rows)])
+    write(tmp_path / "test.csv", [{"text": f"new {row}"} for row in range(6)])
+    data = TASK.read(RecipeOptions(str(tmp_path)))
+    assert list(data.splits) == ["train", "dev"]
+    assert "test has no column label, so nothing is scored on it" in map(say, data.remarks)
+    data = TASK.read(RecipeOptions(str(tmp_path), folds=4))
+    assert {split: len(rows) for split, rows in data.splits.items()} == {"train": 48}
+    assert "--folds: the 8 rows of dev join train" in map(say, data.remarks)
+
+
 def test_balanced_weights_are_a_mean_over_rows():
     from mindnlp_dp_plugin import compat
 

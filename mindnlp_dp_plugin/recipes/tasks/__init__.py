@@ -103,19 +103,19 @@ class Task(ABC):
         """
 
     def read(self, options: RecipeOptions) -> LabelledTexts:
-        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` it is the end of train."""
+        """The same with a dev split: a tenth of train, if there is none. With ``--folds`` all its rows are in train."""
         data = self.labelled(options)
         splits, remarks = dict(data.splits), list(data.remarks)
-        if "dev" not in splits:
+        if options.folds and "dev" in splits:
+            remarks.append(remark("--folds: the {rows} rows of dev join train", rows=len(splits["dev"])))
+            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
+        elif not options.folds and "dev" not in splits:
             train, strata = splits["train"], self.strata(splits["train"])
             splits["train"], splits["dev"], singles = split_off_dev(train, strata, options.seed)
-            if not options.folds:
-                remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
+            remarks.append(remark("no dev split: {rows} rows of train became dev", rows=len(splits["dev"])))
             if singles and data.label_names and strata == train["label"]:
                 said = Message("classes with one text only stay in train, and cannot be scored: {labels}")
                 remarks.append(remark(said, labels=first_of([data.label_names[number] for number in singles])))
-        if options.folds:
-            splits["train"] = datasets.concatenate_datasets([splits["train"], splits.pop("dev")])
         return data._replace(splits={name: splits[name] for name in SPLIT_WORDS if name in splits}, remarks=remarks)
 
     def strata(self, rows: Any) -> list[int]:
