@@ -13,7 +13,6 @@ from mindspore import dataset as ds
 from mindspore.dataset.engine import datasets
 
 from mindnlp_dp_plugin.data.evaluation import InTurn
-from mindnlp_dp_plugin.data.own_order import iterates_over_itself
 from mindnlp_dp_plugin.data.sharded import ShardedByBatch, nodes
 
 Tell = Callable[[list | None], list]
@@ -110,7 +109,13 @@ def as_asked(batch: dict, options: dict) -> dict:
 
 def is_read_once(pipeline: ds.Dataset) -> bool:
     """Whether a source of the pipeline iterates over itself, so that to count its rows is to lose them."""
-    return any(iterates_over_itself(source) for source in _sources(pipeline) if not hasattr(source, "__getitem__"))
+    return any(_iterates_over_itself(source) for source in _sources(pipeline) if not hasattr(source, "__getitem__"))
+
+
+def _iterates_over_itself(source):
+    if callable(source):
+        return source() is source()
+    return hasattr(source, "__iter__") and iter(source) is source
 
 
 def _size(pipeline, counts):

@@ -57,9 +57,9 @@ class _RowsInTurn(_InTurn):
         self._shards = shards
         self.num_rows = shards[0].num_rows
 
-    def watch(self, changing, read_again):
+    def watch(self, columns, read_again):
         """Read the sample again after each epoch; the first pipeline does, before the others begin."""
-        self._shards[0].watch(changing, read_again)
+        self._shards[0].watch(columns, read_again)
         self.witness = self._shards[0].witness
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.data import own_order
+from mindnlp_dp_plugin.data.dispatched import is_read_once
 from mindnlp_dp_plugin.data.sampler import NumberedRows
 from mindnlp_dp_plugin.data.shard import is_sharded_by_user, plan_by_row, with_sampler
 from mindnlp_dp_plugin.data.sharded import ShardedByBatch, ShardedDataset, drawing_from
@@ -26,73 +27,77 @@ class RowSample:
 
     Args:
         dataset: The whole pipeline, batched. It is not changed.
-        most_rows: How many, if they are read by number.
 
     Attributes:
         unit: What the numbers count: ``row`` or ``batch``.
-        passes: The rows of each reading.
-        is_read_once: Whether the source gives its rows once, so that a second pass has others, or none.
-        changing: Columns that have changed between two readings on any rank, once ranks have compared theirs.
+        digests: Of each value of the first reading, by row number and column.
+        changing: Columns in which a value has changed in a later one.
+        may_be_read_once: Whether a source iterates over itself: a second pass may have other rows, or none.
     """
 
-    def __init__(self, dataset: ds.Dataset | ShardedDataset, most_rows: int = MOST_ROWS):
-        self.unit, self.num_rows, self.is_read_once = "batch", 0, False
-        self.passes: list[own_order.Pass] = []
+    def __init__(self, dataset: ds.Dataset | ShardedDataset):
+        self.unit, self.may_be_read_once = "batch", False
+        self.digests: dict[tuple[int, str], int] = {}
         self.changing: set[str] = set()
         self._pipeline, self._numbers = None, []
-        self._values = {}
+        self._values, self._rows = {}, {}
         if isinstance(dataset, ShardedByBatch):
             dataset = dataset.whole
         if isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset):
             return
+        self.may_be_read_once = is_read_once(dataset)
         self._dataset, pipeline = dataset, copy.deepcopy(dataset)
         plan = plan_by_row(pipeline)
         if plan is None:
             num_batches = math.ceil(MOST_ROWS / max(1, pipeline.get_batch_size() or 1))
             self._pipeline, self._numbers = pipeline, list(range(num_batches))
-            self.is_read_once = own_order.is_read_once(pipeline)
         elif num_rows := plan.source.get_dataset_size():
-            self.unit, self.num_rows = "row", num_rows
-            self._numbers = sorted({round(row) for row in np.linspace(0, num_rows - 1, most_rows)})
+            self.unit = "row"
+            self._numbers = sorted({round(row) for row in np.linspace(0, num_rows - 1, MOST_ROWS)})
             plan.path = plan.before_batching
             self._pipeline = with_sampler(plan, NumberedRows(self._numbers))
 
-    def read(self, times: int, draws_anew: bool = True) -> tuple[dict[tuple[int, str], int], set[str]]:
-        """Read the rows ``times`` times, each time with another seed for all random streams; batches with the same.
+    def read(self, seed: int = 0) -> own_order.Reading:
+        """Read the rows once.
 
         Args:
-            times: How often.
-            draws_anew: Whether MindSpore's own operators draw anew each time, as ``split`` does, or only Python and
-                NumPy.
+            seed: That of all random streams; for batches, which MindSpore shuffles, of those of Python and NumPy.
+        """
+        reading, self._rows = defaultdict(list), defaultdict(list)
+        for place, column, value in self._read_once(seed):
+            digest = own_order.digest(value)
+            if self.digests.setdefault((place, column), digest) != digest:
+                self.changing.add(column)
+            self._values[place, column] = value
+            self._rows[column].extend(map(own_order.digest, [value] if self.unit == "row" else np.atleast_1d(value)))
+            reading[column].append(digest)
+        return dict(reading)
+
+    def read_often(self, times: int) -> tuple[dict[tuple[int, str], int], set[str]]:
+        """Read the rows ``times`` times, each time with another seed; batches with the same: see ``read``.
 
         Returns:
-            A digest of each value by row number and column, and the columns in which a value changed.
+            ``digests`` and ``changing``.
         """
-        digests, changing = {}, set()
         for number in range(times):
-            rows = defaultdict(list)
-            seed = number if self.unit == "row" else 0
-            for place, column, value in self._read_once(seed if draws_anew else 0, seed):
-                digest = own_order.digest(value)
-                if digests.setdefault((place, column), digest) != digest:
-                    changing.add(column)
-                self._values[place, column] = value
-                rows[column].extend(map(own_order.row, [value] if self.unit == "row" else np.atleast_1d(value)))
-            self.passes.append(dict(rows))
-        return digests, changing
+            self.read(number if self.unit == "row" else 0)
+        return self.digests, self.changing
 
-    def read_again(self) -> own_order.Pass:
-        """The rows as they are now, in the columns that have not changed so far; drawn as in the first reading."""
+    def read_in_order(self) -> list[list[own_order.Reading]]:
+        """What is to keep its order, of each part of the pipeline that gives it one: read twice, with the same draws.
+
+        By number both readings are to be the same, and where a source iterates over itself or has lost rows. Otherwise
+        each pass may have another order, if all ranks have it: the readings are one.
+        """
+        if self._pipeline is None:
+            return []
+        return [_read_twice(part) for part in own_order.ordering_parts(copy.deepcopy(self._dataset))]
+
+    def steady_columns(self) -> set[str]:
+        """Columns that identify rows and have not changed, read once more with other draws."""
         self.read(1)
-        return {column: rows for column, rows in self.passes.pop().items() if column not in self.changing}
-
-    def has_moved(self) -> bool:
-        """Whether rows that were read by number stand under other numbers now, as in a source that shuffles itself."""
-        if self.unit == "batch" or not own_order.is_each_row_lost(self.passes):
-            return False
-        many = RowSample(self._dataset, min(self.num_rows, 4 * math.isqrt(self.num_rows) + 1))  # 16 of them meet again
-        many.read(2, draws_anew=False)
-        return own_order.have_moved(many.passes)
+        steady = self._rows.keys() - self.changing
+        return set(own_order.identifying({c: self._rows[c] for c in steady if len(set(self._rows[c])) > 1}))
 
     def shown(self, row: int, column: str) -> tuple[int | None, str]:
         """A digest of the value last read there, None if there is none; and a short text that identifies it."""
@@ -104,13 +109,30 @@ class RowSample:
         is_whole = value.size <= SHOWN_NUMBERS
         return digest, text if is_whole else tr("{text} (digest {digest:x})", text=text, digest=digest)
 
-    def _read_once(self, seed, seed_of_python) -> Iterator[tuple[int, str, np.ndarray]]:
+    def _read_once(self, seed) -> Iterator[tuple[int, str, np.ndarray]]:
         if self._pipeline is None:
             return
-        with drawing_from(seed):
-            random.seed(seed_of_python)
-            np.random.seed(seed_of_python)
+        with drawing_from(seed if self.unit == "row" else 0):
+            random.seed(seed)
+            np.random.seed(seed)
             rows = self._pipeline.create_dict_iterator(num_epochs=1, output_numpy=True)
             for number, columns in zip(self._numbers, rows):
                 for column, value in columns.items():
                     yield number, column, value
+
+
+def _read_twice(part):
+    part.parent = []
+    sample = RowSample(part)
+    if sample.unit == "row" and not hasattr(part, "source"):
+        return []  # files, which MindSpore reads
+    first, again = sample.read(), sample.read()
+    if sample.unit == "row":
+        return [first, again]
+    if not first and (part.children or hasattr(part.source, "__getitem__")):
+        return []  # a filter may leave no rows
+    first = own_order.identifying(first)
+    again = {column: again[column] for column in first if column in again}
+    if sample.may_be_read_once or [*map(len, first.values())] != [*map(len, again.values())]:
+        return [first, again]
+    return [{column: rows + again[column] for column, rows in first.items()}]

@@ -79,14 +79,15 @@ class ShardedDataset(ABC):
         """Choose the order of the next iterator. All ranks must set the same epoch."""
         self._epoch = epoch
 
-    def watch(self, changing: set[str], read_again: Callable[[], own_order.Pass]) -> None:
-        """Let ``witness`` see more than what is read anyway, if that is this rank's alone.
+    def watch(self, columns: set[str], read_again: Callable[[], own_order.Reading]) -> None:
+        """Let ``witness`` see what ranks can compare.
 
         Args:
-            changing: Columns that are random by design.
-            read_again: Reads the sample that ranks have compared, as it is then.
+            columns: Those that tell rows apart, and are not random by design.
+            read_again: Reads the sample that ranks have compared, as it is then: used if what is read anyway is this
+                rank's alone.
         """
-        self.witness.changing = changing
+        self.witness.columns = columns
 
     def reads_on(self, num_replicas: int, batch_size: int) -> bool:
         """Whether so many ranks with batches of that size would have read the rows of an epoch in the same order.
@@ -172,7 +173,7 @@ class ShardedByRow(ShardedDataset):
         super().__init__(pipeline, num_replicas)
         self._sampler = sampler
         self._seed = seed
-        self._read_sample_again: Callable[[], own_order.Pass] | None = None
+        self._read_sample_again: Callable[[], own_order.Reading] | None = None
         self._has_ended = False
         self.num_rows = num_rows
 
@@ -185,9 +186,9 @@ class ShardedByRow(ShardedDataset):
         """Batches this rank reads in an epoch."""
         return super().get_dataset_size() if len(self._sampler) else 0
 
-    def watch(self, changing, read_again):
+    def watch(self, columns, read_again):
         """Read the sample again after each epoch, while no iterator is open; files do not change."""
-        super().watch(changing, read_again)
+        super().watch(columns, read_again)
         if isinstance(list(nodes(self._pipeline))[-1], ds.GeneratorDataset):
             self._read_sample_again = read_again
 
@@ -200,7 +201,7 @@ class ShardedByRow(ShardedDataset):
             return iter(())
         if self._has_ended:
             self._has_ended = False
-            self.witness.see_sample(self._read_sample_again())
+            self.witness.see(self._read_sample_again())
         if self.num_skipped:
             self._sampler.start_at(self.num_skipped * self.get_batch_size())
         try:
@@ -266,11 +267,10 @@ class ShardedByBatch(ShardedDataset):
         return dict(group[number % len(group)])  # whoever has it changes its own
 
     def _all_batches(self, options):
-        self.witness.begin_pass()
         return map(self._seen, self._start(options, self._seed_of_epoch(self._epoch)))
 
     def _seen(self, batch):
-        self.witness.see_batch(batch)
+        self.witness.see(batch)
         return batch
 
     def _seed_of_epoch(self, epoch):

@@ -1,14 +1,15 @@
 """Rejects ranks with different data, judged by a sample of the rows and the model's labels.
 
 Rows that are random by design (augmentation, random masking) may differ between ranks. They also differ between two
-readings of the same row on one rank. So each rank reads the sample three times, and a column that changed on any rank
-is not compared. If other columns differ, the sample is read a few more times before that is an error, because an
-augmentation may leave most rows unchanged.
+readings of the same row on one rank. So each rank reads the sample twice, and a column that changed on any rank is not
+compared. If other columns differ, the sample is read a few more times before that is an error, because an augmentation
+may leave most rows unchanged.
 
-Where a source draws an order of its own in each pass, ranks would read some rows twice and others never: it is refused.
-``data/own_order.py`` tells that from augmentation. A source may begin to do so later: what ranks read is compared on.
+Where a source draws an order of its own in each pass, ranks would read some rows twice and others never: it is refused,
+by the one test in ``data/own_order.py``. A source may begin to do so later: what ranks read is compared on.
 """
 
+import itertools
 from collections.abc import Mapping
 
 from mindspore import dataset as ds
@@ -20,27 +21,18 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 
 SAMPLE = Message("a sample of rows")
-READINGS = 3
+READINGS = 2
 READINGS_IN_DOUBT = 6
 HINT = Message(
     "All ranks must read the same data. Look for what each process decides for itself: the order of a Python set, "
     "files listed in no fixed order, random numbers without a common seed. Sort it, or seed it alike."
 )
 NO_COMMON_ORDER = Message(
-    "{what} gives its rows in a new order in each pass, different on each rank: ranks would read some rows twice and "
-    "others never. Seed its order alike on all ranks, or give the source __getitem__ and __len__ and let the "
-    "pipeline's .shuffle() draw it; or let rank 0 alone read it: dispatch_batches=True "
-    "(MINDNLP_DP_DISPATCH_BATCHES=1). (Augmentation may be random, if one column still identifies each row.)"
-)
-MOVES = Message(
-    "{what} gives other rows under the same numbers when it is read again: its source shuffles itself, so ranks "
-    "would read some rows twice and others never. Let __getitem__ return the same row for a number, and let the "
-    "pipeline's .shuffle() draw the order."
-)
-READ_ONCE = Message(
-    "{what} can be read only once: a second pass has other rows, or none, so ranks would lose some. Give a source that "
-    "begins anew each time, such as a generator function or a class whose __iter__ opens it again; or let rank 0 alone "
-    "read it: dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
+    "{what} gives its rows in no order that ranks can share: of the columns that tell rows apart, none has the same "
+    "values in the same places in each pass and on all ranks, so ranks would read some rows twice and others never. "
+    "Let the source begin anew in each pass, and draw its order by the same seed on all ranks, or by the pipeline's "
+    ".shuffle(); if its rows are random, add a column that is not, such as their number: .project() may leave it out "
+    "again. Or let rank 0 alone read it: dispatch_batches=True (MINDNLP_DP_DISPATCH_BATCHES=1)."
 )
 PARTED = Message(
     "{what} has given ranks different rows since training began: its order or its contents change while it is read, "
@@ -68,22 +60,18 @@ def require_same_rows(
 
     Raises:
         DataParallelError: If they differ; the message shows each rank's number of rows, or its first value that
-            differs. Also if rows come in an order that each pass draws anew, or can be read only once.
+            differs. Also if no column that tells rows apart keeps its order: rows may come in one that each pass draws
+            anew, or can be read only once.
     """
     sample = RowSample(dataset)
-    reading = sample.read(READINGS)
-    passes = sample.passes if sample.unit == "batch" else []
-    found = (num_rows, reading, passes, fault_of(sample))
-    lengths, readings, passes, faults = zip(*collective.all_gather_object(found, SAMPLE))
-    for fault in filter(None, faults):
-        if fault == READ_ONCE or collective.world_size > 1:
-            raise DataParallelError(fault, what=what)
-    if own_order.is_order_drawn_apart(passes):
-        raise DataParallelError(NO_COMMON_ORDER, what=what)
+    if collective.world_size == 1 and not sample.may_be_read_once:
+        return sample
+    found = (num_rows, sample.read_often(READINGS), sample.read_in_order())
+    lengths, readings, orders = zip(*collective.all_gather_object(found, SAMPLE))
     if len(set(lengths)) > 1:
         require_same(what, num_rows, collective, HINT_OF_LENGTHS, tr("{num_rows} rows", num_rows=num_rows))
     differing = _differing(readings) and _differing(
-        collective.all_gather_object(sample.read(READINGS_IN_DOUBT), SAMPLE)
+        collective.all_gather_object(sample.read_often(READINGS_IN_DOUBT), SAMPLE)
     )
     for row, column in differing[:1]:
         place = {"what": what, "number": row, "column": column}
@@ -94,7 +82,8 @@ def require_same_rows(
         )
         value, shown = sample.shown(row, column)
         require_same(place, value, collective, HINT, shown)
-    sample.changing = _random_columns(readings)
+    if not all(own_order.keeps_its_order([*itertools.chain(*of_ranks)]) for of_ranks in zip(*orders)):
+        raise DataParallelError(NO_COMMON_ORDER, what=what)
     return sample
 
 
@@ -111,18 +100,9 @@ def require_same_so_far(what: str, dataset: ShardedDataset, collective: Collecti
     """
     witness = dataset.witness
     counts, digests = zip(*collective.all_gather_object((witness.count, witness.digests), READ_SO_FAR))
-    if len(set(counts)) > 1 or all(theirs == digests[0] for theirs in digests):
-        return  # who reads ahead, or leaves an epoch early, has read others: they meet again
-    if own_order.have_parted(collective.all_gather_object(witness.passes, READ_SO_FAR), witness.changing):
+    # Who reads ahead, or leaves an epoch early, has read others: they meet again.
+    if len(set(counts)) == 1 and own_order.have_parted(digests):
         raise DataParallelError(PARTED, what=what)
-
-
-def fault_of(sample: RowSample) -> Message | None:
-    """Why ranks cannot divide the rows of a sample that was read among them; None if nothing is seen."""
-    had_rows, *have_rows = (any(rows.values()) for rows in sample.passes)
-    if sample.is_read_once or (had_rows and not all(have_rows)):
-        return READ_ONCE
-    return MOVES if sample.has_moved() else None
 
 
 def require_same_labels(model, collective: Collective) -> None:
@@ -142,7 +122,7 @@ def require_same_labels(model, collective: Collective) -> None:
 
 def _differing(everyone):
     """Rows and columns that differ between ranks but do not change on any rank."""
-    random_columns = _random_columns(everyone)
+    random_columns = set().union(*(changing for _, changing in everyone))
     first = everyone[0][0]
     places = sorted({place for digests, _ in everyone for place in digests})
     return [
@@ -151,7 +131,3 @@ def _differing(everyone):
         if column not in random_columns
         and any(digests.get((row, column)) != first.get((row, column)) for digests, _ in everyone)
     ]
-
-
-def _random_columns(everyone):
-    return set().union(*(changing for _, changing in everyone))

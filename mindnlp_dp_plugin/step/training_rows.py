@@ -48,7 +48,7 @@ def shard_training_rows(
         dataset = grouped()
     require_a_step(dataset, collective)
     if collective.world_size > 1:
-        dataset.watch(sample.changing, sample.read_again)
+        dataset.watch(sample.steady_columns(), sample.read)
     return dataset
 
 

@@ -1,53 +1,53 @@
-"""Orders that ranks draw apart are told from rows that are random by design, by real pipelines that each rank reads."""
+"""Ranks share an order if one column that tells rows apart stands in its places, and are refused otherwise."""
 
 import copy
 import itertools
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
 from mindspore import dataset as ds
 
 from mindnlp_dp_plugin.data import shard, shard_micro_batches
-from mindnlp_dp_plugin.data.own_order import have_parted, is_order_drawn_apart
+from mindnlp_dp_plugin.data.own_order import have_parted, keeps_its_order
 from mindnlp_dp_plugin.data.sample import RowSample
-from mindnlp_dp_plugin.step.same_data import MOVES, READ_ONCE, fault_of
+from mindnlp_dp_plugin.step.same_data import READINGS
 
-NUM_ROWS, NUM_READINGS = 64, 3
+NUM_ROWS = 64
+BEFORE = 8  # passes that are begun before training, three of which are not read
+COLUMNS = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1)
+
+
+@given(readings=st.lists(COLUMNS, min_size=2, max_size=3))
+def test_of_the_columns_that_tell_rows_apart_one_is_to_be_alike(readings):
+    telling = {column for each in readings for column in each if len(set(each[column])) > 1}
+    alike = [column for column in telling if len({str(each.get(column)) for each in readings}) == 1]
+    assert keeps_its_order(readings) == (bool(alike) or not telling)
+    assert not keeps_its_order([*readings, {}])
+
+
+@given(digests=st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 1)), min_size=2, max_size=4))
+def test_ranks_that_have_one_column_in_common_have_not_parted(digests):
+    common = set.intersection(*map(set, digests))
+    alike = [column for column in common if len({each[column] for each in digests}) == 1]
+    assert have_parted(digests) == (bool(common) and not alike)
 
 
 def row(number):
     return np.full(4, number, np.int32), np.int32(number % 2)
 
 
-def pipeline(source):
-    return ds.GeneratorDataset(source, ["ids", "label"])
+def pipeline(source, **options):
+    return ds.GeneratorDataset(source, ["ids", "label"], **options)
 
 
-def permuted_rows():
+def permuted():
     yield from map(row, np.random.default_rng().permutation(NUM_ROWS))
 
 
-def with_a_shuffle_buffer():
-    chance, buffer = np.random.default_rng(), []
-    for number in range(NUM_ROWS):
-        buffer.append(number)
-        if len(buffer) == 8:
-            yield row(buffer.pop(chance.integers(8)))
-    yield from map(row, buffer)
-
-
-def streamed_by_hugging_face():
-    rows = Dataset.from_dict({"number": list(range(NUM_ROWS))}).to_iterable_dataset()
-    yield from (row(each["number"]) for each in rows.shuffle(buffer_size=16))
-
-
-class OrderOfFiles:
-    """Whole files in an order of chance."""
-
-    def __iter__(self):
-        files = np.random.default_rng().permutation(16)
-        return iter([row(4 * file + number) for file in files for number in range(4)])
+def files_in_an_order_of_chance():
+    yield from (row(4 * file + number) for file in np.random.default_rng().permutation(16) for number in range(4))
 
 
 class Reshuffled:
@@ -64,69 +64,18 @@ def in_order():
     yield from map(row, range(NUM_ROWS))
 
 
-def changed(share):
-    def change(ids):
-        chance = np.random.default_rng()
-        return np.where(chance.random(ids.shape) < share, np.int32(chance.integers(1000, 10**6)), ids)
-
-    return change
-
-
-def passes_on(num_ranks, make):
-    passes = []
-    for _ in range(num_ranks):
-        sample = RowSample(make().batch(8))
-        sample.read(NUM_READINGS)
-        assert sample.unit == "batch"
-        passes.append(sample.passes)
-    return passes
-
-
-@pytest.mark.parametrize(
-    "source", [permuted_rows, with_a_shuffle_buffer, streamed_by_hugging_face, OrderOfFiles()], ids=range(4)
-)
-def test_an_order_that_each_pass_draws_is_found(source):
-    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(source)))
-
-
-@pytest.mark.parametrize("share", [1.0, 0.15])
-def test_augmented_rows_in_a_new_order_are_found(share):
-    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(permuted_rows).map(changed(share), ["ids"])))
-
-
-@pytest.mark.parametrize("share", [1.0, 0.15, 0.01])
-def test_augmentation_keeps_the_order(share):
-    passes = passes_on(3, lambda: pipeline(in_order).map(changed(share), ["ids"]))
-    assert not is_order_drawn_apart(passes) and (share < 0.1 or passes[0] != passes[1])
-
-
-@pytest.mark.parametrize(
-    "make",
-    {
-        "a fixed order": lambda: pipeline(in_order),
-        "MindSpore's shuffle": lambda: pipeline(in_order).shuffle(16),
-        "a seeded order that goes on": lambda: pipeline(Reshuffled()),
-        "NumPy's common stream": lambda: pipeline(lambda: map(row, np.random.permutation(NUM_ROWS))),
-    }.items(),
-    ids=lambda case: case[0],
-)
-def test_an_order_that_all_ranks_share_passes(make):
-    _, make = make
-    assert not is_order_drawn_apart(passes_on(2, make))
-
-
 class Opened:
     """A file that is opened once, as a class."""
 
-    def __init__(self):
-        self.numbers = itertools.count()
+    def __init__(self, size=4096):
+        self.numbers, self.size = itertools.count(), size
 
     def __iter__(self):
         return self
 
     def __next__(self):
         number = next(self.numbers)
-        if number >= 4096:
+        if number >= self.size:
             raise StopIteration
         return row(number)
 
@@ -139,36 +88,6 @@ class OpenedAgain(Opened):
         return self
 
 
-def masked_tokens(number):
-    """A row to learn words from: what is hidden is drawn in each pass, and so is each label."""
-    ids, is_hidden = np.random.default_rng(number).integers(4, 1000, 24), np.random.default_rng().random(24) < 0.15
-    return np.where(is_hidden, 3, ids).astype(np.int32), np.where(is_hidden, ids, -100).astype(np.int32)
-
-
-def masked_in_order():
-    yield from map(masked_tokens, range(NUM_ROWS))
-
-
-def masked_and_permuted():
-    yield from map(masked_tokens, np.random.default_rng().permutation(NUM_ROWS))
-
-
-def test_a_row_of_which_only_some_tokens_are_masked_is_known_again():
-    assert not is_order_drawn_apart(passes_on(2, lambda: pipeline(masked_in_order)))
-    assert is_order_drawn_apart(passes_on(2, lambda: pipeline(masked_and_permuted)))
-
-
-def rest_of(iterator):
-    return lambda: iterator
-
-
-class Counted(Opened):
-    """Says how many rows there are to come, which a stream can."""
-
-    def __len__(self):
-        return 4096
-
-
 def behind_a_function():
     stream = map(row, range(NUM_ROWS))
 
@@ -176,33 +95,6 @@ def behind_a_function():
         yield from stream
 
     return rows
-
-
-@pytest.mark.parametrize(
-    "source, is_read_once",
-    [
-        (lambda: iter([row(number) for number in range(NUM_ROWS)]), True),
-        (lambda: iter([row(number) for number in range(4096)]), True),
-        (lambda: rest_of(map(row, range(4096))), True),
-        (lambda: rest_of(map(row, range(0))), True),
-        (Opened, True),
-        (Counted, True),
-        (behind_a_function, True),
-        (OpenedAgain, False),
-        (lambda: in_order, False),
-        (lambda: in_order(), False),
-        (Reshuffled, False),
-    ],
-)
-@pytest.mark.parametrize("prepared", [lambda rows: rows, lambda rows: shard(rows, 2, 0)], ids=["", "shard"])
-def test_a_source_that_can_be_read_once_is_found(source, is_read_once, prepared):
-    assert (fault_in(prepared(pipeline(source()).batch(8))) == READ_ONCE) == is_read_once
-
-
-def fault_in(rows):
-    sample = RowSample(rows)
-    sample.read(NUM_READINGS)
-    return fault_of(sample)
 
 
 class ByNumber:
@@ -213,7 +105,7 @@ class ByNumber:
         change: What is done to the tokens of a row.
     """
 
-    def __init__(self, size, change=lambda ids: ids):
+    def __init__(self, size=NUM_ROWS, change=lambda ids: ids):
         self.numbers, self.change = np.arange(size), change
 
     def __len__(self):
@@ -233,25 +125,102 @@ class ShufflesItself(ByNumber):
         return super().__getitem__(number)
 
 
+class OwnSampler(ds.Sampler):
+    def __iter__(self):
+        yield from np.random.default_rng().permutation(NUM_ROWS).tolist()
+
+
+def changed(share):
+    def change(ids):
+        chance = np.random.default_rng()
+        return np.where(chance.random(ids.shape) < share, np.int32(chance.integers(1000, 10**6)), ids)
+
+    return change
+
+
 def noise(ids):
     return np.random.default_rng().integers(0, 10**6, 16).astype(np.int32)
 
 
+def masked(number, chance):
+    """A row to learn words from: what is hidden is drawn in each pass, and so is each label."""
+    ids, is_hidden = np.random.default_rng(number).integers(4, 1000, 24), chance.random(24) < 0.15
+    return np.where(is_hidden, 3, ids).astype(np.int32), np.where(is_hidden, ids, -100).astype(np.int32)
+
+
+def numbers():
+    yield from ((np.int32(number),) for number in range(NUM_ROWS))
+
+
+def masked_in_a_map():
+    rows = ds.GeneratorDataset(numbers, ["number"])
+    return rows.map(lambda number: masked(int(number), np.random.default_rng()), ["number"], ["ids", "label"])
+
+
+def masked_by(chance):
+    return pipeline(lambda: (masked(number, chance) for number in range(NUM_ROWS)))
+
+
+def dropped_by_chance():
+    chance = np.random.default_rng()
+    return pipeline(in_order).filter(lambda ids: bool(chance.random() < 0.7), ["ids"])
+
+
+def half_of_a_split():
+    mapped = ds.GeneratorDataset(ByNumber(1024), ["ids", "label"], shuffle=False)
+    return copy.deepcopy(mapped.split([0.3, 0.7])[1])
+
+
+def is_shared(make, prepared=lambda rows: rows):
+    """Whether three ranks, each with a pipeline of its own, find one order."""
+    orders = [RowSample(prepared(make().batch(8))).read_in_order() for _ in range(3)]
+    return all(keeps_its_order([*itertools.chain(*part)]) for part in zip(*orders))
+
+
+REFUSED = {
+    "permuted": lambda: pipeline(permuted),
+    "permuted, augmented in a map": lambda: pipeline(permuted).map(changed(0.15), ["ids"]),
+    "files in an order of chance": lambda: pipeline(files_in_an_order_of_chance),
+    "a sampler of its own": lambda: pipeline(ByNumber(), sampler=OwnSampler(NUM_ROWS)),
+    "a filter by chance": dropped_by_chance,
+    "an iterator": lambda: pipeline(iter([row(number) for number in range(NUM_ROWS)])),
+    "a function of one iterator": lambda: pipeline((lambda iterator: lambda: iterator)(map(row, range(4096)))),
+    "an iterator at its end": lambda: pipeline((lambda iterator: lambda: iterator)(iter(()))),
+    "opened once": lambda: pipeline(Opened()),
+    "opened once, behind a function": lambda: pipeline(behind_a_function()),
+    "opened once, behind another": lambda: pipeline(in_order) + pipeline(Opened()),
+    "all of a row is random": lambda: masked_by(np.random.default_rng()),
+}
+SHARED = {
+    "in order": lambda: pipeline(in_order),
+    "a generator": lambda: pipeline(in_order()),
+    "MindSpore's shuffle": lambda: pipeline(in_order).shuffle(16),
+    "a seeded order that goes on": lambda: pipeline(Reshuffled()),
+    "NumPy's common stream": lambda: pipeline(lambda: map(row, np.random.permutation(NUM_ROWS))),
+    "begins again": lambda: pipeline(OpenedAgain()),
+    "augmented in a map": lambda: pipeline(in_order).map(changed(1.0), ["ids"]),
+    "masked in a map": masked_in_a_map,
+    "masked by NumPy's stream": lambda: masked_by(np.random),
+    "filtered": lambda: pipeline(in_order).filter(lambda ids: ids[0] % 3 > 0, ["ids"]),
+    "filtered to nothing": lambda: pipeline(in_order).filter(lambda ids: False, ["ids"]),
+    "the same row": lambda: pipeline(lambda: itertools.repeat(row(2), NUM_ROWS)),
+    "two passes": lambda: pipeline(in_order) + pipeline(in_order),
+    "by number": lambda: pipeline(ByNumber(8, noise)).shuffle(16),
+    "by number, augmented": lambda: pipeline(ByNumber(change=changed(0.15))),
+    "half of a split": half_of_a_split,
+    "values that are no arrays": lambda: ds.GeneratorDataset([({"text": str(n)},) for n in range(8)], ["row"]),
+}
+
+
+@pytest.mark.parametrize("prepared", [lambda rows: rows, lambda rows: shard(rows, 2, 0)], ids=["whole", "shard"])
+@pytest.mark.parametrize("name", [*REFUSED, *SHARED])
+def test_ranks_share_an_order_or_are_refused(name, prepared):
+    assert is_shared({**REFUSED, **SHARED}[name], prepared) == (name in SHARED)
+
+
 @pytest.mark.parametrize("size", [8, NUM_ROWS, 50_000])
-def test_a_source_that_shuffles_itself_is_found(size):
-    assert fault_in(pipeline(ShufflesItself(size)).batch(8)) == MOVES
-
-
-@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
-@pytest.mark.parametrize("size", [8, 50_000])
-def test_rows_by_number_may_be_random(change, size):
-    assert fault_in(pipeline(ByNumber(size, change)).shuffle(16).batch(8)) is None
-
-
-@pytest.mark.parametrize("size", [16, 1024])
-def test_a_split_draws_its_rows_by_mindspore_s_seed(size):
-    _, split = ds.GeneratorDataset(ByNumber(size), ["ids", "label"], shuffle=False).split([0.3, 0.7])
-    assert fault_in(copy.deepcopy(split).batch(8)) is None
+def test_a_source_that_shuffles_itself_is_refused(size):
+    assert not is_shared(lambda: pipeline(ShufflesItself(size)))
 
 
 class Later:
@@ -268,6 +237,20 @@ class Later:
         return iter(map(row, numbers))
 
 
+class ChangesLater(ByNumber):
+    """Rows that ``change`` makes others when each rank has read half of them."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.left, self.change_later = (2 + READINGS + 1) * 32 + NUM_ROWS // 2, change
+
+    def __getitem__(self, number):
+        self.left -= 1
+        if self.left == 0:
+            self.change_later(self.numbers)
+        return super().__getitem__(number)
+
+
 def by_ranks(pipeline, rank):
     return shard(pipeline, 2, rank)
 
@@ -276,102 +259,48 @@ def by_micro_batches(pipeline, rank):
     return shard_micro_batches(pipeline, 4, [2 * rank, 2 * rank + 1])
 
 
-def what_ranks_have_read(make, deal, epochs=3):
-    """The witnesses of two ranks, each with a pipeline of its own, watched after a sample that was equal."""
+def have_ranks_parted(make, deal, epochs=3):
+    """Whether what two ranks have read is found to differ, after a sample that was equal."""
     witnesses = []
     for rank in range(2):
         pipeline = make().batch(8)
         share, sample = deal(pipeline, rank), RowSample(pipeline)
-        sample.changing = sample.read(NUM_READINGS)[1]
-        share.watch(sample.changing, sample.read_again)
+        sample.read_in_order()
+        sample.read_often(READINGS)
+        share.watch(sample.steady_columns(), sample.read)
         for epoch in range(epochs):
             share.set_epoch(epoch)
             list(share.create_dict_iterator(output_numpy=True))
         witnesses.append(share.witness)
-    return witnesses
+    assert len({witness.count for witness in witnesses}) == 1 and witnesses[0].count
+    return have_parted([witness.digests for witness in witnesses])
 
 
-def have_ranks_parted(make, deal=by_ranks):
-    one, other = what_ranks_have_read(make, deal)
-    assert one.count == other.count > 0
-    return one.digests != other.digests and have_parted([one.passes, other.passes], one.changing)
+PARTED = {
+    "of an own order later": lambda: pipeline(Later(BEFORE + 1)),
+    "of an own order behind the sample": lambda: pipeline(Later(BEFORE + 2, 40)),
+    "of an own order, augmented": lambda: pipeline(Later(BEFORE + 2, 32)).map(changed(0.15), ["ids"]),
+    "by number, numbered anew": lambda: pipeline(ChangesLater(np.random.default_rng().shuffle)),
+}
+TOGETHER = {
+    **{name: make for name, make in SHARED.items() if name not in ("filtered to nothing", "values that are no arrays")},
+    "by number, changed alike": lambda: pipeline(ChangesLater(lambda numbers: np.add(numbers, 1, numbers))),
+    "ids alone": lambda: ds.GeneratorDataset(ByNumber(), ["ids", "label"]).project(["ids"]).map(changed(0.15), ["ids"]),
+}
 
 
-# Where the tokens are random by design, labels alone tell, half of which are right by chance.
-@pytest.mark.parametrize("fixed, share", [(0, 0), (32, 0), (48, 0), (0, 0.15), (32, 0.15)])
+@pytest.mark.parametrize("name", [*PARTED, *TOGETHER])
 @pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
-def test_an_order_that_changes_after_the_sample_was_read_is_found(fixed, share, deal):
-    assert have_ranks_parted(lambda: pipeline(Later(NUM_READINGS + 2, fixed)).map(changed(share), ["ids"]), deal)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: pipeline(in_order),
-        lambda: pipeline(in_order).shuffle(16),
-        lambda: pipeline(Reshuffled()),
-        lambda: pipeline(in_order).map(changed(1.0), ["ids"]),
-        lambda: pipeline(in_order).map(changed(0.15), ["ids"]),
-        lambda: ds.GeneratorDataset(lambda: ((row(n)[0],) for n in range(NUM_ROWS)), ["ids"]).map(
-            changed(0.01), ["ids"]
-        ),
-        lambda: pipeline(masked_in_order),
-    ],
-    ids=range(7),
-)
-def test_what_is_random_by_design_may_go_on(make):
-    assert not have_ranks_parted(make)
-
-
-class RenumberedLater(ByNumber):
-    """Draws other numbers for its rows after some reads, of a share of them."""
-
-    def __init__(self, reads, share):
-        super().__init__(NUM_ROWS)
-        self.left, self.share = reads, share
-
-    def __getitem__(self, number):
-        self.left -= 1
-        if self.left == 0:
-            np.random.default_rng().shuffle(self.numbers[-int(NUM_ROWS * self.share) :])
-        return super().__getitem__(number)
-
-
-@pytest.mark.parametrize("share", [1, 0.5])
-@pytest.mark.parametrize("deal", [by_ranks, by_micro_batches])
-def test_a_source_that_shuffles_itself_later_is_found(share, deal):
-    reads = NUM_READINGS * 32 + NUM_ROWS // 2 - 1
-    assert have_ranks_parted(lambda: pipeline(RenumberedLater(reads, share)), deal)
-
-
-@pytest.mark.parametrize("change", [changed(1.0), changed(0.15), noise, lambda ids: ids], ids=range(4))
-def test_rows_by_number_may_go_on_being_random(change):
-    assert not have_ranks_parted(lambda: pipeline(ByNumber(NUM_ROWS, change)).shuffle(16))
-
-
-def test_rows_that_all_ranks_change_alike_at_an_epoch_are_no_reason():
-    class Curriculum(ByNumber):
-        def __getitem__(self, number):
-            self.reads = getattr(self, "reads", 0) + 1
-            ids, label = super().__getitem__(number)
-            return (ids + 1 if self.reads > NUM_READINGS * 32 + 32 else ids), label
-
-    assert not have_ranks_parted(lambda: pipeline(Curriculum(NUM_ROWS)))
-
-
-class SaysWrongly(OpenedAgain):
-    """Begins anew each time, has 4096 rows, and says another number."""
-
-    def __init__(self, says):
-        super().__init__()
-        self.says = says
-
-    def __len__(self):
-        return self.says
+def test_ranks_that_read_other_rows_later_are_found(name, deal):
+    assert have_ranks_parted({**PARTED, **TOGETHER}[name], deal) == (name in PARTED)
 
 
 @pytest.mark.parametrize("says", [4088, 4104])
 def test_a_length_that_is_not_what_is_read_ends_the_epoch_with_both_numbers(says):
-    share = shard(pipeline(SaysWrongly(says)).batch(8), 2, 0)
+    class SaysWrongly(OpenedAgain):
+        def __len__(self):
+            return says
+
+    share = shard(pipeline(SaysWrongly()).batch(8), 2, 0)
     with pytest.raises(RuntimeError, match=f"4096 is different from generator.len {says}"):
         list(share.create_dict_iterator())

@@ -18,10 +18,10 @@ MISTAKES = {
 }
 # Which row is the first to differ is chance: it depends on how each rank orders the set.
 DIFFERING = {
-    "permuted_in_each_pass": "train_dataset gives its rows in a new order in each pass, different on each rank",
-    "streamed_and_shuffled_without_a_seed": "train_dataset gives its rows in a new order in each pass",
-    "evaluated_in_an_order_of_its_own": "The data set to evaluate gives its rows in a new order in each pass",
-    "opened_once": "train_dataset can be read only once: a second pass .* rank 0 alone read it: dispatch_batches=True",
+    "permuted_in_each_pass": "train_dataset gives its rows in no order that ranks can share: of the columns that tell",
+    "streamed_and_shuffled_without_a_seed": "train_dataset gives its rows in no order that ranks can share",
+    "evaluated_in_an_order_of_its_own": "The data set to evaluate gives its rows in no order that ranks can share",
+    "opened_once": "train_dataset gives its rows in no order .* rank 0 alone read it: dispatch_batches=True",
     "permuted_later": "train_dataset has given ranks different rows since training began",
     "renumbered_later": "train_dataset has given ranks different rows since training began",
     "labels_numbered_by_a_set": r"train_dataset, row \d+, column 'labels' differs between ranks: rank 0 has ",

@@ -171,7 +171,7 @@ def opened_once():
 
 
 class OrderedAtFirst:
-    """Rows that each rank permutes from its fifth pass on, behind the first 40: a sample before training is equal."""
+    """Rows that each rank permutes from its twelfth pass on, the second epoch, behind the first 40 rows."""
 
     def __init__(self):
         self.passes = 0
@@ -179,7 +179,7 @@ class OrderedAtFirst:
     def __iter__(self):
         self.passes += 1
         numbers = np.arange(64)
-        if self.passes > 4:
+        if self.passes > 11:
             np.random.default_rng().shuffle(numbers[40:])
         every = list(zip(tokens(), map(np.int32, range(64))))
         return iter([every[number] for number in numbers])
@@ -202,7 +202,7 @@ class Renumbered:
 
     def __getitem__(self, number):
         self.reads += 1
-        if self.reads == 3 * 32 + 32:  # three readings of the sample, and a rank's half of the rows
+        if self.reads == 5 * 32 + 32:  # five readings of a sample, and a rank's half of the rows
             np.random.default_rng().shuffle(self.rows)
         return self.rows[number]
 
