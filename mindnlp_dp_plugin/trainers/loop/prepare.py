@@ -16,7 +16,7 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import set_aside, stepped_parameters
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
@@ -235,7 +235,7 @@ def no_sync() -> Iterator[None]:
     """
     with ExitStack() as stack:
         for loop in loops:
-            stack.enter_context(loop.door.clock.syncing(False))
+            stack.enter_context(replaced(loop.door.clock, "is_syncing", False))
         yield
 
 

@@ -71,7 +71,6 @@ def _inner_training_loop(stock, self, *args, **kwargs):
     require_pynative()
     if packing := require_packed_rows_read(self.model, self.train_dataset):
         logger.warning(packing)
-    patches = Patches()
 
     def _load_optimizer_and_scheduler(stock, checkpoint):
         """The last call before the loop."""
@@ -83,14 +82,12 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         steps.watch(self.optimizer)
         _measure_for_trackers(self, patches)
 
-    patches.stand_in(self, _load_optimizer_and_scheduler)
-    if self.args.group_by_length:
-        dataset = shard_by_length(self.get_train_dataset(), self.args, current())
-        patches.replace(self, "get_train_dataset", lambda: dataset)
-    try:
+    with Patches() as patches:
+        patches.stand_in(self, _load_optimizer_and_scheduler)
+        if self.args.group_by_length:
+            dataset = shard_by_length(self.get_train_dataset(), self.args, current())
+            patches.replace(self, "get_train_dataset", lambda: dataset)
         return stock(self, *args, **kwargs)
-    finally:
-        patches.undo()
 
 
 def _measure_for_trackers(trainer, patches):

@@ -1,7 +1,7 @@
 """A checkpoint by MindNLP's own ``_save_checkpoint``; parameters that are shared out, saved and loaded one by one."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,7 @@ from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.fully_sharded import Leading, shared_parameters
 from mindnlp_dp_plugin.optim.gathering import LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
@@ -56,15 +56,11 @@ class Checkpoints:
         target = Path(output_dir, f"checkpoint-{trainer.state.global_step}")
 
         def save_to(written):
-            patches = Patches()
-            patches.replace(trainer, "_get_output_dir", lambda: str(written.parent))
-            if not self._is_async:
-                patches.replace(base, "save", _save)
-            try:
-                with nullcontext() if self._is_async else states_later(trainer.optimizer):
-                    save()
-            finally:
-                patches.undo()
+            with Patches() as patches, nullcontext() if self._is_async else states_later(trainer.optimizer):
+                patches.replace(trainer, "_get_output_dir", lambda: str(written.parent))
+                if not self._is_async:
+                    patches.replace(base, "save", _save)
+                save()
             if trainer.state.best_model_checkpoint == str(written):
                 trainer.state.best_model_checkpoint = str(target)
             if trainer.args.should_save:
@@ -85,18 +81,14 @@ def saved_one_by_one(trainer) -> Iterator[None]:
     if shared is None:
         yield
         return
-    patches = Patches()
-    with shared.led(trainer.args.should_save) as leading:
-        try:
-            if leading and _writes_by_stock(trainer):
-                for module in (base, modeling_utils):
-                    patches.replace(module, "safe_save_file", partial(_write_one_by_one, leading))
-            elif leading:
-                adapters = _adapters(trainer.model) if isinstance(trainer.model, PeftModel) else None
-                leading.hand_out(adapters.values() if adapters else trainer.model.parameters())
-            yield
-        finally:
-            patches.undo()
+    with shared.led(trainer.args.should_save) as leading, Patches() as patches:
+        if leading and _writes_by_stock(trainer):
+            for module in (base, modeling_utils):
+                patches.replace(module, "safe_save_file", partial(_write_one_by_one, leading))
+        elif leading:
+            adapters = _adapters(trainer.model) if isinstance(trainer.model, PeftModel) else None
+            leading.hand_out(adapters.values() if adapters else trainer.model.parameters())
+        yield
 
 
 @contextmanager
@@ -106,29 +98,20 @@ def loaded_one_by_one(model, zero_stage: int) -> Iterator[bool]:
     All ranks must enter it. Yields whether this rank is to read; each does what is not shared out.
     """
     shared = shared_parameters(model)
-    with shared.led(current().rank == 0) if shared else nullcontext() as leading:
-        patches, reads = Patches(), leading is not None or not shared
-        try:
-            if reads and zero_stage == 3:
-                patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
-                for tensor in (*model.parameters(), *model.buffers()):
-                    patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
-                    patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
-            yield reads
-        finally:
-            patches.undo()
+    with shared.led(current().rank == 0) if shared else nullcontext() as leading, Patches() as patches:
+        reads = leading is not None or not shared
+        if reads and zero_stage == 3:
+            patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
+            for tensor in (*model.parameters(), *model.buffers()):
+                patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
+                patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
+        yield reads
 
 
-@contextmanager
-def states_read_later(zero_stage: int) -> Iterator[None]:
+def states_read_later(zero_stage: int) -> AbstractContextManager[None]:
     """A context in which the Trainer reads of an optimizer's states where they are, if a rank keeps a part of them."""
-    patches = Patches()
-    if zero_stage:
-        patches.replace(base, "load", partial(safe_unpickler.load_later, later=StoredTensor))
-    try:
-        yield
-    finally:
-        patches.undo()
+    reads_later = partial(safe_unpickler.load_later, later=StoredTensor)
+    return replaced(base, "load", reads_later) if zero_stage else nullcontext()
 
 
 def _stored(path, place, name, shape):

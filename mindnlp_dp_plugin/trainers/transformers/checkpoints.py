@@ -11,7 +11,7 @@ from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.trainers import stops
 
 RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
@@ -33,13 +33,10 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
     target = Path(output_dir, f"checkpoint-{state.global_step}")
 
     def save_to(written):
-        patches = Patches()
-        patches.replace(trainer, "_get_output_dir", lambda trial=None: str(written.parent))
-        patches.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
-        try:
+        with Patches() as patches:
+            patches.replace(trainer, "_get_output_dir", lambda trial=None: str(written.parent))
+            patches.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
             save()
-        finally:
-            patches.undo()
         mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}  # each rank writes its own
         of_ranks = group.all_gather_object(mine, RANDOM_STATES)
         best = target.with_name(f"checkpoint-{state.best_global_step}")
@@ -107,10 +104,6 @@ def _record(trainer, session, group):
 
 
 def _rotate(trainer, output_dir):
-    patches = Patches()
     removing = SimpleNamespace(rmtree=store.remove, copy=trainer_module.shutil.copy)
-    patches.replace(trainer_module, "shutil", removing)
-    try:
+    with replaced(trainer_module, "shutil", removing):
         trainer._rotate_checkpoints(use_mtime=True, output_dir=output_dir)
-    finally:
-        patches.undo()

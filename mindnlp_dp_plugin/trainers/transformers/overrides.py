@@ -223,13 +223,9 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
         session.step.check_replicas(anew=True)
     scored = Scored(self, current(), is_prepared=dataloader is given)
     self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
-    patches = Patches()
-    patches.stand_in(self, scored.prediction_step)
-    try:
-        with computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
-            output = stock(self, dataloader, *args, **kwargs)
-    finally:
-        patches.undo()
+    with Patches() as patches, computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
+        patches.stand_in(self, scored.prediction_step)
+        output = stock(self, dataloader, *args, **kwargs)
     # compute_metrics may draw random numbers.
     return output._replace(metrics=current().all_gather_object(output.metrics, METRICS)[0])
 
