@@ -23,7 +23,7 @@ from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.pynative import require_pynative
-from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
+from mindnlp_dp_plugin.step.same_data import require_same_rows
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
 from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
@@ -57,7 +57,6 @@ class Loop:
 
     def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
         require_pynative()
-        require_same_labels(model, collective)
         own = mindspore.get_seed()
         seed = common_seed("mindspore.set_seed", DEFAULT_SEED if own is None else own, collective)
         self.door = LoopDoor(model, optimizer, seed, dtype, collective)
@@ -296,9 +295,7 @@ def _ids(parameters):
 
 
 def _training_rows(dataset, loop, collective):
-    packing = require_packed_rows_read(loop.door.model, dataset)
-    if packing and collective.rank == 0:
-        logger.warning(packing)
+    require_packed_rows_read(loop.door.model, dataset)
     seed = loop.door.seed
     if loop.config.dispatch_batches:
         share = dispatch_training_rows(dataset, collective, {}, seed)

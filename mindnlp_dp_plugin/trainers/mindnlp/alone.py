@@ -1,6 +1,5 @@
 """What the plugin adds to MindNLP's Trainer in one process."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
-
-logger = logging.getLogger(__name__)
 
 
 def hook_lone_trainer(
@@ -69,8 +66,7 @@ def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **
 def _inner_training_loop(stock, self, *args, **kwargs):
     """Nothing but the order of the rows changes, and that only if it was asked for."""
     require_pynative()
-    if packing := require_packed_rows_read(self.model, self.train_dataset):
-        logger.warning(packing)
+    require_packed_rows_read(self.model, self.train_dataset)
 
     def _load_optimizer_and_scheduler(stock, checkpoint):
         """The last call before the loop."""

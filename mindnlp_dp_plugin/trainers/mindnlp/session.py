@@ -15,7 +15,6 @@ from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
@@ -80,7 +79,6 @@ class TrainingSession:
     def begin(self) -> None:
         """Make the replicas equal, and average from now on. All ranks must call it, right before the loop."""
         trainer, collective, config = self._trainer, self._collective, self._config
-        require_same_labels(trainer.model, collective)
         self.progress = Progress(trainer, self._dataset, collective, self.resumption)
         door = TrainerDoor(trainer, self.progress.clock, self.progress.nominal_accumulation, self.preemption)
         profiler = self._profiler
@@ -191,9 +189,7 @@ class TrainingSession:
                 "batches. Leave it out; use a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
-        packing = require_packed_rows_read(self._trainer.model, whole)
-        if packing and self._collective.rank == 0:
-            logger.warning(packing)
+        require_packed_rows_read(self._trainer.model, whole)
         micro_batches = micro_batches_of(args.gradient_accumulation_steps, self._collective, self._config)
         grouped = None
         if args.group_by_length:
