@@ -67,7 +67,7 @@ class Step:
         on_phase: Is called with the name of each phase as it begins.
 
     Raises:
-        DataParallelError: If the ranks hold different models or number labels apart, or a setting does not suit the loop.
+        DataParallelError: If the ranks hold different models or labels, or a setting does not suit the loop.
 
     Attributes:
         stepped: The parameters that the optimizer steps and the reducer averages.

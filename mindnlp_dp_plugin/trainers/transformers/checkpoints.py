@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from transformers import trainer as trainer_module
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.record import differences
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
@@ -73,16 +74,12 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     if not os.path.exists(os.path.join(folder, store.RECORD)):
         return {"micro_steps": state.global_step * trainer.args.gradient_accumulation_steps}
     record = store.read_published(folder)  # agreed_checkpoint has read all of it
-    now = _settings(trainer, collective)
-    changed = [name for name, value in now.items() if record[name] != value]
-    if changed:
+    if changed := differences(record, _settings(trainer, collective)):
         raise DataParallelError(
-            "Cannot resume from {folder!r}: {names} changed ({before}, now {now}), and other rows would be left. Use "
-            "the old ones.",
+            "Cannot resume from {folder!r} with other settings: {differences}. Other rows would be left: use the old "
+            "settings.",
             folder=folder,
-            names=", ".join(changed),
-            before=", ".join(str(record[name]) for name in changed),
-            now=", ".join(str(now[name]) for name in changed),
+            differences=changed,
         )
     return {**record, "stop": stops.stop_of(folder, record, vars(state), trainer)}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
+from mindnlp_dp_plugin.checkpoint.record import Position, Settings, differences
 from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -74,7 +74,7 @@ class Resumption:
             position = self._in_micro_steps_of(settings) if is_same_batch else None
             reads_on = position and dataset.reads_on(saved.world_size, saved.batch_size)
             if self.position.micro_steps_in_epoch and not (reads_on or args.ignore_data_skip):
-                self._refuse(changed, saved, settings)
+                self._refuse(saved, settings)
             self.position = position or self._at_a_whole_step(args.gradient_accumulation_steps)
         if changed and args.max_steps <= 0:
             updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
@@ -129,16 +129,7 @@ class Resumption:
         num_steps = math.ceil(self.position.micro_steps / accumulation)
         return replace(self.position, micro_steps=num_steps * accumulation)
 
-    def _refuse(self, changed, saved, settings):
-        differences = ", ".join(
-            tr(
-                "{name} was {before} and is {now}",
-                name=NAMES.get(name, name),
-                before=getattr(saved, name),
-                now=getattr(settings, name),
-            )
-            for name in changed
-        )
+    def _refuse(self, saved, settings):
         at_end, _ = store.newest(self.folder.absolute().parent, lambda record: record.micro_steps_in_epoch == 0)
         offered = tr(", here {folder!r}", folder=str(at_end)) if at_end else ""
         raise DataParallelError(
@@ -146,7 +137,7 @@ class Resumption:
             "{epoch}, whose rows were sharded by the old ones. Use the old settings, {others}, or resume from a "
             "checkpoint saved at the end of an epoch{offered}.",
             folder=str(self.folder),
-            differences=differences,
+            differences=differences(vars(saved), vars(settings)),
             epoch=self.position.epoch,
             others=_other_splits(saved.global_batch, settings.world_size),
             offered=offered,
