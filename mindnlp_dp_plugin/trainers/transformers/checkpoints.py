@@ -12,10 +12,10 @@ from mindnlp_dp_plugin.checkpoint.record import differences
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Patches, replaced
+from mindnlp_dp_plugin.patching import replaced
 from mindnlp_dp_plugin.trainers import stops
 
-RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
+RANDOM_STATES = Message("random states")
 
 
 def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
@@ -30,28 +30,22 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
     Returns:
         The checkpoint's folder.
     """
-    group, state, writes = current(), trainer.state, trainer.args.should_save
-    target = Path(output_dir, f"checkpoint-{state.global_step}")
+    group, state = current(), trainer.state
 
-    def save_to(written):
-        with Patches() as patches:
-            patches.replace(trainer, "_get_output_dir", lambda trial=None: str(written.parent))
-            patches.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
+    def save_to(written, target):
+        with replaced(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None):
             save()
         mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}  # each rank writes its own
         of_ranks = group.all_gather_object(mine, RANDOM_STATES)
         best = target.with_name(f"checkpoint-{state.best_global_step}")
         if best == target or best.is_dir():
             state.best_model_checkpoint = str(best)
-        if writes:
+        if trainer.args.should_save:
             for file, content in (item for files in of_ranks for item in files.items()):
                 (written / file).write_bytes(content)
-            state.save_to_json(str(written / store.STATE))
 
     record = _record(trainer, session, group)
-    session.writer.write(target, writes, save_to, record, lambda: _rotate(trainer, output_dir))
-    group.all_gather_object(target.name, WRITTEN)
-    return str(target)
+    return session.write_checkpoint(output_dir, save_to, record, lambda: _rotate(trainer, output_dir))
 
 
 def problem_of(folder: Path) -> str | None:
