@@ -156,7 +156,7 @@ class TrainingSession(Session):
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         if self.resumption:
-            self.resumption.place(self._dataset, settings_of(self._dataset, args), self._trainer)
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
             if self._collective.rank == 0 and (news := self.resumption.news):
                 logger.warning(news)
         return self._dataset

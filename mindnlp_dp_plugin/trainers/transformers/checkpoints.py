@@ -75,7 +75,7 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
             folder=folder,
             differences=changed,
         )
-    return {**record, "stop": stops.stop_of(folder, record, vars(state), trainer)}
+    return {**record, "stop": stops.stop_of(folder, record, state.global_step)}
 
 
 def _settings(trainer, collective):

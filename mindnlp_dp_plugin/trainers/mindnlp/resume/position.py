@@ -49,22 +49,21 @@ class Resumption:
                 folder=folder,
             )
 
-    def place(self, dataset: ShardedDataset, settings: Settings, trainer) -> None:
+    def place(self, dataset: ShardedDataset, settings: Settings, args) -> None:
         """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
             dataset: This rank's share of the training data.
             settings: The result of ``settings_of``.
-            trainer: Trains with it. If the steps of an epoch have changed, ``max_steps`` of its arguments is set so
-                that training ends with the epoch it would have ended with. If an epoch is no longer than the
-                accumulation, ``gradient_accumulation_steps`` is set so that training steps where it would have.
+            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training ends
+                with the epoch it would have ended with. If an epoch is no longer than the accumulation,
+                ``gradient_accumulation_steps`` is set so that training steps where it would have.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
                 another split of the same global batch either.
         """
-        args = trainer.args
-        stop = stop_of(str(self.folder), vars(self.record), self.state, trainer)
+        stop = stop_of(str(self.folder), vars(self.record), self.state["global_step"])
         saved = self.record.settings
         changed = [name for name, value in vars(settings).items() if value != getattr(saved, name)]
         is_same_batch = set(changed) <= set(SPLIT) and saved.global_batch == settings.global_batch
