@@ -124,6 +124,13 @@ def test_what_cannot_be_resumed_is_named_and_what_can_be_is_offered(tried):
     )
 
 
+def test_an_accumulation_that_would_go_on_otherwise_is_refused_with_a_way_out(tried):
+    told = said(tried(2))["short_epochs"]
+    for step in ("1", "2"):
+        assert f"short/checkpoint-{step}': an epoch has 3 batches a rank, fewer than" in told[step]
+    assert told["3"] == told["anew"] == "ended at step 3, epoch 2.0"
+
+
 def test_each_file_is_read_by_one_rank_and_one_of_an_earlier_version_is_resumed_from(tried, in_turn):
     whole = in_turn("resume_scenarios.py", 2, "mpi")
     (first, of_earlier), (second, _) = (json.loads((tried(2) / f"read.rank{rank}.json").read_text()) for rank in (0, 1))

@@ -47,8 +47,7 @@ class TrainingSession(Session):
         # On the instance, so that an overriding subclass is covered, or what the script itself has set there.
         self._whole_train_dataset = trainer.get_train_dataset
         self._patches.replace(trainer, "get_train_dataset", self._share_of_train_dataset)
-        for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may change them
-            self._patches.replace(trainer.args, argument, getattr(trainer.args, argument))
+        self._patches.replace(trainer.args, "max_steps", trainer.args.max_steps)  # resuming may change it
 
     def begin(self) -> None:
         """Make the replicas equal, and average from now on. All ranks must call it, right before the loop."""

@@ -12,7 +12,6 @@ from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainers.mindnlp.resume.short_epochs import AccumulationGoesOn
 from mindnlp_dp_plugin.trainers.stops import stop_of
 
 SPLIT = ("world_size", "batch_size", "gradient_accumulation_steps")  # of a global batch
@@ -55,13 +54,12 @@ class Resumption:
         Args:
             dataset: This rank's share of the training data.
             settings: The result of ``settings_of``.
-            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training ends
-                with the epoch it would have ended with. If an epoch is no longer than the accumulation,
-                ``gradient_accumulation_steps`` is set so that training steps where it would have.
+            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
+                ends with the epoch it would have ended with.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
-                another split of the same global batch either.
+                another split of the same global batch either; or if it would step after other micro-steps.
         """
         stop = stop_of(str(self.folder), vars(self.record), self.state["global_step"])
         saved = self.record.settings
@@ -82,10 +80,8 @@ class Resumption:
         self.is_over = bool(stop and stop.stays) or self.state["global_step"] >= _max_steps(dataset, args)
         self.news = self._news(stop)
         self._place_in_epoch(dataset, args.ignore_data_skip)
-        if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
-            args.gradient_accumulation_steps = AccumulationGoesOn(
-                args.gradient_accumulation_steps, self.position, dataset.num_steps
-            )
+        if not (self.is_over or args.ignore_data_skip):
+            self._require_same_steps(dataset.num_steps, args.gradient_accumulation_steps)
 
     def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
         """Write to ``folder`` the state from which MindNLP's loop derives its first epoch.
@@ -115,6 +111,21 @@ class Resumption:
                 self.position, micro_steps = replace(self.position, micro_steps_in_epoch=0), 0
             self.first_epoch = None if self.is_over else epoch
             dataset.start_at(epoch, micro_steps)
+
+    def _require_same_steps(self, num_steps, accumulation):
+        """MindNLP's loop counts micro-steps anew when it resumes, and misses the end of an epoch that it resumes in."""
+        if num_steps is None or num_steps > accumulation:
+            return
+        counts_alike = self.position.micro_steps % accumulation == 0 or accumulation % num_steps == 0
+        if self.position.micro_steps_in_epoch or not counts_alike:
+            raise DataParallelError(
+                "Cannot resume from {folder!r}: an epoch has {num_steps} batches a rank, fewer than "
+                "gradient_accumulation_steps={accumulation}, so other batches would make a step than without the stop. "
+                "Set ignore_data_skip=True: the epoch and its accumulation begin anew.",
+                folder=str(self.folder),
+                num_steps=num_steps,
+                accumulation=accumulation,
+            )
 
     def _in_micro_steps_of(self, settings):
         """The position counted in micro-steps of other sizes; None if it stands within one."""

@@ -49,7 +49,8 @@ class Progress(TrainerCallback):
         self._resumption = resumption
         self._before = self._at_last_update = resumption.position if resumption else Position()
         self._epoch = self._before.epoch
-        self.clock = Clock(trainer.args, dataset.num_steps, self._before.micro_steps, self._before.micro_steps_in_epoch)
+        accumulation, begun = trainer.args.gradient_accumulation_steps, self._before
+        self.clock = Clock(accumulation, dataset.num_steps, begun.micro_steps, begun.micro_steps_in_epoch)
         self._epoch_has_ended = False
         self._host_random = None
         self.pending_loss = mindspore.tensor(0.0)
