@@ -45,13 +45,13 @@ class TrainerDoor(Door):
 
     @property
     def model(self):
-        """The Trainer's, unwrapped."""
+        """The Trainer's."""
         return self._trainer.model
 
     @property
     def optimizer(self):
-        """The one that steps, within accelerate's if there is one; a callback may replace it."""
-        return getattr(self._trainer.optimizer, "optimizer", self._trainer.optimizer)
+        """The Trainer's; a callback may replace it."""
+        return self._trainer.optimizer
 
     @property
     def num_steps(self) -> int:

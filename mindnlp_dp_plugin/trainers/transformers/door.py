@@ -50,6 +50,11 @@ class TrainerDoor(either.TrainerDoor):
             getattr(trainer.training_step, "__func__", None) is not Trainer.training_step
         )
 
+    @property
+    def optimizer(self):
+        """The one that steps, within accelerate's."""
+        return getattr(self._trainer.optimizer, "optimizer", self._trainer.optimizer)
+
     def forget_parameters(self) -> None:
         """MindNLP builds its function of gradients anew when the Trainer has none."""
         vars(self._trainer).pop("grad_fn", None)
