@@ -132,7 +132,7 @@ class Session(Callback):
         self.preemption = Preemption()
         self.step: Step | None = None
         self.meter: Meter | None = None
-        self._callbacks = []
+        self._callbacks, self._newest = [], None
         self._status = show_status(self._collective.rank)
         self._profiler = StepProfiler(self._collective, config, trainer.args.output_dir)
         self._patches = Patches()
@@ -170,7 +170,7 @@ class Session(Callback):
 
     def write_checkpoint(
         self, output_dir: str, save: Callable[[Path, Path], None], record: dict[str, Any], rotate: Callable[[], None]
-    ) -> str:
+    ) -> None:
         """Write a checkpoint of now, whole or not at all. All ranks must call it.
 
         Args:
@@ -178,14 +178,11 @@ class Session(Callback):
             save: Lets the Trainer save; is given the folder to which it does, and the one as which that ends.
             record: What ``store.read_published`` is to return.
             rotate: Removes old ones.
-
-        Returns:
-            The checkpoint's folder.
         """
         trainer, writes = self._trainer, self._trainer.args.should_save
         self.step.check_replicas()
         self.step.reducer.release()  # gradients of the last step, whose memory saving can use
-        target = Path(output_dir, f"checkpoint-{trainer.state.global_step}")
+        self._newest = target = Path(output_dir, f"checkpoint-{trainer.state.global_step}")
 
         def save_to(written):
             with replaced(trainer, "_get_output_dir", lambda *args, **kwargs: str(written.parent)):
@@ -195,7 +192,16 @@ class Session(Callback):
 
         self.writer.write(target, writes, save_to, record, rotate)
         self._collective.barrier()
-        return str(target)
+
+    def stop_if_agreed(self) -> None:
+        """Where a checkpoint of now was written: end this process, if ranks have agreed on a signal.
+
+        Raises:
+            Preempted: If they have.
+        """
+        if self.preemption.agreed is not None:
+            self.writer.wait()
+            self.preemption.stop(self._trainer.state.global_step, str(self._newest))
 
     def close(self) -> None:
         """Leave Trainer, model and optimizer as they were found."""

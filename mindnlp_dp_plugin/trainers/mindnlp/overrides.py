@@ -3,7 +3,6 @@
 docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
-import os
 from contextlib import contextmanager
 from functools import partial
 
@@ -129,10 +128,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
     if is_reported:
         session.losses.begin_anew(tr_loss)
-    if session.preemption.agreed:
-        session.writer.wait()
-        step = self.state.global_step
-        session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
+    session.stop_if_agreed()
     session.meter.begin_step()
     return result
 

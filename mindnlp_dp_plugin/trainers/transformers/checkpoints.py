@@ -18,7 +18,7 @@ from mindnlp_dp_plugin.trainers import stops
 RANDOM_STATES = Message("random states")
 
 
-def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
+def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> None:
     """Write a checkpoint of now. All ranks must call it.
 
     Args:
@@ -26,9 +26,6 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
         save: Its ``_save_checkpoint`` without the plugin.
         output_dir: The folder of checkpoints.
         session: Its session.
-
-    Returns:
-        The checkpoint's folder.
     """
     group, state = current(), trainer.state
 
@@ -45,7 +42,7 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
                 (written / file).write_bytes(content)
 
     record = _record(trainer, session, group)
-    return session.write_checkpoint(output_dir, save_to, record, lambda: _rotate(trainer, output_dir))
+    session.write_checkpoint(output_dir, save_to, record, lambda: _rotate(trainer, output_dir))
 
 
 def problem_of(folder: Path) -> str | None:

@@ -130,7 +130,7 @@ def training_step(stock, self, model, inputs, num_items_in_batch=None):
         self.update_gradient_by_distributed_type(model)
         return loss
 
-    return self.data_parallel_session.training_step(inputs, forward_and_backward)
+    return self.data_parallel_session.step.training_step(inputs, forward_and_backward)
 
 
 def compute_loss(stock, self, *args, **kwargs):
@@ -162,10 +162,8 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
 def _save_checkpoint(stock, self, model, trial):
     """Whole, or not at all."""
     session = self.data_parallel_session
-    folder = write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
-    if session.preemption.agreed is not None:
-        session.writer.wait()
-        session.preemption.stop(self.state.global_step, folder)
+    write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
+    session.stop_if_agreed()
 
 
 def _load_best_model(stock, self):

@@ -65,10 +65,6 @@ class TrainingSession(Session):
         self._patches.stand_in(self._trainer, self._compute_loss, "compute_loss")
         self._patches.stand_in(self._trainer, self._floating_point_ops, "floating_point_ops")
 
-    def training_step(self, batch, forward_and_backward):
-        """The Trainer's own forward and backward of a batch."""
-        return self.step.training_step(batch, forward_and_backward)
-
     def reading(self, batches):
         """The batches of the loop, as they are read."""
         with self.draws.joined():
