@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _ABSENT = object()
@@ -11,11 +12,18 @@ _ABSENT = object()
 class Patches:
     """Attributes that were replaced and variables that were removed, put back by ``undo``, last first.
 
+    As a context manager it puts them back at the end of the block.
     What MindNLP's own faults need stays, and has a name: ``compat/patch.py``.
     """
 
     def __init__(self):
         self._undo = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.undo()
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name``; only what ``owner`` itself held (not what it inherited) will be put back."""
@@ -54,3 +62,11 @@ class Patches:
         """Leave every owner as it was found."""
         while self._undo:
             self._undo.pop()()
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A context in which ``owner.name`` is ``value``."""
+    with Patches() as patches:
+        patches.replace(owner, name, value)
+        yield

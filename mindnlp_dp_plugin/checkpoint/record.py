@@ -4,10 +4,11 @@ A new field is a line in ``Record``, with a default for the checkpoints that lac
 it. The keys in the file are the names of the fields; two of ``Settings`` are called otherwise there (``NAMES``).
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from mindnlp_dp_plugin.language import Message
+from mindnlp_dp_plugin.language import Message, tr
 
 NAMES = {"batch_size": Message("batch size"), "num_rows": Message("number of rows")}
 
@@ -157,6 +158,15 @@ class Record(Origin):
         if not isinstance(settings, dict):
             return missing if "settings" in missing else [*missing, "settings"]
         return missing + [key for key in _keys_of(Settings, MISSING).values() if key not in settings]
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which settings are others now, for a message; empty if none is."""
+    return ", ".join(
+        tr("{name} was {before} and is {now}", name=NAMES.get(name, name), before=before[name], now=value)
+        for name, value in now.items()
+        if before[name] != value
+    )
 
 
 def _keys_of(of_fields, default=None):

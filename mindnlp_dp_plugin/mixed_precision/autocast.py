@@ -130,13 +130,10 @@ def autocast(dtype: mindspore.Type = mindspore.float16) -> Iterator[Autocast]:
             "autocast({dtype}): MindSpore has no operators for it on CPU. Choose mindspore.float16, or leave it out.",
             dtype=dtype,
         )
-    patches = Patches()
-    try:
+    with Patches() as patches:
         casts = Autocast(dtype, patches)
         with casts.running():
             yield casts
-    finally:
-        patches.undo()
 
 
 def can_compute_in(dtype: mindspore.Type) -> bool:

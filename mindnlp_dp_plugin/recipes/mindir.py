@@ -64,11 +64,10 @@ def save_mindir(model, tokenizer, out: Path, batch_size: int, max_length: int) -
         return graph(first, second, third)
 
     with TemporaryDirectory(dir=out.parent, ignore_cleanup_errors=True) as scratch, ExitStack() as afterwards:
-        written, patches = Path(scratch, out.name), Patches()
+        written = Path(scratch, out.name)
         afterwards.callback(os.chdir, Path.cwd())
         os.chdir(scratch)  # where a graph cannot be compiled, MindSpore leaves files
-        afterwards.callback(patches.undo)
-        _use_what_can_be_written(patches)
+        _use_what_can_be_written(afterwards.enter_context(Patches()))
         try:
             mindspore.export(
                 of_three if len(names) == 3 else of_two, *traced.values(), file_name=str(written), file_format="MINDIR"

@@ -8,7 +8,7 @@ class Clock:
     epoch that is no longer than the accumulation.
 
     Args:
-        args: Has ``gradient_accumulation_steps``, which may change while the loop resumes.
+        accumulation: Micro-steps of an optimizer step.
         steps_per_epoch: Micro-steps of an epoch on each rank; None if that is not known.
         begun: Micro-steps done before this run.
         begun_in_epoch: Those of them in the current epoch.
@@ -19,8 +19,8 @@ class Clock:
         begins_optimizer_step: Whether the current or next micro-step is the first of an optimizer step.
     """
 
-    def __init__(self, args, steps_per_epoch: int | None, begun: int = 0, begun_in_epoch: int = 0):
-        self._args = args
+    def __init__(self, accumulation: int, steps_per_epoch: int | None, begun: int = 0, begun_in_epoch: int = 0):
+        self._accumulation = accumulation
         self._steps_per_epoch = steps_per_epoch
         self._begun = self.micro_steps = begun
         self.micro_steps_in_epoch = begun_in_epoch
@@ -29,7 +29,7 @@ class Clock:
     @property
     def optimizer_steps_next(self) -> bool:
         """Whether the optimizer steps after the current micro-step."""
-        accumulation, num_steps = self._args.gradient_accumulation_steps, self._steps_per_epoch
+        accumulation, num_steps = self._accumulation, self._steps_per_epoch
         is_short = num_steps is not None and num_steps <= accumulation
         ends_epoch = self.micro_steps_in_epoch + 1 == num_steps
         return (is_short and ends_epoch) or (self.micro_steps - self._begun + 1) % accumulation == 0
@@ -37,9 +37,8 @@ class Clock:
     @property
     def micro_steps_left(self) -> int:
         """Micro-steps up to that after which the optimizer steps, if the epoch has as many."""
-        accumulation = self._args.gradient_accumulation_steps
-        left = accumulation - (self.micro_steps - self._begun) % accumulation
-        if self._steps_per_epoch is not None and self._steps_per_epoch <= accumulation:
+        left = self._accumulation - (self.micro_steps - self._begun) % self._accumulation
+        if self._steps_per_epoch is not None and self._steps_per_epoch <= self._accumulation:
             return min(left, self._steps_per_epoch - self.micro_steps_in_epoch)
         return left
 

@@ -1,33 +1,36 @@
 """Does a model read packed rows as it reads their sequences one by one? Tried before training."""
 
+import logging
 from functools import partial
 
 import mindspore
 import numpy as np
 
+from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data.packing import PackedRows, block_masks, packed_rows_of
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 
+logger = logging.getLogger(__name__)
+
 CLOSE = 1e-4  # of the largest logit: what float32 differs by when the same is computed in another shape, a hundredfold
 
 
-def require_packed_rows_read(model, dataset) -> str | None:
-    """Raise unless a model reads packed rows as their sequences one by one; nothing is asked of other data sets.
+def require_packed_rows_read(model, dataset) -> None:
+    """Raise unless a model reads packed rows as their sequences one by one, and say what was packed.
+
+    Nothing is asked of other data sets.
 
     Args:
         model: A causal language model.
         dataset: What it is to train on.
-
-    Returns:
-        What was packed, for the user; None if nothing was.
 
     Raises:
         DataParallelError: If it does not, with how it differs.
     """
     rows = packed_rows_of(dataset)
     if rows is None:
-        return None
+        return
     modes = [(module, module.training) for module in model.modules()]
     model.set_train(False)
     try:
@@ -42,7 +45,7 @@ def require_packed_rows_read(model, dataset) -> str | None:
             model=type(model).__name__,
             fault=fault,
         )
-    return tr(
+    said = tr(
         "packing: {sequences} sequences in {rows} rows of {length} tokens, {share:.1%} full; {cut} longer ones lost "
         "their end, {unlearnt} have no label and are left out. Masks take {megabytes:.1f} MB a row.",
         sequences=rows.num_sequences,
@@ -53,6 +56,8 @@ def require_packed_rows_read(model, dataset) -> str | None:
         unlearnt=rows.num_unlearnt,
         megabytes=rows.seq_length**2 * 4 / 2**20,
     )
+    if current().rank == 0:
+        logger.warning(said)
 
 
 def _fault(model, rows: PackedRows):

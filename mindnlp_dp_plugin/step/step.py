@@ -33,6 +33,7 @@ from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.read_check import ReadCheck
 from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
+from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
 from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
@@ -65,7 +66,7 @@ class Step:
         on_phase: Is called with the name of each phase as it begins.
 
     Raises:
-        DataParallelError: If the ranks hold different models, or a setting does not suit the loop.
+        DataParallelError: If the ranks hold different models or labels, or a setting does not suit the loop.
 
     Attributes:
         stepped: The parameters that the optimizer steps and the reducer averages.
@@ -90,6 +91,7 @@ class Step:
         on_phase: Callable[[str], None] = lambda name: None,
     ):
         self._door, self._collective, self._on_phase = door, collective, on_phase
+        require_same_labels(door.model, collective)
         check_buffers(door.model, collective)
         self.micro_batches = micro_batches_of(door.accumulation, collective, config)
         if config.zero_stage >= 2 and self._may_call_backward_again:

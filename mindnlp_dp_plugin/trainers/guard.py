@@ -4,8 +4,9 @@ import functools
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -159,7 +160,7 @@ class Guard:
         def __call__(stock, optimizer, *args, **kwargs):
             if is_watched(optimizer):
                 return stock(optimizer, *args, **kwargs)
-            self.require_summed(optimizer, list(_tensors(args)))
+            self.require_summed(optimizer, list(tensors_in(args)))
             return self._stepped(optimizer, functools.partial(stock, optimizer, *args, **kwargs))
 
         def get_parse_method_of_class(stock, cell, *args, **kwargs):
@@ -168,8 +169,7 @@ class Guard:
             return stock(cell, *args, **kwargs)
 
         patches.stand_in(base, __call__)
-        compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
-        patches.stand_in(compiler, get_parse_method_of_class)
+        patches.stand_in(compiler(), get_parse_method_of_class)
 
     def _guard_whole_steps(self, base, patches):
         def __call__(stock, cell, *args, **kwargs):
@@ -197,9 +197,15 @@ def is_graph_mode() -> bool:
     return mindspore.get_context("mode") == mindspore.GRAPH_MODE
 
 
-def _tensors(values):
+def compiler() -> ModuleType:
+    """The module in which MindSpore parses what is compiled."""
+    return next(sys.modules[name] for name in COMPILERS if name in sys.modules)
+
+
+def tensors_in(values: Iterable) -> Iterator:
+    """The tensors among values, and in their tuples and lists."""
     for value in values:
         if isinstance(value, (tuple, list)):
-            yield from _tensors(value)
+            yield from tensors_in(value)
         elif hasattr(value, "shape"):
             yield value

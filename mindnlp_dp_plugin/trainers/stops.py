@@ -1,9 +1,9 @@
 """Trainings that a callback stopped: what a checkpoint says of that, and whether they go on. The same for each Trainer.
 
-A restart leaves stopped what was stopped. A new job goes on with it, unless early stopping has lost its patience.
+A restart leaves stopped what was stopped. Another job goes on with it, and the callback decides again: early stopping
+has waited as long as it had, and stops at its next evaluation unless that is better.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,39 +42,26 @@ def restore_patience(trainer, waited: list[int]) -> None:
         setattr(callback, COUNTER, count)
 
 
-def stop_of(checkpoint: str, record: dict[str, Any], state: dict[str, Any], trainer) -> Stop | None:
+def stop_of(checkpoint: str, record: dict[str, Any], step: int) -> Stop | None:
     """How a callback has stopped the training of a checkpoint; None if none has.
 
     Args:
         checkpoint: Its folder.
         record: What it says: of ``as_recorded``, and which job wrote it.
-        state: The Trainer's state that it holds.
-        trainer: The Trainer that would go on with it.
+        step: Its optimizer step.
     """
     if not record.get("stopped_early"):
         return None
-    known = {"checkpoint": checkpoint, "step": state["global_step"]}
-    if not _stays_stopped(record, state, trainer):
+    known = {"checkpoint": checkpoint, "step": step}
+    if not (int(told(RESTART) or 0) and record.get("job") == told(JOB)):
         news = tr("A callback stopped the training of {checkpoint} at step {step}; now it goes on.", **known)
         return Stop(stays=False, news=news)
     news = tr(
-        "No step is trained: a callback stopped the training of {checkpoint} at step {step}. To go on, leave early "
-        "stopping out or raise its patience, or train for more epochs or steps.",
+        "No step is trained: a callback stopped the training of {checkpoint} at step {step}. To go on, start a new job "
+        "with --resume.",
         **known,
     )
     return Stop(stays=True, news=news)
-
-
-def _stays_stopped(record, state, trainer):
-    arguments = trainer.args
-    if arguments.max_steps > 0:
-        is_other_length = arguments.max_steps != state["max_steps"]
-    else:
-        is_other_length = math.ceil(arguments.num_train_epochs) != state["num_train_epochs"]
-    is_restart = int(told(RESTART) or 0) > 0 and record.get("job") == told(JOB)
-    waits = zip(record["patience"], _with_patience(trainer))
-    has_run_out = any(count >= callback.early_stopping_patience for count, callback in waits)
-    return not is_other_length and (is_restart or has_run_out)
 
 
 def _with_patience(trainer):

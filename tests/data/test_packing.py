@@ -242,15 +242,16 @@ def test_the_page_names_the_models_that_read_packed_rows():
         assert {re.sub(r"[-\s]", "", name).lower() for name in re.split("[,、]", named)} == found, page
 
 
-def test_other_data_sets_are_not_asked():
-    assert packed_rows_of(tiny_dataset()) is None and require_packed_rows_read(None, tiny_dataset()) is None
+def test_other_data_sets_are_not_asked(caplog):
+    require_packed_rows_read(None, tiny_dataset())
+    assert packed_rows_of(tiny_dataset()) is None and not caplog.messages
 
 
-def test_it_says_what_was_packed():
+def test_it_says_what_was_packed(caplog):
     seed_everything(3)
     rows = [{"input_ids": list(range(4, 20))}, {"input_ids": [4, 5, 6, 7]}, {"input_ids": [4, 5]}]
-    said = require_packed_rows_read(MODELS["llama"](), pack_dataset(rows, 8, 1))
-    assert said == (
+    require_packed_rows_read(MODELS["llama"](), pack_dataset(rows, 8, 1))
+    assert caplog.messages[-1] == (
         "packing: 3 sequences in 2 rows of 8 tokens, 87.5% full; 1 longer ones lost their end, "
         "0 have no label and are left out. Masks take 0.0 MB a row."
     )

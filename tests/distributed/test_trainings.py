@@ -73,7 +73,7 @@ def test_each_goes_on_after_a_stage_was_skipped_and_from_after_a_probe(stopped, 
 STOPPED = ("limited", "patient", "ignoring", "timed", "first")
 NEVER_STOPPED = ("second", "probing", "unlimited")
 CHANGED = {
-    "patient": {"patience": 4},
+    "patient": {"patience": 5},
     "first": {"learning_rate": 2e-3},
 }
 
@@ -112,12 +112,12 @@ def test_a_restart_leaves_stopped_what_a_callback_stopped(restarted):
     assert (end(output, "limited")["step"], end(output, "limited")["rows"]) == (3, [])
 
 
-def test_early_stopping_goes_on_when_its_patience_is_raised(stopped):
-    output, (first, again, changed), told = stopped
-    assert (first["patient"]["step"], again["patient"]["rows"]) == (3, [])
-    assert f"No step is trained: a callback stopped the training of {output}/patient/checkpoint-3" in told[1]
-    assert (changed["patient"]["step"], len(changed["patient"]["rows"])) == (5, 2)
-    assert f"A callback stopped the training of {output}/patient/checkpoint-3 at step 3; now it goes on." in told[2]
+def test_early_stopping_goes_on_to_its_next_evaluation_and_counts_on(stopped):
+    output, runs, told = stopped
+    assert [(run["patient"]["step"], len(run["patient"]["rows"])) for run in runs] == [(3, 3), (4, 1), (6, 2)]
+    for step, said in ((3, told[1]), (4, told[2])):
+        checkpoint = f"{output}/patient/checkpoint-{step}"
+        assert f"A callback stopped the training of {checkpoint} at step {step}; now it goes on." in said
 
 
 def test_a_training_that_has_ended_is_not_begun_anew_in_silence(stopped):

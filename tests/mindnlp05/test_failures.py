@@ -85,6 +85,7 @@ def test_a_rank_that_hangs_is_named_with_every_stack(tmp_path, backend):
 
 
 TOLD = {
+    "numbered": r"model\.config\.label2id differs between ranks: rank 0 has \{'bad': 0, 'good': 1\}",
     "apart": r"Replicas differ after step 3: .*classifier\.bias on rank\(s\) 1",
     "rate": "Before optimizer step 3, weight_decay of parameter group 0 is 0",
     "scored_apart": r"Replicas differ after step 3: .*classifier\.bias on rank\(s\) 1",

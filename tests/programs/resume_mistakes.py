@@ -73,6 +73,8 @@ CHANGES = {
     "other_grouping": dict(group_by_length=True),
     "other_rows": dict(dataset=lambda: shuffled(5)),
 }
+# 3 micro-steps an epoch: steps at the end of each, and where 4 have come together.
+SHORT = dict(dataset=lambda: shuffled(3), gradient_accumulation_steps=4, max_steps=3, save_steps=1)
 
 
 def said_on(resume, output=OUTPUT / "resumed", **changes):
@@ -100,6 +102,12 @@ def about_to_be_replaced():
         shutil.copytree(WHOLE / "checkpoint-6", store.scratch_folder(folder) / "checkpoint-6")
     dp.barrier()
     return said_on(True, output=folder)
+
+
+def short_epochs():
+    train(OUTPUT / "short", **{**SCENARIO, **SHORT})
+    said = {step: said_on(str(OUTPUT / f"short/checkpoint-{step}"), **SHORT) for step in (1, 2, 3)}
+    return said | {"anew": said_on(str(OUTPUT / "short/checkpoint-2"), ignore_data_skip=True, **SHORT)}
 
 
 class Counting:
@@ -143,6 +151,7 @@ def main():
         said["about_to_be_replaced"] = about_to_be_replaced()
         said |= {name: damaged(name, damage) for name, damage in DAMAGES.items()}
         said |= {name: said_on(str(WHOLE / "checkpoint-4"), **changes) for name, changes in CHANGES.items()}
+        said["short_epochs"] = short_epochs()
         read(WHOLE / "checkpoint-4", EARLIER)
     elif dp.get_world_size() == 1:
         adapter = WHOLE.parent / "adapter" / "checkpoint-4"

@@ -120,8 +120,8 @@ SCENARIOS = {
         dataset=lambda: shuffled(3),
         patience=3,
     ),
-    # 3 micro-steps an epoch: steps at the end of each, and where 4 have come together.
-    "short_epochs": dict(max_steps=6, gradient_accumulation_steps=4, dataset=lambda: shuffled(3)),
+    # 2 micro-steps an epoch: steps at the end of each.
+    "short_epochs": dict(max_steps=6, gradient_accumulation_steps=4, dataset=lambda: shuffled(2)),
     "running_mean": dict(max_steps=5, save_steps=2, dataset=lambda: shuffled(3), model=NormalizesBatches),
     "adapter": dict(
         max_steps=5,

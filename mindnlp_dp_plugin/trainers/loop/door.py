@@ -1,8 +1,5 @@
 """A loop of one's own as the core sees it: the ``Door`` of ``port.py``."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from mindnlp.core.nn import functional, utils
 
 from mindnlp_dp_plugin.collectives import Collective
@@ -39,15 +36,6 @@ class LoopClock:
     def optimizer_steps_next(self) -> bool:
         """Whether it may step: averaging once too often is right, and only slower."""
         return self.is_syncing
-
-    @contextmanager
-    def syncing(self, is_syncing: bool) -> Iterator[None]:
-        """A context in which gradients are averaged, or not."""
-        before, self.is_syncing = self.is_syncing, is_syncing
-        try:
-            yield
-        finally:
-            self.is_syncing = before
 
     def end_micro_step(self) -> None:
         """Count."""

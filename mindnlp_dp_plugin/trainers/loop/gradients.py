@@ -2,7 +2,7 @@
 
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.distributed.turns import turns
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.port import Announced
 
 MODULE = "mindnlp.core.autograd.function"
@@ -43,7 +43,7 @@ def value_and_grad(stock, fn, params_or_argnums, has_aux=False, attach_grads=Tru
         try:
             if attach_grads:
                 return call.run(attaching, args, kwargs)
-            with loop.door.clock.syncing(True), loop.set_aside(targets):
+            with replaced(loop.door.clock, "is_syncing", True), loop.set_aside(targets):
                 values = call.run(attaching, args, kwargs)
                 return values, tuple(parameter.grad for parameter in targets)
         finally:

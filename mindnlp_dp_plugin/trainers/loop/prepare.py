@@ -16,14 +16,14 @@ from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message, tr
 from mindnlp_dp_plugin.mixed_precision import Masters, can_compute_in
 from mindnlp_dp_plugin.optim.parameters import set_aside, stepped_parameters
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
 from mindnlp_dp_plugin.step.preemption import Preemption
 from mindnlp_dp_plugin.step.pynative import require_pynative
-from mindnlp_dp_plugin.step.same_data import require_same_labels, require_same_rows
+from mindnlp_dp_plugin.step.same_data import require_same_rows
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
 from mindnlp_dp_plugin.trainers.loop.door import LoopDoor
 from mindnlp_dp_plugin.trainers.loop.gradients import loops, settings
@@ -57,7 +57,6 @@ class Loop:
 
     def __init__(self, model, optimizer, collective: Collective, config: DataParallelConfig, dtype):
         require_pynative()
-        require_same_labels(model, collective)
         own = mindspore.get_seed()
         seed = common_seed("mindspore.set_seed", DEFAULT_SEED if own is None else own, collective)
         self.door = LoopDoor(model, optimizer, seed, dtype, collective)
@@ -235,7 +234,7 @@ def no_sync() -> Iterator[None]:
     """
     with ExitStack() as stack:
         for loop in loops:
-            stack.enter_context(loop.door.clock.syncing(False))
+            stack.enter_context(replaced(loop.door.clock, "is_syncing", False))
         yield
 
 
@@ -296,9 +295,7 @@ def _ids(parameters):
 
 
 def _training_rows(dataset, loop, collective):
-    packing = require_packed_rows_read(loop.door.model, dataset)
-    if packing and collective.rank == 0:
-        logger.warning(packing)
+    require_packed_rows_read(loop.door.model, dataset)
     seed = loop.door.seed
     if loop.config.dispatch_batches:
         share = dispatch_training_rows(dataset, collective, {}, seed)

@@ -7,6 +7,7 @@ from typing import Any
 import mindspore
 
 from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, store
+from mindnlp_dp_plugin.checkpoint.record import differences
 from mindnlp_dp_plugin.checkpoint.writer import Writer
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.errors import DataParallelError
@@ -140,15 +141,12 @@ def _batches_read(folder, record, loop, group):
     num_batches, rest = divmod(num_rows, now["batch_size"] * now["world_size"])
     reads_on = loop.rows.reads_on(record["world_size"], record["batch_size"]) and record["seed"] == now["seed"]
     if rest or not reads_on:
-        changed = [name for name, value in now.items() if record[name] != value]
         raise DataParallelError(
-            "Cannot go on from {folder!r}: {names} changed in the middle of an epoch ({before}, now {now}), and "
-            "other rows would be left. Use the old ones, ranks and batches of the same global batch (a source that is "
-            "read in order needs the old batch size), or a state that was saved at the end of an epoch.",
+            "Cannot go on from {folder!r} with other settings: {differences}. It was saved in the middle of an epoch, "
+            "and other rows would be left. Use the old ones, ranks and batches of the same global batch (a source that "
+            "is read in order needs the old batch size), or a state that was saved at the end of an epoch.",
             folder=str(folder),
-            names=", ".join(changed),
-            before=", ".join(str(record[name]) for name in changed),
-            now=", ".join(str(now[name]) for name in changed),
+            differences=differences(record, now),
         )
     return num_batches
 

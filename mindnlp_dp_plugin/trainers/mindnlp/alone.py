@@ -1,6 +1,5 @@
 """What the plugin adds to MindNLP's Trainer in one process."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
-
-logger = logging.getLogger(__name__)
 
 
 def hook_lone_trainer(
@@ -68,9 +65,7 @@ def _resumes_where_ranks_stopped(trainer, resume_from_checkpoint=None, *args, **
 def _inner_training_loop(stock, self, *args, **kwargs):
     """Nothing but the order of the rows changes, and that only if it was asked for."""
     require_pynative()
-    if packing := require_packed_rows_read(self.model, self.train_dataset):
-        logger.warning(packing)
-    patches = Patches()
+    require_packed_rows_read(self.model, self.train_dataset)
 
     def _load_optimizer_and_scheduler(stock, checkpoint):
         """The last call before the loop."""
@@ -81,14 +76,12 @@ def _inner_training_loop(stock, self, *args, **kwargs):
         steps.watch(self.optimizer)
         _measure_for_trackers(self, patches)
 
-    patches.stand_in(self, _load_optimizer_and_scheduler)
-    if self.args.group_by_length:
-        dataset = shard_by_length(self.get_train_dataset(), self.args, current())
-        patches.replace(self, "get_train_dataset", lambda: dataset)
-    try:
+    with Patches() as patches:
+        patches.stand_in(self, _load_optimizer_and_scheduler)
+        if self.args.group_by_length:
+            dataset = shard_by_length(self.get_train_dataset(), self.args, current())
+            patches.replace(self, "get_train_dataset", lambda: dataset)
         return stock(self, *args, **kwargs)
-    finally:
-        patches.undo()
 
 
 def _measure_for_trackers(trainer, patches):

@@ -22,7 +22,6 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
     on CPU.
     """
     writes = []
-    patches = Patches()
 
     def safe_save_file(tensors, filename, metadata=None):
         arrays = {name: tensor.asnumpy() for name, tensor in tensors.items()}
@@ -38,10 +37,8 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
         map_leaves(note, state)
         writes.append(partial(archive.write, state, file, lambda obj: reduced.get(id(obj), NotImplemented)))
 
-    for module in (base, modeling_utils):
-        patches.replace(module, "safe_save_file", safe_save_file)
-    patches.replace(base, "save", save)
-    try:
+    with Patches() as patches:
+        for module in (base, modeling_utils):
+            patches.replace(module, "safe_save_file", safe_save_file)
+        patches.replace(base, "save", save)
         yield writes
-    finally:
-        patches.undo()

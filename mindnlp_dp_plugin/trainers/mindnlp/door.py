@@ -3,15 +3,13 @@
 from mindnlp.core.nn import functional, utils
 from mindnlp.engine.trainer.base import Trainer
 
-from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step import Clock
-from mindnlp_dp_plugin.step.labels import name_of_labels
-from mindnlp_dp_plugin.step.left_out import left_out
 from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.trainers import either
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import dtype_of_training
 
 
-class TrainerDoor(Door):
+class TrainerDoor(either.TrainerDoor):
     """A Trainer that is about to train.
 
     Args:
@@ -24,39 +22,13 @@ class TrainerDoor(Door):
     utils, functional = utils, functional
 
     def __init__(self, trainer: Trainer, clock: Clock, nominal_accumulation: int, preemption: Preemption):
-        self._trainer = trainer
-        self.clock = clock
-        self.name = type(trainer).__name__
-        self.seed = trainer.args.seed
-        self.accumulation = trainer.args.gradient_accumulation_steps
+        super().__init__(trainer, clock, preemption)
         self.nominal_accumulation = nominal_accumulation
         self.dtype = dtype_of_training(trainer.args)
         self.may_call_backward_again = _overrides(trainer, "training_step")
         self.may_replace_gradients = self.may_call_backward_again or _overrides(
             trainer, "update_gradient_by_distributed_type"
         )
-        self.labels = name_of_labels(trainer.args.label_names)
-        self.votes, self.count = preemption.votes, preemption.count
-
-    @property
-    def model(self):
-        """The Trainer's."""
-        return self._trainer.model
-
-    @property
-    def optimizer(self):
-        """The Trainer's; a callback may replace it."""
-        return self._trainer.optimizer
-
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps, as the Trainer counts them."""
-        return self._trainer.state.global_step
-
-    @property
-    def leaves_out(self) -> str | None:
-        """Those that the model leaves out."""
-        return left_out(self.model)
 
     def forget_parameters(self) -> None:
         """The Trainer rebuilds its function of gradients when it has none."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from mindnlp_dp_plugin.checkpoint import store
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import replaced
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def fixed_micro_batches(arguments, world_size: int, micro_batches: int | None) -
             fitting=", ".join(map(str, divisors(micro_batches))),
         )
     accumulation = micro_batches // world_size if micro_batches else arguments.gradient_accumulation_steps
-    with _accumulating(arguments, accumulation):
+    with replaced(arguments, "gradient_accumulation_steps", accumulation):
         yield
 
 
@@ -64,18 +64,8 @@ def same_as_before(trainer, world_size: int, checkpoint: str | None) -> Iterator
                     fitting=", ".join(map(str, divisors(in_a_step))),
                 )
             accumulation = in_a_step // world_size
-    with _accumulating(trainer.args, accumulation):
+    with replaced(trainer.args, "gradient_accumulation_steps", accumulation):
         yield
-
-
-@contextmanager
-def _accumulating(arguments, accumulation):
-    patches = Patches()
-    patches.replace(arguments, "gradient_accumulation_steps", accumulation)
-    try:
-        yield
-    finally:
-        patches.undo()
 
 
 def divisors(number: int) -> list[int]:

@@ -74,22 +74,22 @@ def float32_masters(trainer) -> Iterator[None]:
     if dtype_of_training(trainer.args) is None:
         yield
         return
-    masters, patches = Masters(), Patches()
+    masters = Masters()
 
     def call_model_init(stock, *args, **kwargs):
         model = stock(*args, **kwargs)
         masters.make(model)
         return model
 
-    patches.stand_in(trainer, call_model_init)
     try:
-        if trainer.model_init is None:
-            masters.make(trainer.model)
-        yield
-        if masters.are_made:
-            join_parameters(trainer.model)  # to be rounded, on all ranks; behind an exception there may be no others
+        with Patches() as patches:
+            patches.stand_in(trainer, call_model_init)
+            if trainer.model_init is None:
+                masters.make(trainer.model)
+            yield
+            if masters.are_made:
+                join_parameters(trainer.model)  # rounded next, on all ranks; behind an exception there may be no others
     finally:
-        patches.undo()
         masters.undo(are_left_out=is_shared_out)
 
 

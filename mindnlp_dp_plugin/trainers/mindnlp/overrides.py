@@ -3,27 +3,25 @@
 docs/architecture.md lists where MindNLP 0.4.1 defines and calls them.
 """
 
-import os
 from contextlib import contextmanager
 from functools import partial
 
 from mindnlp.peft import PeftModel
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces, require_own_folders
-from mindnlp_dp_plugin.checkpoint.training import begin_training
+from mindnlp_dp_plugin.checkpoint.agreement import require_own_folders
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.ddp.replicas import make_replicas
 from mindnlp_dp_plugin.fully_sharded import is_shared_out, join_parameters, shared_parameters
 from mindnlp_dp_plugin.job.rank_process import temporary_folder
-from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.loading import count_steps_in_whole_numbers, settings_as_built
 from mindnlp_dp_plugin.optim.sharded import send_states
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
+from mindnlp_dp_plugin.trainers.either import failures_noted, going_on_from
 from mindnlp_dp_plugin.trainers.mindnlp.evaluation import evaluate_together
 from mindnlp_dp_plugin.trainers.mindnlp.global_batch import fixed_micro_batches, same_as_before
 from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import float32_masters
@@ -33,22 +31,18 @@ from mindnlp_dp_plugin.trainers.mindnlp.saving import (
     save_adapters,
     saved_one_by_one,
     states_read_later,
+    write_checkpoint,
 )
 from mindnlp_dp_plugin.trainers.mindnlp.session import TrainingSession
 
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Check arguments and checkpoint before anything is read. After a restart, resume from this job's newest."""
-    rank = current().rank
-    note_exception(rank, None)
-    try:
+    with failures_noted():
         # Both raise if what the arguments ask for cannot be.
         micro_batches = self.data_parallel_config.micro_batches
         with float32_masters(self), fixed_micro_batches(self.args, current().world_size, micro_batches):
             return _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs)
-    except Exception as error:
-        note_exception(rank, error)
-        raise
 
 
 def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
@@ -58,20 +52,8 @@ def _train_and_save(stock, self, resume_from_checkpoint, *args, **kwargs):
     make_whole(self.model)  # what an earlier training has left shared out, unless this one goes on with it
     if self.args.save_on_each_node:
         require_own_folders(self.args.output_dir, self.args.should_save, current())
-    try:
-        open_workspaces(self.args.output_dir, self.args.should_save, current())
-        return _train(stock, self, resume_from_checkpoint, *args, **kwargs)
-    finally:
-        if self.args.should_save:
-            store.close_workspace(self.args.output_dir)
-
-
-def _train(stock, self, resume_from_checkpoint, *args, **kwargs):
-    self.data_parallel_training = training = begin_training(self.args.output_dir, current())
-    is_resuming = self.data_parallel_config.resume
-    wanted = resume_from_checkpoint
-    checkpoint, by_itself = agreed_checkpoint(training, wanted, is_resuming, current(), store.problem_of)
-    with same_as_before(self, current().world_size, checkpoint if by_itself else None):
+    going_on, ranks = going_on_from(self, resume_from_checkpoint, store.problem_of), current().world_size
+    with going_on as (checkpoint, by_itself), same_as_before(self, ranks, checkpoint if by_itself else None):
         return stock(self, checkpoint, *args, **kwargs)
 
 
@@ -79,25 +61,9 @@ def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwar
     """Train with this rank's part of the data, and end together."""
     require_pynative()
     resumption = Resumption(resume_from_checkpoint) if resume_from_checkpoint else None
-    if resumption:
-        self.data_parallel_training.adopt(resumption.record)
-    if self.args.should_save:
-        self.data_parallel_training.take_over()
-    session = TrainingSession(self, current(), self.data_parallel_config, resumption)
-    try:
-        with temporary_folder() as told, rng.operators_left_as_found():
-            output = stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
-        session.step.check_replicas()
-        if session.step.shared:
-            session.step.shared.require_unread()
-        session.checkpoints.wait()
-        if self.args.should_save:
-            self.data_parallel_training.end()
-        session.meter.end(self.args, session.global_batch)
-        current().barrier()
-        return output
-    finally:
-        session.close()
+    session = TrainingSession(self, resumption)
+    with session, temporary_folder() as told, rng.operators_left_as_found():
+        return stock(self, *args, resume_from_checkpoint=told if resumption else None, **kwargs)
 
 
 def _load_from_checkpoint(stock, self, resume_from_checkpoint, model=None):
@@ -162,10 +128,7 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, grad_norm, model, *args, **kw
     result = stock(self, tr_loss, grad_norm, model, *args, **kwargs)
     if is_reported:
         session.losses.begin_anew(tr_loss)
-    if session.preemption.agreed:
-        session.checkpoints.wait()
-        step = self.state.global_step
-        session.preemption.stop(step, os.path.join(self._get_output_dir(), f"checkpoint-{step}"))
+    session.stop_if_agreed()
     session.meter.begin_step()
     return result
 
@@ -177,7 +140,7 @@ def _save_checkpoint(stock, self, model, metrics=None):
     which a run that goes on from here has them no more.
     """
     self.store_flos()
-    self.data_parallel_session.checkpoints.write(partial(stock, self, model, metrics=metrics))
+    write_checkpoint(self, partial(stock, self, model, metrics=metrics), self.data_parallel_session)
 
 
 def _save_optimizer_and_scheduler(stock, self, output_dir):
@@ -206,7 +169,7 @@ def _save(stock, self, output_dir=None, state_dict=None):
 def _load_best_model(stock, self):
     """Rank 0 reads the best model and broadcasts it: other nodes may not have the file."""
     self.data_parallel_session.step.check_replicas()  # the last model is gone afterwards
-    self.data_parallel_session.checkpoints.wait()
+    self.data_parallel_session.writer.wait()
     with loaded_one_by_one(self.model, self.data_parallel_config.zero_stage):
         if current().rank == 0:
             stock(self)

@@ -1,10 +1,9 @@
 """A checkpoint by MindNLP's own ``_save_checkpoint``; parameters that are shared out, saved and loaded one by one."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import mindspore
 import numpy as np
@@ -14,68 +13,38 @@ from mindnlp.peft import PeftModel, PeftType, get_peft_model_state_dict
 from mindnlp.peft.utils.save_and_load import get_data_list
 from mindnlp.transformers import modeling_utils
 
-from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, store, tensor_file
-from mindnlp_dp_plugin.checkpoint.writer import Writer
+from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, tensor_file
 from mindnlp_dp_plugin.collectives import current
 from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.fully_sharded import Leading, shared_parameters
 from mindnlp_dp_plugin.optim.gathering import LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
-from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.step import Step
-from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
-from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
+from mindnlp_dp_plugin.patching import Patches, replaced
 
 
-class Checkpoints:
-    """The checkpoints in ``output_dir``. All ranks must make the same calls.
+def write_checkpoint(trainer, save: Callable[[], None], session) -> None:
+    """Write a checkpoint of now, and remove old ones. All ranks must call it.
 
     Args:
         trainer: The Trainer that trains.
-        progress: Counts where it stands.
-        step: Its step.
-        is_async: Whether training goes on while one is written.
+        save: MindNLP's own ``_save_checkpoint``.
+        session: Its session.
     """
+    output_dir, is_async = trainer._get_output_dir(), trainer.data_parallel_config.async_save
 
-    def __init__(self, trainer, progress: Progress, step: Step, is_async: bool):
-        self._trainer, self._progress, self._step = trainer, progress, step
-        self._is_async = is_async
-        self._writer = Writer(large_files_deferred if is_async else None)
-        self.wait, self.abandon = self._writer.wait, self._writer.abandon
+    def save_to(written, target):
+        with ExitStack() as stack:
+            if not is_async:
+                stack.enter_context(replaced(base, "save", _save))
+                stack.enter_context(states_later(trainer.optimizer))
+            save()
+        if trainer.state.best_model_checkpoint == str(written):
+            trainer.state.best_model_checkpoint = str(target)
 
-    def write(self, save: Callable[[], None]) -> None:
-        """Write one, and remove old ones. All ranks wait for it, unless it is written while training goes on.
+    def remove_old():
+        trainer._rotate_checkpoints(use_mtime=False, output_dir=output_dir)
 
-        Args:
-            save: MindNLP's own ``_save_checkpoint``.
-        """
-        self._step.check_replicas()
-        self.wait()
-        self._step.reducer.release()  # gradients of the last step, whose memory saving can use
-        trainer, output_dir = self._trainer, self._trainer._get_output_dir()
-        target = Path(output_dir, f"checkpoint-{trainer.state.global_step}")
-
-        def save_to(written):
-            patches = Patches()
-            patches.replace(trainer, "_get_output_dir", lambda: str(written.parent))
-            if not self._is_async:
-                patches.replace(base, "save", _save)
-            try:
-                with nullcontext() if self._is_async else states_later(trainer.optimizer):
-                    save()
-            finally:
-                patches.undo()
-            if trainer.state.best_model_checkpoint == str(written):
-                trainer.state.best_model_checkpoint = str(target)
-            if trainer.args.should_save:
-                trainer.state.save_to_json(str(written / store.STATE))
-
-        def remove_old():
-            trainer._rotate_checkpoints(use_mtime=False, output_dir=output_dir)
-
-        record = self._progress.checkpoint_record().as_json()
-        self._writer.write(target, trainer.args.should_save, save_to, record, remove_old)
-        current().barrier()
+    session.write_checkpoint(output_dir, save_to, session.progress.checkpoint_record().as_json(), remove_old)
 
 
 @contextmanager
@@ -85,18 +54,14 @@ def saved_one_by_one(trainer) -> Iterator[None]:
     if shared is None:
         yield
         return
-    patches = Patches()
-    with shared.led(trainer.args.should_save) as leading:
-        try:
-            if leading and _writes_by_stock(trainer):
-                for module in (base, modeling_utils):
-                    patches.replace(module, "safe_save_file", partial(_write_one_by_one, leading))
-            elif leading:
-                adapters = _adapters(trainer.model) if isinstance(trainer.model, PeftModel) else None
-                leading.hand_out(adapters.values() if adapters else trainer.model.parameters())
-            yield
-        finally:
-            patches.undo()
+    with shared.led(trainer.args.should_save) as leading, Patches() as patches:
+        if leading and _writes_by_stock(trainer):
+            for module in (base, modeling_utils):
+                patches.replace(module, "safe_save_file", partial(_write_one_by_one, leading))
+        elif leading:
+            adapters = _adapters(trainer.model) if isinstance(trainer.model, PeftModel) else None
+            leading.hand_out(adapters.values() if adapters else trainer.model.parameters())
+        yield
 
 
 @contextmanager
@@ -106,29 +71,20 @@ def loaded_one_by_one(model, zero_stage: int) -> Iterator[bool]:
     All ranks must enter it. Yields whether this rank is to read; each does what is not shared out.
     """
     shared = shared_parameters(model)
-    with shared.led(current().rank == 0) if shared else nullcontext() as leading:
-        patches, reads = Patches(), leading is not None or not shared
-        try:
-            if reads and zero_stage == 3:
-                patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
-                for tensor in (*model.parameters(), *model.buffers()):
-                    patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
-                    patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
-            yield reads
-        finally:
-            patches.undo()
+    with shared.led(current().rank == 0) if shared else nullcontext() as leading, Patches() as patches:
+        reads = leading is not None or not shared
+        if reads and zero_stage == 3:
+            patches.replace(base, "safe_load_file", partial(tensor_file.read, later=_stored))
+            for tensor in (*model.parameters(), *model.buffers()):
+                patches.replace(tensor, "assign_value", partial(_assign, leading, tensor, tensor.assign_value))
+                patches.replace(tensor, "copy", lambda tensor=tensor: tensor)  # of what it was given
+        yield reads
 
 
-@contextmanager
-def states_read_later(zero_stage: int) -> Iterator[None]:
+def states_read_later(zero_stage: int) -> AbstractContextManager[None]:
     """A context in which the Trainer reads of an optimizer's states where they are, if a rank keeps a part of them."""
-    patches = Patches()
-    if zero_stage:
-        patches.replace(base, "load", partial(safe_unpickler.load_later, later=StoredTensor))
-    try:
-        yield
-    finally:
-        patches.undo()
+    reads_later = partial(safe_unpickler.load_later, later=StoredTensor)
+    return replaced(base, "load", reads_later) if zero_stage else nullcontext()
 
 
 def _stored(path, place, name, shape):

@@ -5,18 +5,14 @@ import logging
 
 import mindspore
 
-from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.step import Step
 from mindnlp_dp_plugin.step.dispatching import dispatch_training_rows
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.packed_rows import require_packed_rows_read
-from mindnlp_dp_plugin.step.preemption import Preemption
-from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.training_rows import shard_training_rows
-from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
+from mindnlp_dp_plugin.trainers.either import Session
+from mindnlp_dp_plugin.trainers.mindnlp.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.mindnlp.door import TrainerDoor
 from mindnlp_dp_plugin.trainers.mindnlp.grouping import shard_by_length
 from mindnlp_dp_plugin.trainers.mindnlp.loss_filter import loss_filter_of
@@ -24,70 +20,44 @@ from mindnlp_dp_plugin.trainers.mindnlp.mixed_precision import show_loss_scaling
 from mindnlp_dp_plugin.trainers.mindnlp.resume.end_of_epoch import EndOfEpoch
 from mindnlp_dp_plugin.trainers.mindnlp.resume.position import Resumption, settings_of
 from mindnlp_dp_plugin.trainers.mindnlp.resume.progress import Progress
-from mindnlp_dp_plugin.trainers.mindnlp.saving import Checkpoints
-from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
-from mindnlp_dp_plugin.trainers.observe.throughput import Meter
 from mindnlp_dp_plugin.trainers.observe.tracker import trackers_of
-from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
 
 logger = logging.getLogger(__name__)
 
 
-class TrainingSession:
+class TrainingSession(Session):
     """Shards the data, installs everything right before the loop, and removes it afterwards.
-
-    It has many attributes because it holds each part that begins and ends with training.
 
     Args:
         trainer: The ``mindnlp.engine.Trainer`` that trains.
-        collective: The ranks that train together.
-        config: The settings.
         resumption: The checkpoint to resume from, if any.
 
     Attributes:
         resumption: The same.
-        checkpoints: Those in ``output_dir``, from ``begin`` on.
-        preemption: Notes signals that ask for the end of training, from ``begin`` on.
         progress: Counts where training stands, from ``begin`` on.
-        step: The data-parallel step, from ``begin`` on.
         losses: Keeps those that are not finite out of the log, from ``begin`` on.
-        meter: Measures time, waiting and slow ranks, from ``begin`` on.
     """
 
-    def __init__(
-        self, trainer, collective: Collective, config: DataParallelConfig, resumption: Resumption | None = None
-    ):
-        self._trainer = trainer
-        self._collective = collective
-        self._config = config
+    def __init__(self, trainer, resumption: Resumption | None = None):
+        super().__init__(trainer, resumption and resumption.record, large_files_deferred)
         self.resumption = resumption
-        self.preemption = Preemption()
-        self.step: Step | None = None
-        self.checkpoints: Checkpoints | None = None
-        self._callbacks = []
-        self._profiler = StepProfiler(collective, config, trainer.args.output_dir)
-        self._patches = Patches()
-        self._patches.replace(trainer, "data_parallel_session", self)
         # On the instance, so that an overriding subclass is covered, or what the script itself has set there.
         self._whole_train_dataset = trainer.get_train_dataset
         self._patches.replace(trainer, "get_train_dataset", self._share_of_train_dataset)
-        for argument in ("max_steps", "gradient_accumulation_steps"):  # resuming may change them
-            self._patches.replace(trainer.args, argument, getattr(trainer.args, argument))
+        self._patches.replace(trainer.args, "max_steps", trainer.args.max_steps)  # resuming may change it
 
     def begin(self) -> None:
         """Make the replicas equal, and average from now on. All ranks must call it, right before the loop."""
-        trainer, collective, config = self._trainer, self._collective, self._config
-        require_same_labels(trainer.model, collective)
+        trainer, collective = self._trainer, self._collective
         self.progress = Progress(trainer, self._dataset, collective, self.resumption)
         door = TrainerDoor(trainer, self.progress.clock, self.progress.nominal_accumulation, self.preemption)
-        profiler = self._profiler
-        self.step = Step(door, collective, config, self._patches, profiler.collective, profiler.begin_phase)
+        ends = [EndOfEpoch(self.resumption, self._patches)] if self.resumption else []
+        self.average(door, self._dataset.get_batch_size(), self.progress, *ends)
         self.step.compare_rows(self._dataset)
         self.losses = loss_filter_of(self.step, trainer, collective, self._patches)
         self.progress.follow(self.step, self.losses)
         self._stand_in()
         self._observe(door)
-        self.checkpoints = Checkpoints(trainer, self.progress, self.step, config.async_save)
         self.preemption.begin()
 
     def _stand_in(self):
@@ -105,14 +75,10 @@ class TrainingSession:
             "create_dict_iterator",
             lambda **options: self.step.announcements.read(self._profiler.reading(read(**options)), self._dataset),
         )
-        self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
         self.meter.listen_to_clipping(door.utils, self._patches)
         for tracker in trackers_of(self._trainer):
             tracker.follow(self.meter, self._config)
-        self._callbacks = [self.progress, self.meter, self._profiler, ScheduleLength(self._collective), BestIsHere()]
-        if self.resumption:
-            self._callbacks.append(EndOfEpoch(self.resumption, self._patches))
-        self._trainer.callback_handler.callbacks[:0] = self._callbacks
+            self._patches.on_undo(tracker.leave)
 
     def micro_step(self, stock, model, inputs):
         """One batch of the loop, and whatever an overridden ``training_step`` does with it. All ranks must call it."""
@@ -139,26 +105,6 @@ class TrainingSession:
         self.progress.pending_loss = sum_of_losses
         return False
 
-    def close(self) -> None:
-        """Leave trainer and model as they were found."""
-        if self.checkpoints:
-            self.checkpoints.abandon()
-        self.preemption.end()
-        if self._callbacks:
-            callbacks = self._trainer.callback_handler.callbacks
-            for callback in self._callbacks:
-                callbacks.remove(callback)
-            for tracker in trackers_of(self._trainer):
-                tracker.leave()
-            self.step.close()
-        self._patches.undo()
-
-    @property
-    def global_batch(self) -> int:
-        """Rows in an optimizer step over all ranks."""
-        accumulation = self._trainer.args.gradient_accumulation_steps
-        return self._dataset.get_batch_size() * accumulation * self._collective.world_size
-
     def write_stock_state(self, folder: str) -> None:
         """Write to ``folder`` the state that MindNLP's loop reads when it resumes."""
         self.resumption.write_stock_state(folder, self._dataset, self._trainer.args)
@@ -171,9 +117,7 @@ class TrainingSession:
                 "batches. Leave it out; use a smaller batch, and gradient_accumulation_steps for the rest."
             )
         whole = self._whole_train_dataset()
-        packing = require_packed_rows_read(self._trainer.model, whole)
-        if packing and self._collective.rank == 0:
-            logger.warning(packing)
+        require_packed_rows_read(self._trainer.model, whole)
         micro_batches = micro_batches_of(args.gradient_accumulation_steps, self._collective, self._config)
         grouped = None
         if args.group_by_length:
@@ -191,7 +135,7 @@ class TrainingSession:
         else:
             self._dataset = shard_training_rows(whole, self._collective, settings, args.seed, grouped, micro_batches)
         if self.resumption:
-            self.resumption.place(self._dataset, settings_of(self._dataset, args), self._trainer)
+            self.resumption.place(self._dataset, settings_of(self._dataset, args), args)
             if self._collective.rank == 0 and (news := self.resumption.news):
                 logger.warning(news)
         return self._dataset

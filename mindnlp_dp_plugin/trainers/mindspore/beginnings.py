@@ -1,7 +1,6 @@
 """Ranks that step on one averaged gradient begin with one model: MindSpore's own loops draw each rank's by itself."""
 
 import logging
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +14,7 @@ from mindnlp_dp_plugin.ddp.replicas import DIGESTS, digest, make_equal
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.trainers.guard import COMPILERS, SPLITS_MODELS
+from mindnlp_dp_plugin.trainers.guard import SPLITS_MODELS, compiler
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +71,7 @@ class Beginnings:
         patches.stand_in(kind, __init__)
         patches.stand_in(kind, __call__)
         if self._group.forms_cluster:  # otherwise there is no such graph
-            compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
-            patches.stand_in(compiler, get_parse_method_of_class)
+            patches.stand_in(compiler(), get_parse_method_of_class)
 
     def saw(self, own: np.ndarray, result: np.ndarray) -> None:
         """What this rank gave to a sum or a mean of all ranks, and what came of it."""

@@ -1,7 +1,5 @@
 """MindSpore's reducer of gradients and its operators: counted where they work, answered or refused over MPI."""
 
-import sys
-
 import mindspore
 import numpy as np
 from mindspore import nn
@@ -11,7 +9,7 @@ from mindspore.ops.operations import comm_ops
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.trainers.guard import COMPILERS, Summed, is_graph_mode
+from mindnlp_dp_plugin.trainers.guard import Summed, compiler, is_graph_mode, tensors_in
 from mindnlp_dp_plugin.trainers.mindspore.ranks import replace_everywhere
 
 SUMS = ("AllReduce", "ReduceScatter", "AllGather")
@@ -36,7 +34,7 @@ def count_sums(summed: Summed, patches: Patches) -> None:
         summed.note_operator(operator)
 
     def __call__(stock, operator, *args, **kwargs):
-        summed.note_call(operator, _flat(args))
+        summed.note_call(operator, tensors_in(args))
         return stock(operator, *args, **kwargs)
 
     for kind in (grad_reducer.DistributedGradReducer, *(getattr(comm_ops, name) for name in SUMS)):
@@ -112,8 +110,7 @@ def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None
     for name in OPERATORS:
         if hasattr(comm_ops, name):
             patches.replace(getattr(comm_ops, name), "__init__", refused(name))
-    compiler = next(sys.modules[name] for name in COMPILERS if name in sys.modules)
-    patches.stand_in(compiler, get_parse_method_of_class)
+    patches.stand_in(compiler(), get_parse_method_of_class)
     patches.stand_in(nn.TrainOneStepCell, __call__)
 
 
@@ -123,11 +120,3 @@ def _refuse_in_graph(what):
         "`mindnlp-dp run --backend mccl` or msrun.",
         what=what,
     )
-
-
-def _flat(values):
-    for value in values:
-        if isinstance(value, (tuple, list)):
-            yield from _flat(value)
-        elif isinstance(value, mindspore.Tensor):
-            yield value

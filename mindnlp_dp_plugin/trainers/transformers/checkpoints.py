@@ -8,16 +8,17 @@ from types import SimpleNamespace
 from transformers import trainer as trainer_module
 
 from mindnlp_dp_plugin.checkpoint import store
+from mindnlp_dp_plugin.checkpoint.record import differences
 from mindnlp_dp_plugin.collectives import Collective, current
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import replaced
 from mindnlp_dp_plugin.trainers import stops
 
-RANDOM_STATES, WRITTEN = Message("random states"), Message("a checkpoint that was written")
+RANDOM_STATES = Message("random states")
 
 
-def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> str:
+def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session) -> None:
     """Write a checkpoint of now. All ranks must call it.
 
     Args:
@@ -25,35 +26,23 @@ def write_checkpoint(trainer, save: Callable[[], None], output_dir: str, session
         save: Its ``_save_checkpoint`` without the plugin.
         output_dir: The folder of checkpoints.
         session: Its session.
-
-    Returns:
-        The checkpoint's folder.
     """
-    group, state, writes = current(), trainer.state, trainer.args.should_save
-    target = Path(output_dir, f"checkpoint-{state.global_step}")
+    group, state = current(), trainer.state
 
-    def save_to(written):
-        patches = Patches()
-        patches.replace(trainer, "_get_output_dir", lambda trial=None: str(written.parent))
-        patches.replace(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None)
-        try:
+    def save_to(written, target):
+        with replaced(trainer, "_rotate_checkpoints", lambda *args, **kwargs: None):
             save()
-        finally:
-            patches.undo()
         mine = {path.name: path.read_bytes() for path in written.glob("rng_state*")}  # each rank writes its own
         of_ranks = group.all_gather_object(mine, RANDOM_STATES)
         best = target.with_name(f"checkpoint-{state.best_global_step}")
         if best == target or best.is_dir():
             state.best_model_checkpoint = str(best)
-        if writes:
+        if trainer.args.should_save:
             for file, content in (item for files in of_ranks for item in files.items()):
                 (written / file).write_bytes(content)
-            state.save_to_json(str(written / store.STATE))
 
     record = _record(trainer, session, group)
-    session.writer.write(target, writes, save_to, record, lambda: _rotate(trainer, output_dir))
-    group.all_gather_object(target.name, WRITTEN)
-    return str(target)
+    session.write_checkpoint(output_dir, save_to, record, lambda: _rotate(trainer, output_dir))
 
 
 def problem_of(folder: Path) -> str | None:
@@ -76,18 +65,14 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     if not os.path.exists(os.path.join(folder, store.RECORD)):
         return {"micro_steps": state.global_step * trainer.args.gradient_accumulation_steps}
     record = store.read_published(folder)  # agreed_checkpoint has read all of it
-    now = _settings(trainer, collective)
-    changed = [name for name, value in now.items() if record[name] != value]
-    if changed:
+    if changed := differences(record, _settings(trainer, collective)):
         raise DataParallelError(
-            "Cannot resume from {folder!r}: {names} changed ({before}, now {now}), and other rows would be left. Use "
-            "the old ones.",
+            "Cannot resume from {folder!r} with other settings: {differences}. Other rows would be left: use the old "
+            "settings.",
             folder=folder,
-            names=", ".join(changed),
-            before=", ".join(str(record[name]) for name in changed),
-            now=", ".join(str(now[name]) for name in changed),
+            differences=changed,
         )
-    return {**record, "stop": stops.stop_of(folder, record, vars(state), trainer)}
+    return {**record, "stop": stops.stop_of(folder, record, state.global_step)}
 
 
 def _settings(trainer, collective):
@@ -106,10 +91,6 @@ def _record(trainer, session, group):
 
 
 def _rotate(trainer, output_dir):
-    patches = Patches()
     removing = SimpleNamespace(rmtree=store.remove, copy=trainer_module.shutil.copy)
-    patches.replace(trainer_module, "shutil", removing)
-    try:
+    with replaced(trainer_module, "shutil", removing):
         trainer._rotate_checkpoints(use_mtime=True, output_dir=output_dir)
-    finally:
-        patches.undo()

@@ -22,7 +22,7 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
     These functions call nothing of MindSpore's: tensors are turned into arrays in the block, which share their memory
     on CPU.
     """
-    writes, patches = [], Patches()
+    writes = []
 
     def save_file(tensors, filename, metadata=None):
         arrays = {name: tensor.asnumpy() for name, tensor in tensors.items()}
@@ -36,22 +36,17 @@ def large_files_deferred() -> Iterator[list[Callable[[], None]]]:
         return later
 
     def _save(stock, state, archive, *args, **kwargs):
-        tensors_as_they_are = Patches()
-        if isinstance(archive, _Later):
-            tensors_as_they_are.replace(mindtorch.Tensor, "get_bytes", lambda tensor: tensor.asnumpy().data.cast("B"))
-        try:
+        with Patches() as as_they_are:
+            if isinstance(archive, _Later):
+                as_they_are.replace(mindtorch.Tensor, "get_bytes", lambda tensor: tensor.asnumpy().data.cast("B"))
             stock(state, archive, *args, **kwargs)
-        finally:
-            tensors_as_they_are.undo()
 
-    patches.replace(modeling_utils, "safe_save_file", save_file)
-    patches.replace(safetensors.torch, "save_file", save_file)
-    patches.stand_in(serialization, _open_zipfile_writer)
-    patches.stand_in(serialization, _save)
-    try:
+    with Patches() as patches:
+        patches.replace(modeling_utils, "safe_save_file", save_file)
+        patches.replace(safetensors.torch, "save_file", save_file)
+        patches.stand_in(serialization, _open_zipfile_writer)
+        patches.stand_in(serialization, _save)
         yield writes
-    finally:
-        patches.undo()
 
 
 class _Later:

@@ -64,12 +64,9 @@ class Scored:
 
     def _try(self, loss, again):
         """What the Trainer counts holds the first label of each row, which a mean leaves out that shifts its labels."""
-        patches = Patches()
-        patches.stand_in(self._trainer, _twice, "_get_num_items_in_batch")
-        try:
+        with Patches() as patches:
+            patches.stand_in(self._trainer, _twice, "_get_num_items_in_batch")
             is_mean = math.isclose(loss, again(), rel_tol=CLOSE)
-        finally:
-            patches.undo()
         self._is_tried = True
         if not is_mean:
             self._left_out = None

@@ -8,20 +8,17 @@ import mindtorch
 from mindtorch.nn import parallel
 from transformers import Trainer
 
-from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.agreement import agreed_checkpoint, open_workspaces
-from mindnlp_dp_plugin.checkpoint.record import Origin
-from mindnlp_dp_plugin.checkpoint.training import begin_training, nothing_left
+from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.collectives import current, require_same
 from mindnlp_dp_plugin.config import DataParallelConfig
 from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
 from mindnlp_dp_plugin.distributed.gradients import computed
-from mindnlp_dp_plugin.job.rank_status import note_exception
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
+from mindnlp_dp_plugin.trainers.either import failures_noted, going_on_from
 from mindnlp_dp_plugin.trainers.transformers.checkpoints import problem_of, read_record, write_checkpoint
 from mindnlp_dp_plugin.trainers.transformers.draws import Draws
 from mindnlp_dp_plugin.trainers.transformers.evaluation import Scored
@@ -63,9 +60,7 @@ def register_comm_hook(stock, self, model):
 
 def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
     """Check arguments and checkpoint before anything is read."""
-    rank = current().rank
-    note_exception(rank, None)
-    try:
+    with failures_noted():
         require_trainable(self, current().world_size)
         settings = {
             "per_device_train_batch_size": self.args.per_device_train_batch_size,
@@ -80,44 +75,19 @@ def train(stock, self, resume_from_checkpoint=None, *args, **kwargs):
         own = mindtorch.initial_seed()
         if own != (seed := common_seed("torch.manual_seed", own, current())):
             mindtorch.manual_seed(seed)
-        open_workspaces(self.args.output_dir, self.args.should_save, current())
-        self.data_parallel_training = training = begin_training(self.args.output_dir, current())
-        is_resuming = self.data_parallel_config.resume
-        checkpoint, _ = agreed_checkpoint(training, resume_from_checkpoint, is_resuming, current(), problem_of)
-        return stock(self, checkpoint, *args, **kwargs)
-    except Exception as error:
-        note_exception(rank, error)
-        raise
-    finally:
-        if self.args.should_save:
-            store.close_workspace(self.args.output_dir)
+        with going_on_from(self, resume_from_checkpoint, problem_of) as (checkpoint, _):
+            return stock(self, checkpoint, *args, **kwargs)
 
 
 def _inner_training_loop(stock, self, *args, resume_from_checkpoint=None, **kwargs):
     """Train with this rank's part of the data, and end together."""
     require_pynative()
     record = read_record(resume_from_checkpoint, self, current())
-    if resume_from_checkpoint:
-        self.data_parallel_training.adopt(Origin.of(record))
-    if self.args.should_save:
-        self.data_parallel_training.take_over()
-    session = TrainingSession(self, current(), self.data_parallel_config, record)
-    self.data_parallel_session = session
-    try:
-        with rng.operators_left_as_found():
-            output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
-        session.step.check_replicas()
-        session.writer.wait()
-        if self.args.should_save:
-            self.data_parallel_training.end()
-        session.meter.end(self.args, session.global_batch)
-        if resume_from_checkpoint and not session.meter.num_steps and not session.stop and current().rank == 0:
-            logger.warning(nothing_left(resume_from_checkpoint, self.state.global_step))
-        current().barrier()
-        return output
-    finally:
-        session.close()
-        del self.data_parallel_session
+    with TrainingSession(self, record) as session, rng.operators_left_as_found():
+        output = stock(self, *args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+    if resume_from_checkpoint and not session.meter.num_steps and not session.stop and current().rank == 0:
+        logger.warning(nothing_left(resume_from_checkpoint, self.state.global_step))
+    return output
 
 
 def _load_optimizer_and_scheduler(stock, self, checkpoint):
@@ -160,7 +130,7 @@ def training_step(stock, self, model, inputs, num_items_in_batch=None):
         self.update_gradient_by_distributed_type(model)
         return loss
 
-    return self.data_parallel_session.training_step(inputs, forward_and_backward)
+    return self.data_parallel_session.step.training_step(inputs, forward_and_backward)
 
 
 def compute_loss(stock, self, *args, **kwargs):
@@ -192,11 +162,8 @@ def _maybe_log_save_evaluate(stock, self, tr_loss, *args, **kwargs):
 def _save_checkpoint(stock, self, model, trial):
     """Whole, or not at all."""
     session = self.data_parallel_session
-    session.step.check_replicas()
-    folder = write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
-    if session.preemption.agreed is not None:
-        session.writer.wait()
-        session.preemption.stop(self.state.global_step, folder)
+    write_checkpoint(self, lambda: stock(self, model, trial), self._get_output_dir(trial=trial), session)
+    session.stop_if_agreed()
 
 
 def _load_best_model(stock, self):
@@ -223,13 +190,9 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
         session.step.check_replicas(anew=True)
     scored = Scored(self, current(), is_prepared=dataloader is given)
     self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
-    patches = Patches()
-    patches.stand_in(self, scored.prediction_step)
-    try:
-        with computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
-            output = stock(self, dataloader, *args, **kwargs)
-    finally:
-        patches.undo()
+    with Patches() as patches, computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
+        patches.stand_in(self, scored.prediction_step)
+        output = stock(self, dataloader, *args, **kwargs)
     # compute_metrics may draw random numbers.
     return output._replace(metrics=current().all_gather_object(output.metrics, METRICS)[0])
 

@@ -7,7 +7,7 @@ before rows are read, so a collator may make of them what it wants.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import count, islice
 from typing import Any
 
@@ -20,7 +20,7 @@ from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.nested import map_leaves
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import replaced
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
 from mindnlp_dp_plugin.trainers.transformers.draws import Draws
@@ -218,12 +218,6 @@ def first_rows(batch: Any, number: int, rows: int) -> Any:
     return map_leaves(cut, batch)
 
 
-@contextmanager
-def averaging_tokens(trainer: Trainer, is_on: bool) -> Iterator[None]:
+def averaging_tokens(trainer: Trainer, is_on: bool) -> AbstractContextManager[None]:
     """A context in which ``average_tokens_across_devices`` is on or off."""
-    patches = Patches()
-    patches.replace(trainer.args, "average_tokens_across_devices", is_on)
-    try:
-        yield
-    finally:
-        patches.undo()
+    return replaced(trainer.args, "average_tokens_across_devices", is_on)

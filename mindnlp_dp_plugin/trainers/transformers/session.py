@@ -8,20 +8,12 @@ import logging
 import mindtorch
 from transformers import Trainer
 
-from mindnlp_dp_plugin.checkpoint.writer import Writer
-from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.config import DataParallelConfig
+from mindnlp_dp_plugin.checkpoint.record import Origin
 from mindnlp_dp_plugin.distributed.gradients import computed
-from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.patching import Patches
-from mindnlp_dp_plugin.step import Step, rng
-from mindnlp_dp_plugin.step.preemption import Preemption
+from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.trainers import stops
-from mindnlp_dp_plugin.trainers.best_checkpoint import BestIsHere
-from mindnlp_dp_plugin.trainers.observe.profile import StepProfiler
-from mindnlp_dp_plugin.trainers.observe.throughput import Meter
-from mindnlp_dp_plugin.trainers.schedules import ScheduleLength
+from mindnlp_dp_plugin.trainers.either import Session
 from mindnlp_dp_plugin.trainers.transformers.deferred_files import large_files_deferred
 from mindnlp_dp_plugin.trainers.transformers.door import TrainerClock, TrainerDoor
 from mindnlp_dp_plugin.trainers.transformers.draws import Draws
@@ -32,44 +24,31 @@ logger = logging.getLogger(__name__)
 LOSSES, TOKENS = Message("losses"), Message("tokens of a micro-batch")
 
 
-class TrainingSession:
+class TrainingSession(Session):
     """A Trainer that trains on ranks.
 
-    It has many attributes because it holds each part that begins and ends with training.
+    It has more attributes than its base for what only this Trainer has.
 
     Args:
         trainer: The Trainer.
-        collective: The ranks that train together.
-        config: The settings.
         record: What its checkpoint says, if it resumes from one.
 
     Attributes:
-        step: The step, once ``begin`` was called.
         clock: Where the loop stands.
         rows: What counts in its batches.
         draws: Where this rank's random numbers stand.
-        writer: Writes its checkpoints.
-        preemption: Signals that ask for the end.
-        meter: Measures time, waiting and slow ranks, from ``begin`` on.
         stop: How a callback has stopped the training of its checkpoint; None if none has.
     """
 
-    def __init__(self, trainer: Trainer, collective: Collective, config: DataParallelConfig, record: dict):
-        self._trainer, self._collective, self._config, self._record = trainer, collective, config, record
-        self._patches = Patches()
+    def __init__(self, trainer: Trainer, record: dict):
+        super().__init__(trainer, Origin.of(record) if record else None, large_files_deferred)
+        self._record = record
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(trainer, self._train_dataloader, "get_train_dataloader")
-        self._status = show_status(collective.rank)
         self._batch = self._last = None
-        self._callbacks = []
-        self._profiler = StepProfiler(collective, config, trainer.args.output_dir)
-        self.step: Step | None = None
-        self.meter: Meter | None = None
-        self.preemption = Preemption()
-        self.writer = Writer(large_files_deferred if config.async_save else None)
         self.clock = TrainerClock(trainer, record.get("micro_steps", 0))
-        self.rows = CountedRows(trainer, collective)
-        self.draws = Draws(trainer.args.seed, collective.rank)
+        self.rows = CountedRows(trainer, self._collective)
+        self.draws = Draws(trainer.args.seed, self._collective.rank)
         self.stop = record.get("stop")
         self.preemption.begin()
 
@@ -78,23 +57,12 @@ class TrainingSession:
         stops.restore_patience(self._trainer, self._record.get("patience", []))
         if self.stop and self._collective.rank == 0:
             logger.warning(self.stop.news)
-        door = TrainerDoor(self._trainer, self.clock, self.preemption)
-        followed = self._profiler.collective, self._profiler.begin_phase
-        self.step = Step(door, self._collective, self._config, self._patches, *followed)
-        self.step.optimizer_steps.after.append(lambda: self._status.begin_step(door.num_steps + 2))
-        self._status.begin_step(door.num_steps + 1)
-        self._door = door
-        self.meter = Meter(self._trainer.model, self._collective, self._config, self.step)
-        self._callbacks = [self.meter, self._profiler, ScheduleLength(self._collective), BestIsHere()]
-        self._trainer.callback_handler.callbacks[:0] = self._callbacks
+        self._door = TrainerDoor(self._trainer, self.clock, self.preemption)
+        self.average(self._door, self._trainer.args.per_device_train_batch_size)
         # On the instance, around what a subclass overrides.
         self._patches.stand_in(self._trainer, self._micro_step, "training_step")
         self._patches.stand_in(self._trainer, self._compute_loss, "compute_loss")
         self._patches.stand_in(self._trainer, self._floating_point_ops, "floating_point_ops")
-
-    def training_step(self, batch, forward_and_backward):
-        """The Trainer's own forward and backward of a batch."""
-        return self.step.training_step(batch, forward_and_backward)
 
     def reading(self, batches):
         """The batches of the loop, as they are read."""
@@ -117,23 +85,6 @@ class TrainingSession:
         """Whether no step is left to train."""
         state = self._trainer.state
         return state.global_step >= state.max_steps or bool(self.stop and self.stop.stays)
-
-    @property
-    def global_batch(self) -> int:
-        """Rows in an optimizer step over all ranks."""
-        arguments = self._trainer.args
-        rows = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
-        return rows * self._collective.world_size
-
-    def close(self) -> None:
-        """Leave Trainer, model and optimizer as they were found."""
-        self.writer.abandon()
-        for callback in self._callbacks:
-            self._trainer.callback_handler.callbacks.remove(callback)
-        if self.step:
-            self.step.close()
-        self._patches.undo()
-        self.preemption.end()
 
     def _train_dataloader(self, stock):
         loader = shared_out(stock(), self._trainer, self._collective)

@@ -2,8 +2,9 @@
 
     python disturbed.py OUTPUT WAY...
 
-A way is undisturbed, killed, stopped, hangs, exchange, apart, scored_apart, rate, caught or caught_by_one. Each trains
-in ``OUTPUT/<way>``, and leaves there in ``rankN.json`` a digest of the parameters at the end, and what it was told.
+A way is undisturbed, killed, stopped, hangs, exchange, numbered, apart, scored_apart, rate, caught or caught_by_one.
+Each trains in ``OUTPUT/<way>``, and leaves there in ``rankN.json`` a digest of the parameters at the end, and what it
+was told.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip
@@ -56,6 +57,8 @@ def train(way):
     folder.mkdir(exist_ok=True)
     set_seed(1)
     model = models.bert(hidden_dropout_prob=0.2)
+    if way == "numbered":
+        model.config.label2id = {"bad": dp.get_rank(), "good": 1 - dp.get_rank()}
     options = dict(max_steps=5, learning_rate=1e-3, save_steps=1, save_total_limit=2, report_to=["tensorboard"])
     if way == "scored_apart":
         options |= dict(eval_strategy="steps", eval_steps=3, save_steps=5)

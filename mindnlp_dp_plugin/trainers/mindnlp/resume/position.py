@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mindnlp_dp_plugin.checkpoint import store
-from mindnlp_dp_plugin.checkpoint.record import NAMES, Position, Settings
+from mindnlp_dp_plugin.checkpoint.record import Position, Settings, differences
 from mindnlp_dp_plugin.checkpoint.training import nothing_left
 from mindnlp_dp_plugin.data import ShardedDataset
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
-from mindnlp_dp_plugin.trainers.mindnlp.resume.short_epochs import AccumulationGoesOn
 from mindnlp_dp_plugin.trainers.stops import stop_of
 
 SPLIT = ("world_size", "batch_size", "gradient_accumulation_steps")  # of a global batch
@@ -49,22 +48,20 @@ class Resumption:
                 folder=folder,
             )
 
-    def place(self, dataset: ShardedDataset, settings: Settings, trainer) -> None:
+    def place(self, dataset: ShardedDataset, settings: Settings, args) -> None:
         """Let ``dataset`` continue with the row after the last one trained.
 
         Args:
             dataset: This rank's share of the training data.
             settings: The result of ``settings_of``.
-            trainer: Trains with it. If the steps of an epoch have changed, ``max_steps`` of its arguments is set so
-                that training ends with the epoch it would have ended with. If an epoch is no longer than the
-                accumulation, ``gradient_accumulation_steps`` is set so that training steps where it would have.
+            args: The TrainingArguments. If the steps of an epoch have changed, ``max_steps`` is set so that training
+                ends with the epoch it would have ended with.
 
         Raises:
             DataParallelError: In the middle of an epoch, if ``settings`` are not those of the checkpoint, and not
-                another split of the same global batch either.
+                another split of the same global batch either; or if it would step after other micro-steps.
         """
-        args = trainer.args
-        stop = stop_of(str(self.folder), vars(self.record), self.state, trainer)
+        stop = stop_of(str(self.folder), vars(self.record), self.state["global_step"])
         saved = self.record.settings
         changed = [name for name, value in vars(settings).items() if value != getattr(saved, name)]
         is_same_batch = set(changed) <= set(SPLIT) and saved.global_batch == settings.global_batch
@@ -74,7 +71,7 @@ class Resumption:
             position = self._in_micro_steps_of(settings) if is_same_batch else None
             reads_on = position and dataset.reads_on(saved.world_size, saved.batch_size)
             if self.position.micro_steps_in_epoch and not (reads_on or args.ignore_data_skip):
-                self._refuse(changed, saved, settings)
+                self._refuse(saved, settings)
             self.position = position or self._at_a_whole_step(args.gradient_accumulation_steps)
         if changed and args.max_steps <= 0:
             updates_left = (args.num_train_epochs - self.position.epoch) * _updates_per_epoch(dataset, args)
@@ -83,10 +80,8 @@ class Resumption:
         self.is_over = bool(stop and stop.stays) or self.state["global_step"] >= _max_steps(dataset, args)
         self.news = self._news(stop)
         self._place_in_epoch(dataset, args.ignore_data_skip)
-        if dataset.num_steps is not None and dataset.num_steps <= args.gradient_accumulation_steps:
-            args.gradient_accumulation_steps = AccumulationGoesOn(
-                args.gradient_accumulation_steps, self.position, dataset.num_steps
-            )
+        if not (self.is_over or args.ignore_data_skip):
+            self._require_same_steps(dataset.num_steps, args.gradient_accumulation_steps)
 
     def write_stock_state(self, folder: str, dataset: ShardedDataset, args) -> None:
         """Write to ``folder`` the state from which MindNLP's loop derives its first epoch.
@@ -117,6 +112,21 @@ class Resumption:
             self.first_epoch = None if self.is_over else epoch
             dataset.start_at(epoch, micro_steps)
 
+    def _require_same_steps(self, num_steps, accumulation):
+        """MindNLP's loop counts micro-steps anew when it resumes, and misses the end of an epoch that it resumes in."""
+        if num_steps is None or num_steps > accumulation:
+            return
+        counts_alike = self.position.micro_steps % accumulation == 0 or accumulation % num_steps == 0
+        if self.position.micro_steps_in_epoch or not counts_alike:
+            raise DataParallelError(
+                "Cannot resume from {folder!r}: an epoch has {num_steps} batches a rank, fewer than "
+                "gradient_accumulation_steps={accumulation}, so other batches would make a step than without the stop. "
+                "Set ignore_data_skip=True: the epoch and its accumulation begin anew.",
+                folder=str(self.folder),
+                num_steps=num_steps,
+                accumulation=accumulation,
+            )
+
     def _in_micro_steps_of(self, settings):
         """The position counted in micro-steps of other sizes; None if it stands within one."""
         rows, of_micro_step = self.record.settings.micro_batch, settings.micro_batch
@@ -129,16 +139,7 @@ class Resumption:
         num_steps = math.ceil(self.position.micro_steps / accumulation)
         return replace(self.position, micro_steps=num_steps * accumulation)
 
-    def _refuse(self, changed, saved, settings):
-        differences = ", ".join(
-            tr(
-                "{name} was {before} and is {now}",
-                name=NAMES.get(name, name),
-                before=getattr(saved, name),
-                now=getattr(settings, name),
-            )
-            for name in changed
-        )
+    def _refuse(self, saved, settings):
         at_end, _ = store.newest(self.folder.absolute().parent, lambda record: record.micro_steps_in_epoch == 0)
         offered = tr(", here {folder!r}", folder=str(at_end)) if at_end else ""
         raise DataParallelError(
@@ -146,7 +147,7 @@ class Resumption:
             "{epoch}, whose rows were sharded by the old ones. Use the old settings, {others}, or resume from a "
             "checkpoint saved at the end of an epoch{offered}.",
             folder=str(self.folder),
-            differences=differences,
+            differences=differences(vars(saved), vars(settings)),
             epoch=self.position.epoch,
             others=_other_splits(saved.global_batch, settings.world_size),
             offered=offered,

@@ -9,7 +9,6 @@ from mindnlp_dp_plugin.checkpoint.environment import environment
 from mindnlp_dp_plugin.checkpoint.record import Position, Record
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.data import ShardedDataset
-from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.step import Clock, Step, rng
 from mindnlp_dp_plugin.trainers import stops
@@ -50,10 +49,10 @@ class Progress(TrainerCallback):
         self._resumption = resumption
         self._before = self._at_last_update = resumption.position if resumption else Position()
         self._epoch = self._before.epoch
-        self.clock = Clock(trainer.args, dataset.num_steps, self._before.micro_steps, self._before.micro_steps_in_epoch)
+        accumulation, begun = trainer.args.gradient_accumulation_steps, self._before
+        self.clock = Clock(accumulation, dataset.num_steps, begun.micro_steps, begun.micro_steps_in_epoch)
         self._epoch_has_ended = False
         self._host_random = None
-        self._status = show_status(collective.rank)
         self.pending_loss = mindspore.tensor(0.0)
         self._carried_loss = 0.0  # what the checkpoint holds of that sum, until it is added
 
@@ -150,10 +149,6 @@ class Progress(TrainerCallback):
         self._epoch = self._dataset.epoch
         self.clock.begin_epoch(self._dataset.num_skipped)
         self._epoch_has_ended = False
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        """Show the launcher where training stands."""
-        self._status.begin_step(state.global_step + 1)
 
     def on_step_end(self, args, state, control, **kwargs):
         """Include skipped micro-steps in the epoch, which MindNLP's loop does not."""
