@@ -188,25 +188,6 @@ def refusal(folder: str | Path, problem: str, judge: Judge | None = None) -> Dat
     )
 
 
-def newest(output_dir: str | Path, is_wanted: Callable[[Record], bool]) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint of a folder whose record is wanted, and what is wrong with newer ones."""
-    problems = []
-    for folder, record in records_in(output_dir):
-        if record and not is_wanted(record):
-            continue
-        if problem := problem_of(folder):
-            problems.append(f"{folder}: {problem}")
-        else:
-            return folder, problems
-    return None, problems
-
-
-def records_in(output_dir: str | Path) -> Iterator[tuple[Path, Record | None]]:
-    """The checkpoints of a folder, newest first, and what they say; None if that cannot be read."""
-    for folder, content in published_in(output_dir):
-        yield folder, None if content is None or _missing_in(content) else Record.from_json(content)
-
-
 def published_in(output_dir: str | Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
     """The checkpoints of a folder, of whatever Trainer, newest first; and as ``read_published``, or None."""
     for folder in newest_first(output_dir):

@@ -140,7 +140,8 @@ class Resumption:
         return replace(self.position, micro_steps=num_steps * accumulation)
 
     def _refuse(self, saved, settings):
-        at_end, _ = store.newest(self.folder.absolute().parent, lambda record: record.micro_steps_in_epoch == 0)
+        whole = store.whole_in(self.folder.absolute().parent)
+        at_end = next((each for each in whole if store.read_record(each).micro_steps_in_epoch == 0), None)
         offered = tr(", here {folder!r}", folder=str(at_end)) if at_end else ""
         raise DataParallelError(
             "Cannot resume from {folder!r} with other settings: {differences}. It was saved in the middle of epoch "
