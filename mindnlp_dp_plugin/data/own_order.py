@@ -54,6 +54,5 @@ def ordering_parts(pipeline: ds.Dataset) -> Iterator[ds.Dataset]:
     """
     if isinstance(pipeline, datasets.FilterDataset) or not pipeline.children:
         yield pipeline
-    else:
-        for child in pipeline.children:
-            yield from ordering_parts(child)
+    for child in pipeline.children:
+        yield from ordering_parts(child)

@@ -94,10 +94,9 @@ class RowSample:
         return [_read_twice(part) for part in own_order.ordering_parts(copy.deepcopy(self._dataset))]
 
     def steady_columns(self) -> set[str]:
-        """Columns that identify rows and have not changed, read once more with other draws."""
+        """Columns that tell rows apart and have not changed, read once more with other draws."""
         self.read(1)
-        steady = self._rows.keys() - self.changing
-        return set(own_order.identifying({c: self._rows[c] for c in steady if len(set(self._rows[c])) > 1}))
+        return {column for column, rows in self._rows.items() if len(set(rows)) > 1} - self.changing
 
     def shown(self, row: int, column: str) -> tuple[int | None, str]:
         """A digest of the value last read there, None if there is none; and a short text that identifies it."""
@@ -123,15 +122,16 @@ class RowSample:
 
 def _read_twice(part):
     part.parent = []
-    sample = RowSample(part)
-    if sample.unit == "row" and not hasattr(part, "source"):
+    sample, source = RowSample(part), getattr(part, "source", None)
+    if sample.unit == "row" and source is None:
         return []  # files, which MindSpore reads
     first, again = sample.read(), sample.read()
     if sample.unit == "row":
         return [first, again]
-    if not first and (part.children or hasattr(part.source, "__getitem__")):
+    if not first and (source is None or hasattr(source, "__getitem__")):
         return []  # a filter may leave no rows
-    first = own_order.identifying(first)
+    if source is not None:
+        first = own_order.identifying(first)
     again = {column: again[column] for column in first if column in again}
     if sample.may_be_read_once or [*map(len, first.values())] != [*map(len, again.values())]:
         return [first, again]

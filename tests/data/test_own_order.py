@@ -138,6 +138,10 @@ def changed(share):
     return change
 
 
+def rarely(ids):
+    return changed(1.0)(ids) if np.random.default_rng().random() < 0.01 else ids
+
+
 def noise(ids):
     return np.random.default_rng().integers(0, 10**6, 16).astype(np.int32)
 
@@ -202,6 +206,9 @@ SHARED = {
     "masked in a map": masked_in_a_map,
     "masked by NumPy's stream": lambda: masked_by(np.random),
     "filtered": lambda: pipeline(in_order).filter(lambda ids: ids[0] % 3 > 0, ["ids"]),
+    "filtered, once it is augmented": lambda: (
+        pipeline(in_order).map(changed(1.0), ["ids"]).filter(lambda ids: True, ["ids"])
+    ),
     "filtered to nothing": lambda: pipeline(in_order).filter(lambda ids: False, ["ids"]),
     "the same row": lambda: pipeline(lambda: itertools.repeat(row(2), NUM_ROWS)),
     "two passes": lambda: pipeline(in_order) + pipeline(in_order),
@@ -285,6 +292,7 @@ PARTED = {
 TOGETHER = {
     **{name: make for name, make in SHARED.items() if name not in ("filtered to nothing", "values that are no arrays")},
     "by number, changed alike": lambda: pipeline(ChangesLater(lambda numbers: np.add(numbers, 1, numbers))),
+    "rarely augmented": lambda: pipeline(in_order).map(rarely, ["ids"]),
     "ids alone": lambda: ds.GeneratorDataset(ByNumber(), ["ids", "label"]).project(["ids"]).map(changed(0.15), ["ids"]),
 }
 
