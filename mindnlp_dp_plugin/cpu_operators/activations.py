@@ -9,7 +9,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32_or_16, array_of, blocks_of, tensor_like
 from mindnlp_dp_plugin.cpu_operators.compiled import HALF, ONE, TWO, compiled, exponential
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 DENSITY_AT_0 = np.float32((2 * np.pi) ** -0.5)
@@ -32,9 +32,7 @@ def silu(stock, input):
     return _Activation.of(input, _by_sigmoid) if are_float32_or_16(input) else stock(input)
 
 
-class _Activation(Operator):
-    is_tied = True
-
+class _Activation(OnceDifferentiable):
     def compute(self, input, value_and_slope):
         x = array_of(input).reshape(-1)
         y, self.slope = np.empty_like(x), np.empty_like(x)

@@ -12,7 +12,7 @@ from mindnlp_dp_plugin.cpu_operators import threads
 from mindnlp_dp_plugin.cpu_operators.arrays import array_of, summed_to, tensor_of
 from mindnlp_dp_plugin.cpu_operators.blas import GROUP, LEAST_WORK
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled, compiled_sums, exponential, largest_of_rows
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 
 BLOCK = 2**19  # scores at a time: few enough for a cache, and rows enough for BLAS
 HIDDEN = np.float32(-1e30)  # what a mask adds where nothing is to be seen is less
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
     scale: np.float32
 
 
-class Attention(Operator):
+class Attention(OnceDifferentiable):
     """Weighs values, given queries, keys, values, the steps to the scores, what dropout leaves, and what is added.
 
     It has many attributes because backward computes again from what forward was given, several threads at a time.

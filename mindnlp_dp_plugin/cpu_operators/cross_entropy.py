@@ -5,7 +5,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import ZERO, compiled, compiled_sums, exponential, largest_of_rows
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 from mindnlp_dp_plugin.errors import DataParallelError
 
@@ -18,7 +18,7 @@ def cross_entropy(stock, input, target, weight=None, ignore_index=-100, reductio
     return _CrossEntropy.of(input, target, ignore_index)
 
 
-class _CrossEntropy(Operator):
+class _CrossEntropy(OnceDifferentiable):
     def compute(self, input, target, ignore_index):
         self.save_for_backward(input)  # so that MindSpore raises if it is written to before backward
         x, labels = rows_of(input), array_of(target)

@@ -23,6 +23,8 @@ class _Quotient(Operator):
         return _divided(input, number)
 
     def gradients(self, gradient):
+        if self.is_differentiated_again():
+            return _Quotient.of(gradient, self.number), None
         return _divided(gradient, self.number), None
 
 
@@ -33,7 +35,7 @@ class _QuotientByScalar(Operator):
 
     def gradients(self, gradient):
         input, scalar = self.saved_tensors
-        of_input = _divided(gradient, scalar.asnumpy())
+        of_input = _QuotientByScalar.of(gradient, scalar)
         of_scalar = -(of_input * input).sum() / scalar if self.needs_gradient(1) else None
         return of_input, of_scalar
 

@@ -66,6 +66,8 @@ class _Kept(Operator):
         return tensor_like(result, tensor)
 
     def gradients(self, gradient):
+        if self.is_differentiated_again():
+            return _Kept.of(gradient, self.is_kept, self.scale), None, None
         return self.scaled(gradient), None, None
 
 

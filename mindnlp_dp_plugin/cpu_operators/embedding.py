@@ -23,7 +23,20 @@ class _Rows(Operator):
         return tensor_of(np.take(array_of(table), places, axis=0))
 
     def gradients(self, gradient):
+        if self.is_differentiated_again():
+            return _Table.of(gradient, self.places, self.length), None
         return _summed(gradient, self.places, self.length), None
+
+
+class _Table(Operator):
+    """The other way round: sums of the rows with the same place."""
+
+    def compute(self, rows, places, length):
+        self.places = places
+        return _summed(rows, places, length)
+
+    def gradients(self, gradient):
+        return _Rows.of(gradient, self.places), None, None
 
 
 def _summed(rows, places, length):

@@ -4,7 +4,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import compiled
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
 
@@ -19,7 +19,7 @@ def gather(stock, input, dim, index):
     return _Gathered.of(input, places)
 
 
-class _Gathered(Operator):
+class _Gathered(OnceDifferentiable):
     def compute(self, input, places):
         rows, self.shape = rows_of(input), input.shape
         self.places = np.array(places, np.intp).reshape(len(rows), -1)  # a copy: the caller may write to its own

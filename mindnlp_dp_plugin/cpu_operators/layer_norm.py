@@ -4,7 +4,7 @@ import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, rows_of, tensor_like, tensor_of
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.threads import in_parallel, over_rows, pieces_of
 
 ROWS_IN_A_SUM = 64  # of float32, before they are added to the others: long sums lose bits
@@ -17,9 +17,7 @@ def layer_norm(stock, input, normalized_shape, weight=None, bias=None, eps=1e-5)
     return _LayerNorm.of(input, weight, bias, eps)
 
 
-class _LayerNorm(Operator):
-    is_tied = True
-
+class _LayerNorm(OnceDifferentiable):
     def compute(self, input, weight, bias, eps):
         x = rows_of(input)
         self.weight, shift = (np.ascontiguousarray(array_of(of_all)) for of_all in (weight, bias))

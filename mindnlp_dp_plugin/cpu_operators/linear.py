@@ -28,7 +28,11 @@ class _Linear(Operator):
         return rounded(product.reshape(*input.shape[:-1], len(self.weight)), self.rows.dtype)
 
     def gradients(self, gradient):
-        input, _ = self.saved_tensors
+        input, weight = self.saved_tensors
+        if self.is_differentiated_again():
+            g, rows = gradient.reshape(-1, gradient.shape[-1]), input.reshape(-1, input.shape[-1])
+            of_bias = g.sum(0).astype(g.dtype) if self.needs_gradient(2) else None
+            return _Linear.of(gradient, weight.T, None), _Linear.of(g.T, rows.T, None), of_bias
         g, dtype = widened(rows_of(gradient)), self.rows.dtype
         return (
             rounded(blas.product(g, widened(self.weight)).reshape(input.shape), dtype)

@@ -52,6 +52,9 @@ class _Filled(Operator):
         return tensor_of(result)
 
     def gradients(self, gradient):
+        if self.is_differentiated_again():
+            of_value = (gradient * mindspore.Tensor(self.mask.astype(np.float32))).sum() if self.is_tensor else None
+            return _Filled.of(gradient, self.mask, 0), None, of_value
         of_value = None
         if self.needs_gradient(2):
             of_value = mindspore.Tensor(np.sum(array_of(gradient), where=self.mask, dtype=np.float32))

@@ -36,7 +36,10 @@ class _RowsByMatrix(Operator):
         return rounded(product.reshape(*input.shape[:-1], matrix.shape[1]), self.rows.dtype)
 
     def gradients(self, gradient):
-        input, _ = self.saved_tensors
+        input, matrix = self.saved_tensors
+        if self.is_differentiated_again():
+            g, rows = gradient.reshape(-1, gradient.shape[-1]), input.reshape(-1, input.shape[-1])
+            return _RowsByMatrix.of(gradient, matrix.T), _RowsByMatrix.of(rows.T, g)
         g, dtype = widened(rows_of(gradient)), self.rows.dtype
         return (
             rounded(blas.product(g, widened(self.matrix).T).reshape(input.shape), dtype)
@@ -56,6 +59,12 @@ class _BatchedProduct(Operator):
         return rounded(blas.batched_product(widened(left), widened(right), out=product), left.dtype)
 
     def gradients(self, gradient):
+        left, right = self.saved_tensors
+        if self.is_differentiated_again():
+            return (
+                _BatchedProduct.of(gradient, right.swapaxes(-1, -2)),
+                _BatchedProduct.of(left.swapaxes(-1, -2), gradient),
+            )
         g, dtype = widened(array_of(gradient)), self.left.dtype
         d_left, d_right = np.empty_like(self.left, np.float32), np.empty_like(self.right, np.float32)
         blas.batched_product(g, widened(self.right).swapaxes(-1, -2), out=d_left)

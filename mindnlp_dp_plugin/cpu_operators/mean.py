@@ -1,5 +1,6 @@
 """Means of rows, as in RMSNorm."""
 
+import mindspore
 import numpy as np
 
 from mindnlp_dp_plugin.cpu_operators.arrays import are_float32, array_of, copied_in_order, order_of, tensor_of
@@ -19,5 +20,8 @@ class _Mean(Operator):
         return tensor_of(array.mean(-1, keepdims=keepdim))
 
     def gradients(self, gradient):
-        of_row = (array_of(gradient) / np.float32(self.shape[-1])).reshape(*self.shape[:-1], 1)
+        column = (*self.shape[:-1], 1)
+        if self.is_differentiated_again():
+            return mindspore.ops.broadcast_to((gradient / self.shape[-1]).reshape(column), self.shape), None
+        of_row = (array_of(gradient) / np.float32(self.shape[-1])).reshape(column)
         return tensor_of(copied_in_order(np.broadcast_to(of_row, self.shape), self.order)), None

@@ -27,6 +27,9 @@ class _Product(Operator):
         return tensor_of(np.multiply(*self.arrays, order="K"))
 
     def gradients(self, gradient):
+        left, right = self.saved_tensors
+        if self.is_differentiated_again():
+            return summed_to(left.shape, gradient * right), summed_to(right.shape, gradient * left)
         g = array_of(gradient)
         return tuple(
             tensor_of(copied_in_order(summed_to(array.shape, g * factor), order_of(array)))

@@ -9,23 +9,15 @@ from mindnlp_dp_plugin.errors import DataParallelError
 
 
 class Operator(_Function):
-    """Computes forward and backward in NumPy, without NumPy's warnings; differentiating its gradient is an error.
+    """Computes forward and backward in NumPy, without NumPy's warnings.
 
     A subclass defines ``compute``, which may keep on ``self`` what the gradients need, and ``gradients``.
-
-    Attributes:
-        is_tied: Whether gradients depend on inputs by arrays alone. Those that do by ``saved_tensors`` need no tie.
     """
-
-    is_tied = False
 
     @classmethod
     def of(cls, *inputs):
-        """The result, which MindSpore can differentiate once."""
-        tie = None
-        if cls.is_tied and _pynative_executor.requires_grad():
-            tie = _Tie.apply(*(value for value in inputs if isinstance(value, mindspore.Tensor)))
-        return cls.apply(tie, *inputs)
+        """The result, which MindSpore can differentiate."""
+        return cls.apply(None, *inputs)
 
     @staticmethod
     def forward(ctx, tie, *inputs):
@@ -37,12 +29,8 @@ class Operator(_Function):
     @staticmethod
     def backward(ctx, gradient):
         """Called by MindSpore."""
-        depends_on = gradient, ctx.tie, *ctx.saved_tensors  # MindSpore raises if one was written to
         with np.errstate(all="ignore"):
-            gradients = ctx.gradients(gradient)
-        if _pynative_executor.requires_grad():  # it is recorded, to be differentiated again
-            gradients = [value if value is None else _Once.apply(value, *depends_on) for value in gradients]
-        return None, *gradients
+            return None, *ctx.gradients(gradient)
 
     def compute(self, *inputs):
         """The result as a tensor."""
@@ -55,6 +43,29 @@ class Operator(_Function):
     def needs_gradient(self, index: int) -> bool:
         """Whether the input with that number needs a gradient."""
         return self.needs_input_grad[1 + index]
+
+    @staticmethod
+    def is_differentiated_again() -> bool:
+        """Whether MindSpore records this backward, so that it needs operators that can be differentiated."""
+        return _pynative_executor.requires_grad()
+
+
+class OnceDifferentiable(Operator):
+    """Its gradient uses arrays kept by forward; differentiating that gradient is an error."""
+
+    @classmethod
+    def of(cls, *inputs):
+        """The result, which MindSpore can differentiate once."""
+        tensors = [value for value in inputs if isinstance(value, mindspore.Tensor)]
+        return cls.apply(_Tie.apply(*tensors) if _pynative_executor.requires_grad() else None, *inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Called by MindSpore."""
+        nothing, *gradients = Operator.backward(ctx, gradient)
+        if ctx.is_differentiated_again():
+            gradients = [value if value is None else _Once.apply(value, gradient, ctx.tie) for value in gradients]
+        return nothing, *gradients
 
 
 class _Tie(_Function):
@@ -73,7 +84,7 @@ class _Once(_Function):
     """Returns a gradient unchanged; differentiating it is an error."""
 
     @staticmethod
-    def forward(ctx, value, *depends_on):
+    def forward(ctx, value, gradient, tie):
         return mindspore.Tensor.from_numpy(value.asnumpy())
 
     @staticmethod
@@ -83,6 +94,6 @@ class _Once(_Function):
 
 def _refuse():
     raise DataParallelError(
-        "The script differentiates a gradient again, which the plugin's CPU operators cannot do. Set "
-        "MINDNLP_DP_CPU_OPERATORS=0 to use MindNLP's own, slower ones."
+        "The script differentiates a gradient of softmax, GELU, LayerNorm or the cross entropy again, which the "
+        "plugin's CPU operators cannot do. Set MINDNLP_DP_CPU_OPERATORS=0 to use MindNLP's own, slower ones."
     )

@@ -48,6 +48,8 @@ class _Rotated(Operator):
 
     def gradients(self, gradient):
         back = -np.roll(self.sin, self.sin.shape[-1] // 2, -1)
+        if self.is_differentiated_again():
+            return _Rotated.of(gradient, self.cos, back), None, None
         return tensor_of(_rotated(array_of(gradient), self.cos, back)), None, None
 
 

@@ -14,7 +14,7 @@ from mindnlp_dp_plugin.cpu_operators.arrays import (
     tensor_of,
 )
 from mindnlp_dp_plugin.cpu_operators.compiled import ONE, ZERO, compiled_sums, exponential, largest_of_rows
-from mindnlp_dp_plugin.cpu_operators.operator import Operator
+from mindnlp_dp_plugin.cpu_operators.operator import OnceDifferentiable
 from mindnlp_dp_plugin.cpu_operators.scores import Scores
 from mindnlp_dp_plugin.cpu_operators.threads import over_rows
 
@@ -36,7 +36,7 @@ def masked_softmax(stock, self, input, mask):
     return _MaskedSoftmax.of(input, mask)
 
 
-class _Softmax(Operator):
+class _Softmax(OnceDifferentiable):
     def compute(self, input):
         y = tensor_like(self.softmax_of(rows_of(input)), input)
         self.save_for_backward(y)  # so that MindSpore raises if it is written to before backward
