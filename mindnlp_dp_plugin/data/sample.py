@@ -40,7 +40,7 @@ class RowSample:
         self.digests: dict[tuple[int, str], int] = {}
         self.changing: set[str] = set()
         self._pipeline, self._numbers = None, []
-        self._values, self._rows = {}, {}
+        self._values = {}
         if isinstance(dataset, ShardedByBatch):
             dataset = dataset.whole
         if isinstance(dataset, ShardedDataset) or is_sharded_by_user(dataset):
@@ -63,13 +63,12 @@ class RowSample:
         Args:
             seed: That of all random streams; for batches, which MindSpore shuffles, of those of Python and NumPy.
         """
-        reading, self._rows = defaultdict(list), defaultdict(list)
+        reading = defaultdict(list)
         for place, column, value in self._read_once(seed):
             digest = own_order.digest(value)
             if self.digests.setdefault((place, column), digest) != digest:
                 self.changing.add(column)
             self._values[place, column] = value
-            self._rows[column].extend(map(own_order.digest, [value] if self.unit == "row" else np.atleast_1d(value)))
             reading[column].append(digest)
         return dict(reading)
 
@@ -96,7 +95,10 @@ class RowSample:
     def steady_columns(self) -> set[str]:
         """Columns that tell rows apart and have not changed, read once more with other draws."""
         self.read(1)
-        return {column for column, rows in self._rows.items() if len(set(rows)) > 1} - self.changing
+        distinct = defaultdict(set)
+        for (_, column), value in self._values.items():
+            distinct[column].update(map(own_order.digest, [value] if self.unit == "row" else np.atleast_1d(value)))
+        return {column for column, rows in distinct.items() if len(rows) > 1} - self.changing
 
     def shown(self, row: int, column: str) -> tuple[int | None, str]:
         """A digest of the value last read there, None if there is none; and a short text that identifies it."""

@@ -80,7 +80,9 @@ class CutOff:
             if id(module) in self._called
             for parameter in module._parameters.values()
         }
-        return [name for name, parameter in trained.items() if id(parameter) in used and not _has_gradient(parameter)]
+        trained = {name: parameter for name, parameter in trained.items() if id(parameter) in used}
+        without = [name for name, parameter in trained.items() if not _has_gradient(parameter)]
+        return without if len(without) < len(trained) else []  # of a batch without labels they are
 
 
 def _has_gradient(parameter):

@@ -166,7 +166,7 @@ class Session(Callback):
         """Show the launcher which step begins."""
         self._status.begin_step(state.global_step + 1)
 
-    on_step_end = on_train_begin
+    on_step_begin = on_train_begin
 
     def write_checkpoint(
         self, output_dir: str, save: Callable[[Path, Path], None], record: dict[str, Any], rotate: Callable[[], None]

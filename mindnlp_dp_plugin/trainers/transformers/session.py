@@ -52,6 +52,8 @@ class TrainingSession(Session):
         self.stop = record.get("stop")
         self.preemption.begin()
 
+    on_step_end = Session.on_step_begin  # the next batches are read before that step begins
+
     def begin(self) -> None:
         """Make the replicas equal, right before the loop. All ranks must call it."""
         stops.restore_patience(self._trainer, self._record.get("patience", []))

@@ -75,6 +75,24 @@ def test_weights_whose_gradients_are_cut_off_are_named_once(tmp_path, caplog):
     assert said.startswith("The gradients of scale.weight, scale.bias are 0, although their layers compute.")
 
 
+class Unlabelled(CutOff):
+    """Of the second batch no label counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_batches = 0
+
+    def forward(self, input_ids, labels):
+        self.num_batches += 1
+        return {"loss": self.classifier(input_ids=input_ids, labels=labels).loss * float(self.num_batches != 2)}
+
+
+def test_a_second_batch_without_labels_is_no_reason_for_a_warning(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        tiny_trainer(tmp_path, model=Unlabelled(), max_steps=3).train()
+    assert warnings(caplog) == []
+
+
 def test_a_training_that_ends_before_leaves_no_hook_in_the_model(tmp_path):
     trainer = tiny_trainer(tmp_path, max_steps=1)
     trainer.train()

@@ -119,7 +119,7 @@ class Resumption:
         counts_alike = self.position.micro_steps % accumulation == 0 or accumulation % num_steps == 0
         if self.position.micro_steps_in_epoch or not counts_alike:
             raise DataParallelError(
-                "Cannot resume from {folder!r}: an epoch has {num_steps} batches a rank, fewer than "
+                "Cannot resume from {folder!r}: an epoch has {num_steps} batches a rank, no more than "
                 "gradient_accumulation_steps={accumulation}, so other batches would make a step than without the stop. "
                 "Set ignore_data_skip=True: the epoch and its accumulation begin anew.",
                 folder=str(self.folder),
