@@ -13,7 +13,7 @@ from mindnlp_dp_plugin.language import VARIABLE as LANGUAGE
 
 BACKENDS = ("auto", *ENGINES)
 COMM_DTYPES = ("float32", "float16", "bfloat16")
-AVERAGES = ("auto", "ranks", "micro_steps", "samples", "tokens")
+AVERAGES = ("auto", "ranks")
 ZERO_STAGES = (0, 1, 2, 3)
 LONGEST_TIMEOUT = 2**31  # 68 years; more would not fit 32 bits
 MEASURED = "measured"
@@ -157,9 +157,6 @@ class DataParallelConfig:
         average_over: Which mean an optimizer step uses. ``"auto"``: that of one process with N times the batch: in each
             micro-step, ranks weigh by the number of their ``labels`` that are not -100, or of their rows; micro-steps
             are summed, as MindNLP does. ``"ranks"``: the mean of the ranks' means, whatever they count.
-            ``"micro_steps"``: that, divided by the number of micro-steps. ``"samples"``, ``"tokens"``: the mean over
-            all rows of a step, or all labels that are not -100, as the Hugging Face Trainer takes it; equals one
-            process with N times the batch times the accumulation, and no accumulation.
         zero_stage: What is sharded over the ranks, in the stages of ZeRO. 0: nothing. 1: the optimizer's states; each
             rank steps an equal part of all elements, then all gather the parameters. 2: also the averaged gradients,
             which are then gone from ``.grad``. 3: also the parameters, which are whole only in the module
@@ -180,7 +177,7 @@ class DataParallelConfig:
         DataParallelError: If a field does not accept a value; the message names field, value and choices.
 
     Examples:
-        >>> dp.install(dp.DataParallelConfig(bucket_cap_mb=25, average_over="tokens"))
+        >>> dp.install(dp.DataParallelConfig(bucket_cap_mb=25, average_over="ranks"))
     """
 
     backend: str = _option("auto", _one_of(BACKENDS))

@@ -2,8 +2,8 @@
 
     mindnlp-dp run --nproc 2 accumulation.py
 
-Gradients travel between the ranks once per optimizer step. `average_over` chooses the mean the optimizer gets:
-MindNLP sums over micro-steps (`ranks`, the default), the Hugging Face Trainer averages over them (`micro_steps`).
+Gradients travel between the ranks once per optimizer step. MindNLP sums over
+the micro-steps of a step, and so do ranks.
 """
 
 import mindnlp_dp_plugin as dp  # isort: skip  (first: makes MindNLP importable and joins the other ranks)
@@ -11,7 +11,6 @@ import mindnlp_dp_plugin as dp  # isort: skip  (first: makes MindNLP importable 
 from common import batches, small_model
 from mindnlp.engine import Trainer, TrainingArguments
 
-dp.install(dp.DataParallelConfig(average_over="micro_steps"))
 arguments = TrainingArguments(
     output_dir="accumulation_output",
     gradient_accumulation_steps=4,

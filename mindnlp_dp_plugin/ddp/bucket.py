@@ -102,21 +102,16 @@ class HostBucket:
         self._work = started(self._collective, self._message, self._parts and lengths_of(self._parts))
         return self._work
 
-    def gradients(self, factor: float | None = None) -> list:
+    def gradients(self) -> list:
         """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them.
 
         They share the bucket's memory.
-
-        Args:
-            factor: Multiplies them; None for 1.
         """
         self._work.wait()
         if self._parts:
             self._keep_own_part()
         elif self._message is not self._buffer:
             self._buffer[...] = self._message
-        if factor is not None:
-            np.multiply(self._buffer, self._sums_as(factor), out=self._buffer)
         averaged = (mindspore.Tensor.from_numpy(slot) for slot in self._slots)
         return [tensor if tensor.dtype == self._dtype else tensor.astype(self._dtype) for tensor in averaged]
 
@@ -202,19 +197,13 @@ class DeviceBucket:
             parts = [cast(part, self._sums_as) for part in parts]
         return cast(mindspore.ops.cat([part.reshape(-1) for part in parts]), self._sums_as) * self._factor
 
-    def gradients(self, factor: float | None = None) -> list:
-        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them.
-
-        Args:
-            factor: Multiplies them; None for 1.
-        """
+    def gradients(self) -> list:
+        """Wait, and return the averaged gradients in the parameters' shapes and dtype, or the own runs of them."""
         self._work.wait()
         if self._kept:
             self._buffer, self._work = self._work.part, None
         if not self._sizes:
             return []
-        if factor is not None:
-            self._buffer = self._buffer * factor
         if is_on_cpu():
             # Half precision is cast one by one: for bfloat16 MindSpore has few operators on CPU.
             self._means = cast(self._buffer, self._sums_as)

@@ -33,7 +33,6 @@ class Filling:
         missing: How many each bucket lacks.
         num_started: Buckets that were full, and have been started or held.
         num_taken: Those of them whose averages were handed out.
-        factor: That of this rank's gradients; None before the first.
         running: The latest sum that was started.
     """
 
@@ -42,7 +41,6 @@ class Filling:
         self._layout = layout
         self.missing = [len(indices) for indices in layout.plan]
         self.num_started = self.num_taken = 0
-        self.factor: float | None = None
         self.running: Any = None
 
     def has(self, index: int) -> bool:

@@ -28,16 +28,13 @@ class Pass:
     """What becomes of the gradients of a backward.
 
     Attributes:
-        factor: Returns the factor for this rank's gradients before they are summed; called for the first of them. None
-            for 1/world_size, which makes the sum a mean.
+        factor: For this rank's gradients, before they are summed; None for 1/world_size, which makes the sum a mean.
         averages: Whether they are averaged behind it; if not, with ``micro_batches``, further micro-steps follow.
-        of_sum: A further factor, for the sum; None for 1.
         counts: Whether they count; if not, 0 takes the place of each.
     """
 
-    factor: Callable[[], float] | None = None
+    factor: float | None = None
     averages: bool = True
-    of_sum: float | None = None
     counts: bool = True
 
 
@@ -153,7 +150,7 @@ class GradientReducer:
                 )
             self.release()  # what was handed out stays as it is
             self._begin()
-            due = Pass(None if share is None else lambda: share)
+            due = Pass(share)
         absent = self._filling.absent()
         self.without = [self._parameters[index] for index in absent if self._parameters[index].grad is None]
         for index in absent:
@@ -197,7 +194,7 @@ class GradientReducer:
         self._filling.num_taken += 1
         bucket = self._layout.buckets[number]
         began = time.perf_counter()
-        gradients = bucket.gradients(due.of_sum)
+        gradients = bucket.gradients()
         self.waited_seconds += time.perf_counter() - began
         parameters = [self._parameters[index] for index in self._layout.plan[number]]
         if self.keeps_part:
@@ -237,9 +234,8 @@ class GradientReducer:
                 count=len(self._parameters),
                 shape=tuple(self._parameters[index].shape),
             )
-        if self._filling.factor is None:
-            self._filling.factor = due.factor() if due.factor else 1 / self._collective.world_size
-        in_bucket = self._layout.buckets[bucket].put(slot, gradient, accumulated, self._filling.factor)
+        factor = 1 / self._collective.world_size if due.factor is None else due.factor
+        in_bucket = self._layout.buckets[bucket].put(slot, gradient, accumulated, factor)
         self._filling.note(index)
         return in_bucket
 

@@ -20,7 +20,7 @@ from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels
 from mindnlp_dp_plugin.step.left_out import FIRST
-from mindnlp_dp_plugin.step.weights import Weights, num_rows_of
+from mindnlp_dp_plugin.step.weights import Weights
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class AnnouncedCounts:
         of_labels = [self._count_labels(batch.columns) for batch in batches]
         self._of_labels = [count is not None for count in of_labels]
         self._counts = [
-            0 if batch.is_repeated else num_rows_of(batch.columns) or 1 if count is None else count
+            0 if batch.is_repeated else _num_rows_of(batch.columns) or 1 if count is None else count
             for batch, count in zip(batches, of_labels)
         ]
         self._lengths = [0 if door is None else _length_without_mask(batch.columns, door) for batch in batches]
@@ -193,12 +193,11 @@ class AnnouncedCounts:
             return announced
         found = self._count_labels(batch)
         if found is None and self._of_labels[place]:
-            found = num_rows_of(batch) or 1
+            found = _num_rows_of(batch) or 1
         if found not in (None, announced):
             raise DataParallelError(
                 "average_over='auto' counted {announced} in the batch that was read, but {found} in the one that "
-                "training_step passes on: make labels in the data set or its collator. Or choose "
-                "average_over='tokens', which counts what training_step passes on, or 'ranks'.",
+                "training_step passes on: make labels in the data set or its collator. Or choose average_over='ranks'.",
                 announced=announced,
                 found=found,
             )
@@ -216,3 +215,12 @@ def _length_without_mask(columns, door):
         return 0
     shapes = [getattr(column, "shape", ()) for column in columns.values()]
     return sum(math.prod(shape[1:]) for shape in shapes if len(shape) > 1)
+
+
+def _num_rows_of(columns) -> int | None:
+    """The length of the first tensor or array that has rows, however deep it lies; None without one."""
+    if isinstance(columns, (list, tuple, Mapping)):
+        inner = columns.values() if isinstance(columns, Mapping) else columns
+        return next((rows for rows in map(_num_rows_of, inner) if rows is not None), None)
+    shape = getattr(columns, "shape", ())
+    return shape[0] if len(shape) else None

@@ -80,7 +80,8 @@ def _require_no_other_labels(batch, name):
             raise DataParallelError(
                 "{column!r} holds -100, as labels do that a loss leaves out, but only labels in {name!r} are counted. "
                 "Name it in TrainingArguments(label_names=[...]), or call the argument of your own loop's function "
-                "'labels'. If your loss is a mean over rows, give label_names=[], or in a loop average_over='samples'.",
+                "'labels'. If your loss is a mean over rows, give label_names=[], or in a loop "
+                "average_over='ranks' and compute it by dp.global_mean.",
                 column=column,
                 name=name,
             )

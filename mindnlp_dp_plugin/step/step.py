@@ -36,11 +36,11 @@ from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
-from mindnlp_dp_plugin.step.weights import CountedWeights, EqualWeights
+from mindnlp_dp_plugin.step.weights import EqualWeights
 
 NO_GATHERING = Message(
-    "dp.all_gather and dp.global_mean within a step need average_over='auto' or 'ranks', and no elastic_determinism: "
-    "otherwise the weights of losses and of gradients would not agree. Leave the setting out."
+    "dp.all_gather and dp.global_mean within a step cannot be used with elastic_determinism: the weights of losses and "
+    "of gradients would not agree. Leave the setting out."
 )
 
 
@@ -121,16 +121,15 @@ class Step:
             self.micro_batches,
             max_held=1 if self.shared else MAX_HELD,
         )
-        self.stepped.follow = self._follow
+        self.stepped.follow = self.reducer.follow
         self.precision = Precision(door.dtype, config, patches)
-        self._weights = self._weigh(parameters, config.average_over)
+        self._weights = self._weigh(config.average_over == "auto")
         self.announcements = Announcements(self._weights, self.stepped, door.clock)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
         self._num_rows: int | None = None  # of a batch whose rows have several labels
         self._in_forward: InForward | None = None
         self._counts = self._has_gradients = True
-        self._factor_of_rank = None
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
         if door.functional and collective.world_size > 1 and self._weights.adds_up:
@@ -180,7 +179,6 @@ class Step:
         self._counts = self._weights.weigh(batch)
         by_labels = self._weights.looks_ahead or self._door.weighs_losses
         self._num_rows = num_rows_with_many(batch, self._door.labels) if by_labels else None
-        self._factor_of_rank = self._weights.factor_of_rank() if self._fills_buckets else None
         loss = self._computed(forward_and_backward)
         if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0
             return self._weights.recorded(None)
@@ -290,18 +288,14 @@ class Step:
     def _arm(self):
         self.stepped.agree()
         if self._fills_buckets:
-            due = Pass(self._factor_of_rank, self._averages_now, self._weights.of_sum, self._has_gradients)
+            due = Pass(self._weights.factor_of_rank(), self._averages_now, self._has_gradients)
             self.reducer.prepare(due)
 
-    def _weigh(self, parameters, average_over):
+    def _weigh(self, by_counts):
         if self.micro_batches:
-            return OrderedWeights(self._door, self._collective, average_over, self.micro_batches)
-        is_alone = self._collective.world_size == 1
-        if average_over == "ranks" or (average_over == "auto" and (is_alone or self._door.weighs_losses)):
-            return EqualWeights(self._door, self._collective)
-        if average_over == "auto":
-            return AutoWeights(self._door, self._collective)
-        return CountedWeights(self._door, parameters, self._collective, average_over)
+            return OrderedWeights(self._door, self._collective, by_counts, self.micro_batches)
+        is_equal = not by_counts or self._collective.world_size == 1 or self._door.weighs_losses
+        return (EqualWeights if is_equal else AutoWeights)(self._door, self._collective)
 
     def _place_in_streams(self):
         """Whose operators draw, and in which step: this rank's, or the micro-batch's, whatever rank computes it."""
@@ -309,10 +303,6 @@ class Step:
         if self.micro_batches:
             return self.micro_batches.number(micro_step), self.micro_batches.step(micro_step)
         return self._collective.rank, micro_step
-
-    def _follow(self, parameters):
-        self.reducer.follow(parameters)
-        self._weights.follow(parameters)
 
     def _average_what_is_left(self):
         """Before an optimizer step, average again if user code changed or added gradients."""
@@ -331,7 +321,7 @@ class Step:
         steps.skips = self.precision.skips_step
         steps.before.append(lambda: self.stepped.require_averaged(self.reducer))
         steps.before.append(lambda: self._on_phase("optimizer"))
-        steps.after += [self._weights.reset, self.precision.end_step]
+        steps.after.append(self.precision.end_step)
         CutOff(door, steps, patches)
         self.check_replicas = ReplicaCheck(
             door, self._collective, config.check_replicas_every, steps, self._is_shared_out

@@ -177,11 +177,10 @@ CASES = {
     "by_length": Case(dataset=by_length, arguments={"group_by_length": True}),
     "logged": Case(arguments={"logging_steps": 1}),  # in the step that is saved, too
     "labels": Case(model=guesses_words, dataset=masked_words),
-    "tokens": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens"}),
-    "tokens_zero2": Case(model=guesses_words, dataset=masked_words, config={"average_over": "tokens", "zero_stage": 2}),
+    "labels_zero2": Case(model=guesses_words, dataset=masked_words, config={"zero_stage": 2}),
     "packed": Case(model=llama, dataset=packed),
     "dispatched": Case(dataset=dispatched, config={"dispatch_batches": True}),
-    "samples": Case(config={"average_over": "samples"}),
+    "ranks": Case(config={"average_over": "ranks"}),
     "noise": Case(arguments={"neftune_noise_alpha": 5.0}),
     "many_buckets": Case(config={"bucket_cap_mb": 0.01}),
     "infinite": Case(model=infinite),

@@ -121,12 +121,6 @@ def accumulated():
 
 
 @case
-def averaged_over_samples():
-    with installed(average_over="samples"):
-        return trained(gradient_accumulation_steps=2, max_steps=3)
-
-
-@case
 def growing():
     with installed(fp16_initial_scale=1024, fp16_growth_interval=2):
         return trained()

@@ -42,8 +42,8 @@ def packed_chats(num_rows):
 
 
 def train(name, build=llama, resume=None, **arguments):
-    if dp.get_world_size() == 1:  # stock's Trainer shuffles otherwise; this is the same mean
-        dp.install(dp.DataParallelConfig(average_over="tokens"))
+    if dp.get_world_size() == 1:  # stock's Trainer shuffles otherwise; this hooks it
+        dp.install(dp.DataParallelConfig(async_save=True))
     seed_everything(3)
     model, digests = build(), Digests()
     arguments |= dict(max_steps=-1, num_train_epochs=2, logging_steps=1, adam_epsilon=1e-4)

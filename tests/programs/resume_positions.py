@@ -102,7 +102,7 @@ def check(output, case, chance):
 
 def main():
     output, num_cases = Path(sys.argv[1]), int(sys.argv[2])
-    dp.install(dp.DataParallelConfig(average_over="micro_steps"))
+    dp.install(dp.DataParallelConfig(async_save=True))
     counts = {"middle": 0, "over": 0, "refused": 0, None: 0}
     for number in range(num_cases):
         chance = random.Random(number)

@@ -72,7 +72,6 @@ class Scenario:
         make_rows: Returns rows, given how many and the number of ranks.
         make_dataset: Returns a data set of batches, given rows and the size of a batch.
         takes_mean_of_ranks: Whether the one process is to take the mean of the losses that ranks would have.
-        runs_alone: Whether one process with this config can take the ranks' micro-steps one after the other.
         tolerances: How far ranks may end from one process.
     """
 
@@ -87,13 +86,7 @@ class Scenario:
     make_rows: Callable = rows_of_words
     make_dataset: Callable = batched
     takes_mean_of_ranks: bool = False
-    runs_alone: bool = False
     tolerances: Tolerances = Tolerances()
-
-    @property
-    def is_weighted(self):
-        """Whether the reference is one process with all rows of an optimizer step in one batch."""
-        return self.config.get("average_over", "ranks") != "ranks"
 
     def rows(self, num_ranks):
         return self.make_rows(self.num_batches * BATCH_SIZE * num_ranks, num_ranks)
@@ -243,21 +236,7 @@ def many_buckets(num_ranks):
     return bert()
 
 
-# Other averages
-
-
-@scenario(
-    config={"average_over": "micro_steps"},
-    optimizer="sgd", accumulation=4, num_batches=8, num_steps=4, runs_alone=True,
-)  # fmt: skip
-def averaged_accumulation(num_ranks):
-    return bert()
-
-
-@scenario(config={"average_over": "micro_steps"}, optimizer="sgd", accumulation=4, num_batches=3, num_steps=6)
-def averaged_in_short_epochs(num_ranks):
-    """Steps of 3, 1, 2, 2, 1 and 3 micro-steps."""
-    return bert()
+# Ranks that count otherwise
 
 
 def rows_but_for_the_last(num_rows, num_ranks):
@@ -271,10 +250,10 @@ def batched_without_a_size(rows, batch_size):
 
 
 @scenario(
-    config={"average_over": "samples"}, make_rows=rows_but_for_the_last, make_dataset=batched_without_a_size,
-    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, runs_alone=True,
+    make_rows=rows_but_for_the_last, make_dataset=batched_without_a_size,
+    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4,
 )  # fmt: skip
-def averaged_over_samples(num_ranks):
+def unequal_batches(num_ranks):
     """The last batch of an epoch has 3 rows instead of 8."""
     return bert()
 
@@ -313,20 +292,15 @@ def label_smoothing(num_ranks):
 
 
 @scenario(
-    config={"average_over": "tokens"}, arguments={"label_smoothing_factor": 0.1},
-    make_rows=rows_with_a_batch_that_does_not_count,
-    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, runs_alone=True,
-    tolerances=WITHOUT_FMA,
+    arguments={"label_smoothing_factor": 0.1}, make_rows=rows_with_a_batch_that_does_not_count,
+    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, tolerances=WITHOUT_FMA,
 )  # fmt: skip
-def label_smoothing_over_tokens(num_ranks):
+def label_smoothing_accumulated(num_ranks):
     return BertForTokenClassification(BertConfig(**SIZES))
 
 
-@scenario(
-    config={"average_over": "tokens"}, make_rows=rows_with_a_batch_that_does_not_count,
-    num_batches=3, num_steps=4, runs_alone=True,
-)  # fmt: skip
-def masked_words_over_tokens(num_ranks):
+@scenario(make_rows=rows_with_a_batch_that_does_not_count, num_batches=3, num_steps=4)
+def masked_words(num_ranks):
     return BertForMaskedLM(BertConfig(**SIZES))
 
 
@@ -377,10 +351,7 @@ def float16(num_ranks):
     return bert_in_float16()
 
 
-@scenario(
-    config={"average_over": "micro_steps"},
-    optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, tolerances=BESIDE_FLOAT32,
-)  # fmt: skip
+@scenario(optimizer="sgd", accumulation=2, num_batches=4, num_steps=4, tolerances=BESIDE_FLOAT32)
 def float16_accumulated(num_ranks):
     return bert_in_float16()
 

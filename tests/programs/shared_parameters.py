@@ -128,16 +128,14 @@ def words(*lengths):
 def a_rank_whose_batch_has_nothing_to_train_on(stage):
     # Of each two batches, the first is rank 0's.
     lengths = [6, 3, 5, 2] + [0, 0, 4, 2] + [6, 3, 0, 0] + [5, 2, 3, 1]
-    settings = {"average_over": "tokens"}
-    return ended(trainer_with(stage, llama(), words(*lengths), settings, max_steps=4))
+    return ended(trainer_with(stage, llama(), words(*lengths), {}, max_steps=4))
 
 
 @is_the_same_in_both_stages
 def nothing_to_train_on_before_the_step(stage):
     lengths = [6, 3, 5, 2] + [2, 2, 4, 2] + [6, 3, 0, 0] + [5, 2, 3, 1]
-    settings = {"average_over": "tokens"}
     dataset = words(*lengths)
-    return ended(trainer_with(stage, llama(), dataset, settings, max_steps=2, gradient_accumulation_steps=2))
+    return ended(trainer_with(stage, llama(), dataset, {}, max_steps=2, gradient_accumulation_steps=2))
 
 
 class Halves(TrainerCallback):

@@ -29,34 +29,6 @@ def build_model(scenario, num_ranks):
     return scenario.build_model(num_ranks)
 
 
-class StepByStep:
-    """All rows that ranks train on in an optimizer step, as one batch: what the Trainer reads of a data set."""
-
-    def __init__(self, scenario, num_ranks):
-        rows = scenario.rows(num_ranks)
-        self.batches, rows_of_step, num_micro_steps = [], [], 0
-        while len(self.batches) < scenario.num_steps:
-            for micro_step in range(scenario.num_batches):
-                begin = micro_step * BATCH_SIZE * num_ranks
-                rows_of_step += rows[begin : begin + BATCH_SIZE * num_ranks]
-                num_micro_steps += 1
-                ends_short_epoch = scenario.num_batches == micro_step + 1 <= scenario.accumulation
-                if num_micro_steps % scenario.accumulation == 0 or ends_short_epoch:
-                    self.batches.append([mindspore.Tensor(np.stack(column)) for column in zip(*rows_of_step)])
-                    rows_of_step = []
-
-    def __len__(self):
-        return len(self.batches)
-
-    get_dataset_size = __len__
-
-    def get_batch_size(self):
-        return BATCH_SIZE
-
-    def create_dict_iterator(self):
-        return ({"input_ids": words, "labels": labels} for words, labels in self.batches)
-
-
 class Recorder(Losses):
     """After each step: the gradients it was made with, a digest of the parameters it led to, the loss.
 
@@ -122,8 +94,6 @@ def train(name, scenario, output, num_ranks, dataset, accumulation, config, trai
     model, recorder = build_model(scenario, num_ranks), Recorder()
     given = output / f"{name}_trainer", model, dataset, trainer_type, [recorder]
     trainer = tiny_trainer(*given, **{**settings, **scenario.arguments})
-    if isinstance(dataset, StepByStep):
-        trainer.get_train_dataset = lambda: dataset
     if scenario.own_optimizer:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         trainer.optimizer = scenario.own_optimizer(trained, lr=trainer.args.learning_rate)
@@ -168,11 +138,6 @@ def run(name, output, num_ranks):
         here = f"{name}.rank{mindnlp_dp_plugin.get_rank()}"
         config = {**scenario.config, "zero_stage": int(name.partition(".zero")[2] or 0)}
         train(here, scenario, output, num_ranks, dataset, scenario.accumulation, config)
-    elif scenario.is_weighted:
-        train(f"{name}.rank0", scenario, output, num_ranks, StepByStep(scenario, num_ranks), 1, {})
-        if scenario.runs_alone:
-            dataset, accumulation = scenario.dataset(num_ranks, BATCH_SIZE), scenario.accumulation * num_ranks
-            train(f"{name}.alone", scenario, output, num_ranks, dataset, accumulation, scenario.config)
     else:
         dataset = scenario.dataset(num_ranks, BATCH_SIZE * num_ranks)
         trainer_type = MeanOfRanksTrainer if scenario.takes_mean_of_ranks else RecordingTrainer

@@ -32,19 +32,19 @@ def test_settings():
 
 
 def test_what_is_set_where_the_trainer_is_made_holds_for_the_workers(monkeypatch):
-    monkeypatch.setenv("MINDNLP_DP_AVERAGE_OVER", "tokens")
+    monkeypatch.setenv("MINDNLP_DP_AVERAGE_OVER", "ranks")
     monkeypatch.setenv("MINDNLP_DP_JOB", "of a rank around it")
     monkeypatch.setenv("GLOG_v", "2")
     own = {"env_vars": {"MINE": "1"}, "pip": ["a"]}
     run_config = RunConfig(worker_runtime_env=own)
     trainer = MindNLPTrainer(print, run_config=run_config)
-    assert trainer.backend_config.settings.average_over == "tokens"
+    assert trainer.backend_config.settings.average_over == "ranks"
     given = trainer.run_config.worker_runtime_env
     assert given["pip"] == ["a"] and run_config.worker_runtime_env == own
     expected = {
         "MINE": "1",
         "GLOG_v": "2",
-        "MINDNLP_DP_AVERAGE_OVER": "tokens",
+        "MINDNLP_DP_AVERAGE_OVER": "ranks",
         "MINDNLP_DP_DEFERRED": "1",
         "PYTHONHASHSEED": "0",
     }

@@ -23,12 +23,7 @@ def hook(trainer_base, group, config, patches) -> None:
         hook_trainer(trainer_base, group, config, patches)
 
     asks_for_more = (
-        config.average_over not in ("auto", "ranks")
-        or config.elastic_determinism
-        or config.dispatch_batches
-        or config.resume
-        or config.async_save
-        or config.profile
+        config.elastic_determinism or config.dispatch_batches or config.resume or config.async_save or config.profile
     )
     if group.world_size > 1 or asks_for_more or told(GOES_ON):
         hook_ranks_trainer()

@@ -34,11 +34,11 @@ def trained(folder, **arguments):
 
 def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
     """It is that of MindNLP's Trainer with all their rows in one batch, but for rounding."""
-    plain = {"optim": "sgd", "learning_rate": 0.1, "max_steps": 4}
-    configured(average_over="micro_steps")
-    expected = trained(tmp_path / "plain", gradient_accumulation_steps=4, **plain)
+    plain = {"optim": "sgd", "max_steps": 4, "gradient_accumulation_steps": 4}
+    configured(async_save=True)  # sums over micro-steps, of which a mean is a fourth
+    expected = trained(tmp_path / "plain", learning_rate=0.1 / 4, max_grad_norm=4.0, **plain)
     configured(elastic_determinism=True)
-    found = trained(tmp_path / "elastic", gradient_accumulation_steps=4, **plain)
+    found = trained(tmp_path / "elastic", learning_rate=0.1, max_grad_norm=1.0, **plain)
     assert np.abs(found - expected).max() <= ROUNDING
     assert np.abs(found - flat(without_dropout())).max() > 1000 * ROUNDING
 
@@ -119,7 +119,7 @@ def test_resuming_in_mid_epoch_without_it_is_refused(tmp_path, configured):
     configured(elastic_determinism=2)
     arguments = {"max_steps": 3, "save_strategy": "steps", "save_steps": 1}
     tiny_trainer(tmp_path, **arguments).train()
-    configured(average_over="micro_steps")
+    configured(async_save=True)
     trainer = tiny_trainer(tmp_path, gradient_accumulation_steps=2, **{**arguments, "max_steps": 4})
     with pytest.raises(dp.DataParallelError, match="elastic_determinism was True and is False"):
         trainer.train(resume_from_checkpoint=True)
