@@ -157,9 +157,7 @@ def sharded_runs(job):
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_is_shared_out_changes_no_bit(request, sharded_runs, stage):
     names, num_ranks, output = sharded_runs
-    sums_by_place = (
-        stage == 3 and "3-mccl" in request.node.name
-    )  # by the place in a message
+    sums_by_place = stage == 3 and "3-mccl" in request.node.name  # by the place in a message
     of_stage = [name for name in names if name.endswith(f".zero{stage}")]
     assert len(of_stage) >= len(STATES)
     for name, rank in product(of_stage, range(num_ranks)):
