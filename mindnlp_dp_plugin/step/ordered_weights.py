@@ -55,7 +55,7 @@ class OrderedWeights(Weights):
 
     def hear(self, totals):
         """What the micro-batches of all ranks count."""
-        (self._total,) = totals
+        self._total = sum(totals)
 
     def begin_micro_step(self):
         """A new batch follows."""

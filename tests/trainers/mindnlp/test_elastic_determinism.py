@@ -43,6 +43,14 @@ def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
     assert np.abs(found - flat(without_dropout())).max() > 1000 * ROUNDING
 
 
+def test_micro_batches_that_count_alike_have_one_mean(tmp_path, configured):
+    ended = []
+    for mean in ("auto", "ranks"):
+        configured(elastic_determinism=True, average_over=mean)
+        ended.append(trained(tmp_path / mean, max_steps=2, gradient_accumulation_steps=2))
+    np.testing.assert_array_equal(*ended)
+
+
 def test_a_number_of_micro_batches_sets_the_accumulation(tmp_path, configured):
     configured(elastic_determinism=True)
     expected = trained(tmp_path / "accumulated", gradient_accumulation_steps=4)
