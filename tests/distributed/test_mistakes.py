@@ -87,7 +87,7 @@ def test_the_traceback_of_the_rank_that_raised_comes_first(tmp_path, backend):
         (
             "MINDNLP_DP_AVERAGE_OVER",
             "rows",
-            "average_over='rows' is not known: choose one of auto, ranks, ",
+            "average_over='rows' is not known: choose one of auto, ranks.",
         ),
         ("MINDNLP_DP_TIMEOUT", "0", "timeout=0.0 is not a time: give the seconds a collective may wait"),
         ("MINDNLP_DP_CPU_TUNING", "perhaps", "MINDNLP_DP_CPU_TUNING='perhaps' is not understood: give one of 1, true"),
