@@ -1,4 +1,4 @@
-"""Replicas and their gradients: buckets, the reducer that overlaps with backward, the weighted mean."""
+"""Replicas and their gradients: buckets, and the reducer that overlaps with backward."""
 
 from mindnlp_dp_plugin.ddp.reducer import GradientReducer
 

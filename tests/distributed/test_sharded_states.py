@@ -2,18 +2,27 @@
 
 import json
 import zipfile
+from itertools import product
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from tests.distributed.jobs import jobs, left_by_all
 
 DIFFERING = {"data_parallel.json"}  # which has digests of the archives
+BY_PLACE = (3, "mccl")  # sums in an order that hangs on the place in a message, which stage 3 lays out for itself
 
 
-# Not the last, 3 ranks over MCCL: stage 3 sums there in an order that hangs on the place in a message.
-@pytest.fixture(scope="module", params=jobs((2, "mpi"))[:-1], ids=str)
+@pytest.fixture(scope="module", params=jobs((2, "mpi")), ids=str)
 def output(request, in_turn):
     return in_turn("sharded_states.py", *request.param)
+
+
+@pytest.fixture
+def num_exact(request):
+    """How many stages have the bits of the first, from that on."""
+    return 3 if request.node.callspec.params["output"] == BY_PLACE else 4
 
 
 @pytest.fixture
@@ -25,14 +34,15 @@ def outcomes(output):
 @pytest.mark.parametrize(
     "name", ["saved", "trained_twice", "trained_once_more_with_whole_states", "given_new_parameters"]
 )
-def test_each_stage_ends_alike(outcomes, name):
-    plain, *staged = outcomes[name]
+def test_each_stage_ends_alike(outcomes, num_exact, name):
+    plain, *staged = outcomes[name][:num_exact]
     assert plain and len(set(plain)) > 10
     assert staged == [plain] * len(staged)
 
 
-def test_resumed_with_any_stage_from_any_stage_it_ends_as_if_never_stopped(outcomes):
-    assert outcomes["resumed"] == [outcomes["saved"][0]] * len(outcomes["resumed"])
+def test_resumed_with_any_stage_from_any_stage_it_ends_as_if_never_stopped(outcomes, num_exact):
+    for stages, ended in outcomes["resumed"].items():
+        assert "3" in stages and num_exact == 3 or ended == outcomes["saved"][0], stages
 
 
 def contents(path):
@@ -44,8 +54,13 @@ def contents(path):
 
 
 @pytest.mark.parametrize("step", [2, 4, 6])
-def test_checkpoints_have_the_bytes_of_plain_data_parallelism_s(output, step):
+def test_checkpoints_have_the_bytes_of_plain_data_parallelism_s(output, num_exact, step):
     plain, *staged = (folder / f"checkpoint-{step}" for folder in sorted(output.glob("stage?")))
+    others, weights = staged[num_exact - 1 :], load_file(plain / "model.safetensors")
+    for folder, (name, expected) in product(others, weights.items()):
+        found = load_file(folder / "model.safetensors")[name]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4, err_msg=name)
+    staged = staged[: num_exact - 1]
     names = sorted(path.name for path in plain.iterdir())
     assert {"optimizer.ckpt", "scheduler.json", "model.safetensors"} < set(names)
     for folder in staged:

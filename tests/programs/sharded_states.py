@@ -66,10 +66,10 @@ if len(sys.argv) > 2:  # saved by another number of ranks, at the end of an epoc
         resumed(stage, of_stage=1, step=6, folder=Path(sys.argv[2])) for stage in STAGES
     ]
 else:
-    OUTCOMES["resumed"] = [
-        resumed(stage, of_stage, step=4)
+    OUTCOMES["resumed"] = {
+        f"{stage} from {of_stage}": resumed(stage, of_stage, step=4)
         for stage, of_stage in ((0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 2), (3, 3))
-    ]
+    }
 
 
 @is_the_same_in_every_stage
