@@ -32,13 +32,20 @@ def trained(folder, **arguments):
     return flat(trainer.model)
 
 
-def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured):
-    """It is that of MindNLP's Trainer with all their rows in one batch, but for rounding."""
-    plain = {"optim": "sgd", "max_steps": 4, "gradient_accumulation_steps": 4}
-    configured(async_save=True)  # sums over micro-steps, of which a mean is a fourth
-    expected = trained(tmp_path / "plain", learning_rate=0.1 / 4, max_grad_norm=4.0, **plain)
+@pytest.mark.parametrize(
+    "optim, of_sums, of_means",
+    [
+        ("sgd", {"learning_rate": 0.1 / 4}, {"learning_rate": 0.1}),
+        ("adamw", {"learning_rate": 0.01, "adam_epsilon": 4e-4}, {"learning_rate": 0.01, "adam_epsilon": 1e-4}),
+    ],
+)
+def test_a_step_is_the_mean_of_its_micro_batches(tmp_path, configured, optim, of_sums, of_means):
+    """It is that of MindNLP's Trainer, which sums over micro-steps, by the settings that the docs name."""
+    plain = {"optim": optim, "max_steps": 4, "gradient_accumulation_steps": 4}
+    configured(async_save=True)
+    expected = trained(tmp_path / "plain", max_grad_norm=4 * 0.1, **of_sums, **plain)
     configured(elastic_determinism=True)
-    found = trained(tmp_path / "elastic", learning_rate=0.1, max_grad_norm=1.0, **plain)
+    found = trained(tmp_path / "elastic", max_grad_norm=0.1, **of_means, **plain)
     assert np.abs(found - expected).max() <= ROUNDING
     assert np.abs(found - flat(without_dropout())).max() > 1000 * ROUNDING
 
