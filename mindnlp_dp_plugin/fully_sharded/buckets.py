@@ -11,7 +11,6 @@ from mindnlp_dp_plugin.ddp.bucket import is_on_cpu
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.fully_sharded.stand_ins import NotANumber, Untouched
-from mindnlp_dp_plugin.optim import cut_buckets
 from mindnlp_dp_plugin.optim.cut_buckets import SlicedBucket
 
 READERS = ("asnumpy", "numpy", "item", "tolist", "copy", "clone", "__deepcopy__")
@@ -64,13 +63,9 @@ class SharedBucket(SlicedBucket):
         for parameter, tensor in zip(self.parameters, self.whole()):
             hand_out(parameter, tensor)
 
-    def blocks(self, parameter) -> Iterator[np.ndarray]:
+    def values_of(self, parameter) -> Iterator[np.ndarray]:
         """A parameter's values, one run of a few MB after the other. All ranks must use it up."""
-        for owner, begin, end in self._runs(parameter):
-            block = np.empty(end - begin, self._np_dtype)
-            for own in self._own(owner, parameter):
-                block[...] = own.tensor.asnumpy()[begin - own.begin : end - own.begin]
-            yield self._broadcast(block, owner)
+        return self.blocks(parameter, lambda own: own.tensor.asnumpy(), self._np_dtype)
 
     def take(self, parameter, values_of: Callable[[int, int], np.ndarray] | None, src: int) -> None:
         """Let the ranks that keep a part of a parameter have it anew. All ranks must call it.
@@ -81,7 +76,7 @@ class SharedBucket(SlicedBucket):
             src: That rank.
         """
         changed, is_in_place = {}, is_on_cpu() and are_views()
-        for owner, begin, end in self._runs(parameter):
+        for owner, begin, end in self._runs(parameter, self._np_dtype):
             block = np.empty(end - begin, self._np_dtype) if values_of is None else values_of(begin, end)
             block = self._broadcast(block, src)
             for own in self._own(owner, parameter):
@@ -114,24 +109,6 @@ class SharedBucket(SlicedBucket):
     @property
     def _np_dtype(self):
         return np.dtype(mindspore.dtype_to_nptype(self._dtype))
-
-    def _runs(self, parameter):
-        """The rank that keeps it, begin and end of each run of the parameter, in order."""
-        length = max(1, cut_buckets.BLOCK_BYTES // self._np_dtype.itemsize)
-        for rank, extents in enumerate(self.parts):
-            for extent in extents:
-                if self.parameters[extent.index] is parameter:
-                    for begin in range(extent.begin, extent.end, length):
-                        yield rank, begin, min(begin + length, extent.end)
-
-    def _own(self, owner, parameter):
-        """This rank's slice of a parameter, if it is the owner."""
-        return [own for own in self.slices if owner == self._collective.rank and own.parameter is parameter]
-
-    def _broadcast(self, block, src):
-        tensor = mindspore.Tensor.from_numpy(block)
-        self._collective.broadcast(tensor, src)
-        return tensor.asnumpy()
 
     def _require_let_go(self):
         if not is_on_cpu():

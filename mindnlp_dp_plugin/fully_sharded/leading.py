@@ -35,7 +35,7 @@ class Leading:
     def blocks(self, parameter) -> Iterator[np.ndarray]:
         """A parameter's values, flat, a few MB at a time. To be used up."""
         self._ask(READ, self._names[id(parameter)])
-        return self._bucket_of[id(parameter)].blocks(parameter)
+        return self._bucket_of[id(parameter)].values_of(parameter)
 
     def change(self, parameter, values_of: Callable[[int, int], np.ndarray]) -> None:
         """Let a parameter have other values. One rank alone may lead.
@@ -71,7 +71,7 @@ class Leading:
             if what == CHANGE:
                 bucket.take(parameter, None, src)
             else:
-                for _ in bucket.blocks(parameter):
+                for _ in bucket.values_of(parameter):
                     pass
 
     def _ask(self, what, name):

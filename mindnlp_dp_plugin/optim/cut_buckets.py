@@ -1,6 +1,6 @@
 """Parameters joined into buckets of which each rank steps a part, slice by slice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import mindspore
@@ -106,29 +106,41 @@ class SlicedBucket:
                 if begin < self._lengths[rank]:
                     yield sum(self._lengths[:rank]) + begin, values[: self._lengths[rank] - begin]
 
-    def gather_states(self, values: list, dtype: np.dtype) -> list[np.ndarray]:
-        """One state of all parameters, whole. All ranks must call it.
+    def blocks(self, parameter, values_of: Callable[[Slice], np.ndarray], dtype: np.dtype) -> Iterator[np.ndarray]:
+        """What belongs to a parameter, flat, one run of a few MB after the other. All ranks must use it up.
 
         Args:
-            values: This state of each of this rank's slices; None where a slice has none.
-            dtype: The dtype it is kept in.
+            parameter: The parameter.
+            values_of: What belongs to a slice of this rank's, of its length.
+            dtype: The dtype of the values.
         """
-        arrays = [
-            np.zeros(own.tensor.size, dtype) if value is None else value.asnumpy()
-            for own, value in zip(self.slices, values)
-        ]
-        if self._collective.uses_numpy:
-            flat = np.empty(sum(self._lengths), dtype)
-            for begin, values in self._blocks(arrays, dtype):
-                flat[begin : begin + values.size] = values
-        else:
-            part = mindspore.Tensor.from_numpy(self._part(arrays, dtype, 0, self._longest))
-            flat = np.concatenate(self._without_padding(self._collective.all_gather(part).asnumpy()))
-        return [flat[place].reshape(parameter.shape) for parameter, place in zip(self.parameters, self._places)]
+        for owner, begin, end in self._runs(parameter, dtype):
+            block = np.empty(end - begin, dtype)
+            for own in self._own(owner, parameter):
+                block[...] = values_of(own)[begin - own.begin : end - own.begin]
+            yield self._broadcast(block, owner)
 
     @property
     def _dtype(self):
         return self.parameters[0].dtype
+
+    def _runs(self, parameter, dtype):
+        """The rank that keeps it, begin and end of each run of the parameter, in order."""
+        length = max(1, BLOCK_BYTES // dtype.itemsize)
+        for rank, extents in enumerate(self.parts):
+            for extent in extents:
+                if self.parameters[extent.index] is parameter:
+                    for begin in range(extent.begin, extent.end, length):
+                        yield rank, begin, min(begin + length, extent.end)
+
+    def _own(self, owner, parameter):
+        """This rank's slice of a parameter, if it is the owner."""
+        return [own for own in self.slices if owner == self._collective.rank and own.parameter is parameter]
+
+    def _broadcast(self, block, src):
+        tensor = mindspore.Tensor.from_numpy(block)
+        self._collective.broadcast(tensor, src)
+        return tensor.asnumpy()
 
     def _without_padding(self, padded):
         """What each rank has, of an array or a tensor that all have gathered."""

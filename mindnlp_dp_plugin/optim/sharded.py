@@ -9,21 +9,22 @@ whole, and all ranks gather what was stepped.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import mindspore
 import numpy as np
 
+from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.collectives import Collective
-from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.cut_buckets import Slice, SlicedBucket
 from mindnlp_dp_plugin.optim.elementwise import require_elementwise
-from mindnlp_dp_plugin.optim.gathering import Cut, Gathering, LazyTensor, StoredTensor
+from mindnlp_dp_plugin.optim.gathering import Cut, LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.parameters import named_parameters, stepped_parameters
 
 _sharded = WeakKeyDictionary()
@@ -182,14 +183,10 @@ class ShardedStates:
 
     def gather(self) -> dict:
         """Whole states by parameter, in the optimizer's order, in host memory. All ranks must call it."""
-        return self._in_order(dict(self._gathered()))
+        return {key: _gathered(state) for key, state in self._later().items()}
 
     def send(self) -> None:
-        """Take part in another rank's ``state_dict``, holding a bucket at a time."""
-        if not self.are_later:
-            for _ in self._gathered():
-                pass
-            return
+        """Take part in another rank's ``state_dict``, holding a tensor at a time."""
         for state in self._later().values():
             for value in state.values():
                 if type(value) is LazyTensor:
@@ -197,70 +194,44 @@ class ShardedStates:
 
     def _later(self):
         """As ``gather``, with a ``LazyTensor`` in place of each tensor that is shared out. All ranks must call it."""
-        described = self._described()
-        places = {id(p): number for number, bucket in enumerate(self.buckets) for p in bucket.parameters}
-
-        def gather(number):
-            return {id(parameter): state for parameter, state in self._whole(self.buckets[number], *described[number])}
-
-        gathering, later = Gathering(gather, places), {}
-        for bucket, (_, states) in zip(self.buckets, described):
+        later = {}
+        for bucket, states in zip(self.buckets, self._described()):
             for index, state in states.items():
                 parameter = bucket.parameters[index]
-                later[parameter] = {
-                    name: LazyTensor(gathering, parameter, name) if type(value) is Cut else value
+                later[id(parameter)] = {
+                    name: LazyTensor(partial(self._whole, bucket, parameter, name, numpy_dtype(value.dtype)))
+                    if type(value) is Cut
+                    else value
                     for name, value in state.items()
                 }
-        return self._in_order(later)
-
-    def _in_order(self, whole):
-        """States by parameter in the optimizer's order; what belongs to no parameter follows."""
-        whole = {id(parameter): state for parameter, state in whole.items()}
         others = {key: state for key, state in self._states.items() if not isinstance(key, mindspore.Tensor)}
-        return {parameter: whole[id(parameter)] for parameter in self._parameters if whole.get(id(parameter))} | others
-
-    def _gathered(self):
-        """The parameters with their whole states, bucket by bucket. All ranks must use it up."""
-        for bucket, (own, states) in zip(self.buckets, self._described()):
-            for parameter, state in self._whole(bucket, own, states):
-                yield (
-                    parameter,
-                    {
-                        name: mindspore.Tensor.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
-                        for name, value in state.items()
-                    },
-                )
+        return {parameter: later[id(parameter)] for parameter in self._parameters if later.get(id(parameter))} | others
 
     def _described(self):
-        """For each bucket what states this rank's slices have, and those of all, by the place of their parameter."""
+        """For each bucket what states its parameters have on any rank, by their place."""
         mine = [
             {own.index: _described(self._states.get(own.tensor, {}), own.tensor) for own in bucket.slices}
             for bucket in self.buckets
         ]
         everyone = self._collective.all_gather_object(mine, Message("states of the optimizer")) if mine else []
         return [
-            (own, {index: dict(state) for of_rank in reversed(described) for index, state in of_rank.items()})
-            for own, *described in zip(mine, *everyone)
+            {index: state for of_rank in reversed(described) for index, state in of_rank.items()}
+            for described in zip(*everyone)
         ]
 
-    def _whole(self, bucket, own_states, states):
-        """The parameters of a bucket that have states, with these as whole arrays. All ranks must call it."""
-        whole = {index: dict(state) for index, state in states.items()}
-        for index, name, array in self._arrays(bucket, own_states, states):
-            whole[index][name] = array
-        return [(bucket.parameters[index], state) for index, state in whole.items() if state]
+    def _whole(self, bucket, parameter, name, dtype):
+        """A parameter's state, whole; zeros where a rank has none. All ranks must call it."""
+        whole, end = np.empty(parameter.size, dtype), 0
 
-    def _arrays(self, bucket, own_states, states):
-        """A bucket's states one after the other: place of the parameter, name, array. All ranks must use it up."""
-        kinds = {(name, value) for state in states.values() for name, value in state.items() if type(value) is Cut}
-        for name, kind in sorted(kinds):
-            values = [
-                self._states[own.tensor][name] if own_states[own.index].get(name) == kind else None
-                for own in bucket.slices
-            ]
-            for index, array in enumerate(bucket.gather_states(values, numpy_dtype(kind.dtype))):
-                if states.get(index, {}).get(name) == kind:
-                    yield index, name, array
+        def values_of(own):
+            value = self._states.get(own.tensor, {}).get(name)
+            has_it = value is not None and value.asnumpy().dtype == dtype
+            return value.asnumpy() if has_it else np.zeros(own.tensor.size, dtype)
+
+        for block in bucket.blocks(parameter, values_of, dtype):
+            whole[end : end + block.size] = block
+            end += block.size
+        return whole.reshape(parameter.shape)
 
     def _lay_out(self):
         """Join and cut the parameters, and take what states there are along, bucket by bucket."""
@@ -268,7 +239,8 @@ class ShardedStates:
         buckets = self._layout(order) if self._layout else self._by_size(order)
         slice_of = {id(own.parameter): own for bucket in buckets for own in bucket.slices}
         states = {}
-        for parameter, state in self._gathered():
+        for parameter, later in self._later().items():
+            state = _gathered(later)
             if own := self._slice_of.get(id(parameter)):
                 self._states.pop(own.tensor, None)  # so that never two copies of this rank's part are held
             if own := slice_of.get(id(parameter)):
@@ -303,6 +275,10 @@ class ShardedStates:
         }
         whole = self._later() if self.are_later else self.gather()
         return {**state_dict, "state": {places.get(id(key), key): state for key, state in whole.items()}}
+
+
+def _gathered(later):
+    return {name: value.gather() if type(value) is LazyTensor else value for name, value in later.items()}
 
 
 def _cut(state, own):

@@ -1,5 +1,7 @@
 """Files that are written and read tensor by tensor are those of the libraries, to the byte."""
 
+import mindnlp_dp_plugin  # noqa: F401  isort: skip
+
 import mindspore
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import safetensors.numpy
 from mindnlp.core.serialization import save
 
 from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, tensor_file
-from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
+from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.optim.gathering import StoredTensor
 
 SHAPES = [(), (0,), (3,), (2, 5), (4, 0, 2), (7, 3, 2)]
@@ -62,3 +64,14 @@ def test_large_states_stay_in_the_file(tmp_path, write, stays):
         if stays:
             half = state["large"].to(dtype=mindspore.float16).run(5, 555)
             assert np.array_equal(half, array.reshape(-1)[5:555].astype(np.float16))
+
+
+def test_states_have_their_dtype_shape_and_values(tmp_path):
+    tensors, path = drawn(), str(tmp_path / "optimizer.ckpt")
+    tensors["turned"] = np.arange(6.0).reshape(2, 3).T
+    archive.write({"arrays": tensors, "tensor": mindspore.Tensor([1, 2.5], mindspore.bfloat16)}, path)
+    for found in (safe_unpickler.load(path), safe_unpickler.load_later(path, StoredTensor)):
+        assert found["tensor"].dtype == mindspore.bfloat16 and found["tensor"].float().asnumpy().tolist() == [1, 2.5]
+        for name, values in tensors.items():
+            assert (found["arrays"][name].dtype, found["arrays"][name].shape) == (values.dtype, values.shape)
+            assert found["arrays"][name].tobytes() == values.tobytes()
