@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.nested import map_leaves
 
-BFLOAT16 = "bfloat16"  # MindSpore's, which it pickles as a class of its own
+BFLOAT16 = "bfloat16"  # MindSpore's class, which makes a number and runs nothing
 NUMERIC = re.compile(r"[<>|=]?[biufc]\d{1,2}")
 PLAIN = {("_codecs", "encode"), ("collections", "OrderedDict"), ("mindspore.common.tensor", "Tensor")}
 
@@ -28,14 +27,15 @@ class PlainDtype:
     """Stands where the pickle names ``numpy.dtype``, and takes numbers only: no objects, no structures."""
 
     def __init__(self, name, align=False, copy=False):
-        if name != BFLOAT16 and not (isinstance(name, str) and NUMERIC.fullmatch(name)):
+        is_bfloat16 = isinstance(name, type) and name.__name__ == BFLOAT16
+        if not is_bfloat16 and not (isinstance(name, str) and NUMERIC.fullmatch(name)):
             raise _refusal(f"a dtype {name!r}")
-        self.dtype = numpy_dtype(name)
+        self.dtype = np.dtype(name)
 
     def __setstate__(self, state):
         """What the pickle says of a dtype beside its name: for numbers, the order of bytes."""
         _, order, *layout = state
-        if self.dtype == numpy_dtype(BFLOAT16) and order == "<":
+        if self.dtype.kind == "V" and order == "<":  # bfloat16, which NumPy does not know
             return
         if order not in ("<", ">", "|", "=") or tuple(layout) != (None, None, None, -1, -1, 0):
             raise _refusal(tr("a dtype with {state!r}", state=state))
@@ -79,11 +79,9 @@ class SafeUnpickler(pickle.Unpickler):
 
     def find_class(self, module_name: str, name: str) -> Any:
         """What a pickle names."""
-        if name == BFLOAT16 and module_name.startswith("mindspore."):
-            return BFLOAT16
         if (module_name, name) in STAND_INS:
             return STAND_INS[module_name, name]
-        if (module_name, name) in PLAIN:
+        if (module_name, name) in PLAIN or (name == BFLOAT16 and module_name.startswith("mindspore.")):
             return super().find_class(module_name, name)
         raise _refusal(tr("{name} to be called while it is read", name=f"{module_name}.{name}"))
 

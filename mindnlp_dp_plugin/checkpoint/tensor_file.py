@@ -27,15 +27,6 @@ DTYPES = {kind: name for name, kind in KINDS.items()}
 ALIGNED_TO = LENGTH_BYTES = 8
 
 
-def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype of a name; bfloat16 is MindSpore's."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    from mindspore.common.np_dtype import bfloat16
-
-    return np.dtype(bfloat16)
-
-
 def write(
     path: str | PathLike,
     tensors: Mapping[str, tuple[np.dtype, tuple[int, ...]]],

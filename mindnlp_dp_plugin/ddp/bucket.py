@@ -20,7 +20,6 @@ import mindspore
 import numpy as np
 from packaging.version import Version
 
-from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.ddp.host_memory import are_views, sums_of_squares
 from mindnlp_dp_plugin.ddp.micro_batches import MicroBatches, SumOfMicroBatches, started
@@ -265,3 +264,12 @@ def scale_each(gradients: list, factor) -> None:
     for gradient in gradients:
         wide = mindspore.float64 if gradient.dtype == mindspore.float64 else mindspore.float32
         gradient.assign_value(cast(cast(gradient, wide) * cast(factor, wide), gradient.dtype))
+
+
+def numpy_dtype(name):
+    """The NumPy dtype of a name; bfloat16 is MindSpore's."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    from mindspore.common.np_dtype import bfloat16
+
+    return bfloat16

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import mindspore
 import numpy as np
 
-from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.collectives import Collective
+from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.ddp.host_memory import are_views
 from mindnlp_dp_plugin.ddp.plan import plan_buckets
 from mindnlp_dp_plugin.errors import DataParallelError

@@ -9,7 +9,7 @@ import safetensors.numpy
 from mindnlp.core.serialization import save
 
 from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, tensor_file
-from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
+from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.optim.gathering import StoredTensor
 
 SHAPES = [(), (0,), (3,), (2, 5), (4, 0, 2), (7, 3, 2)]

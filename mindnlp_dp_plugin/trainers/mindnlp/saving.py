@@ -14,8 +14,8 @@ from mindnlp.peft.utils.save_and_load import get_data_list
 from mindnlp.transformers import modeling_utils
 
 from mindnlp_dp_plugin.checkpoint import archive, safe_unpickler, tensor_file
-from mindnlp_dp_plugin.checkpoint.tensor_file import numpy_dtype
 from mindnlp_dp_plugin.collectives import current
+from mindnlp_dp_plugin.ddp.bucket import numpy_dtype
 from mindnlp_dp_plugin.fully_sharded import Leading, shared_parameters
 from mindnlp_dp_plugin.optim.gathering import LazyTensor, StoredTensor
 from mindnlp_dp_plugin.optim.sharded import states_later
