@@ -79,7 +79,13 @@ def of_msrun(hosts, per_host, output, words, disks, options):
 
 
 def of_torchrun(hosts, per_host, output, words, disks, options):
-    run = [sys.argv[1], "-m", "torch.distributed.run", f"--nproc-per-node={per_host}", "--rdzv-backend=c10d"]
+    run = [
+        os.path.abspath(sys.argv[1]),
+        "-m",
+        "torch.distributed.run",
+        f"--nproc-per-node={per_host}",
+        "--rdzv-backend=c10d",
+    ]
     run += [*(options or [f"--nnodes={len(hosts)}"]), f"--rdzv-endpoint={hosts[0].address}:{PORT}"]
     for host in hosts:  # they know no names: a cluster's do, and need neither of these
         known = [f"--local-addr={host.address}", f"--rdzv-conf=is_host={host is hosts[0]},last_call_timeout=5"]
