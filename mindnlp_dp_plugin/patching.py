@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,22 +32,25 @@ class Patches:
         self._undo.append(lambda: delattr(owner, name) if found is _ABSENT else setattr(owner, name, found))
         setattr(owner, name, value)
 
-    def stand_in(self, owner: Any, stand_in: Callable, name: str | None = None) -> None:
+    def stand_in(self, owner: Any, stand_in: Callable, name: str | None = None, everywhere: bool = False) -> None:
         """Let ``stand_in`` be called in the place of ``owner``'s function of that name, which it is given first.
 
         Args:
             owner: A class or module.
             stand_in: What is called instead.
             name: The function's name, if it is not that of ``stand_in``.
+            everywhere: Whether it is replaced in each module that has imported it by name, too.
         """
         name = name or stand_in.__name__
         stock = getattr(owner, name)
+        places = [(owner, name), *(_places_of(stock) if everywhere else ())]
 
         @functools.wraps(stock)
         def method(*args, **kwargs):
             return stand_in(stock, *args, **kwargs)
 
-        self.replace(owner, name, method)
+        for owner, name in places:
+            self.replace(owner, name, method)
 
     def on_undo(self, function: Callable[[], object]) -> None:
         """Have ``function`` called when everything is put back."""
@@ -62,6 +66,19 @@ class Patches:
         """Leave every owner as it was found."""
         while self._undo:
             self._undo.pop()()
+
+
+def _places_of(function):
+    """Where modules hold a function, or one that it stands in for."""
+    known = [function]
+    while function := getattr(function, "__wrapped__", None):
+        known.append(function)
+    return [
+        (module, name)
+        for module in list(sys.modules.values())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if any(value is each for each in known)
+    ]
 
 
 @contextmanager

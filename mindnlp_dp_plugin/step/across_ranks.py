@@ -7,10 +7,13 @@ normalisation needs statistics of all rows.
 
 import math
 from collections.abc import Callable
+from inspect import signature
+from itertools import product
 from types import ModuleType
 from typing import NamedTuple
 
 import mindspore
+import numpy as np
 
 from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.distributed.gradients import all_gather, global_mean
@@ -25,15 +28,19 @@ class InForward(NamedTuple):
     Attributes:
         counts: Whether it has a weight. A mean over nothing would be no number, nor would gradients be that other ranks
             need of this one's rows.
-        num_rows: How many rows there are, if ranks weigh losses by labels of which each row has several.
+        labels: Those by which ranks weigh losses, if each row has several.
+        has_spans: Whether it is of question answering.
     """
 
     counts: bool
-    num_rows: int | None
+    labels: np.ndarray | None = None
+    has_spans: bool = False
 
 
 def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward | None], patches: Patches) -> None:
     """Let ``cross_entropy``, ``nll_loss`` and ``batch_norm`` count what all ranks have.
+
+    MindSpore's own losses do, too, and so do those that a module has imported by name.
 
     Args:
         functional: Has them.
@@ -41,30 +48,43 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
         patches: Restores them.
     """
 
-    def mean(stock, input, target, weight=None, ignore_index=PADDING, reduction="mean", *smoothing, **named):
+    def mean(stock, *given, **named):
+        bound = signature(stock).bind(*given, **named)
+        bound.apply_defaults()
+        input, target, weight, ignore_index, reduction, *smoothing = bound.args
         if reduction != "mean" or not (batch := in_forward()):
-            return stock(input, target, weight, ignore_index, reduction, *smoothing, **named)
-        leaves_out = ignore_index not in (PADDING, input.shape[-1])  # the second as question answering does
-        is_of_rows = target.shape == (batch.num_rows,)
-        if target.is_floating_point() or not (weight is not None or leaves_out or is_of_rows):
+            return stock(*given, **named)
+        is_behind_tokens = batch.has_spans and ignore_index == input.shape[-1]
+        leaves_out = ignore_index != PADDING and not is_behind_tokens
+        are_shares = target.is_floating_point()
+        if are_shares or not (weight is not None or leaves_out or _are_of_rows(target, batch.labels)):
             if batch.counts:
-                return stock(input, target, weight, ignore_index, "mean", *smoothing, **named)
-            num_kept = len(target) if target.is_floating_point() else (target != ignore_index).sum().item()
-            return stock(input, target, weight, ignore_index, "sum", *smoothing, **named) / max(num_kept, 1)
+                return stock(*given, **named)
+            num_kept = len(target) if are_shares else (target != ignore_index).sum().item()
+            return stock(input, target, weight, ignore_index, "sum", *smoothing) / max(num_kept, 1)
         kept = target != ignore_index
         weights = kept.astype(mindspore.float32)
         if weight is not None:
             weights = weights * weight[mindspore.ops.select(kept, target, mindspore.ops.zeros_like(target))]
-        return global_mean(stock(input, target, weight, ignore_index, "sum", *smoothing, **named), weights.sum())
+        return global_mean(stock(input, target, weight, ignore_index, "sum", *smoothing), weights.sum())
 
     def batch_norm(stock, input, running_mean, running_var, weight=None, bias=None, training=False, *rest):
         if not (training and in_forward()):
             return stock(input, running_mean, running_var, weight, bias, training, *rest)
         return normalised(input, running_mean, running_var, weight, bias, *rest)
 
-    patches.stand_in(functional, mean, "cross_entropy")
-    patches.stand_in(functional, mean, "nll_loss")
+    owners = (functional, mindspore.ops, mindspore.mint.nn.functional)
+    for owner, name in product(owners, ("cross_entropy", "nll_loss")):
+        patches.stand_in(owner, mean, name, everywhere=True)
     patches.stand_in(functional, batch_norm)
+
+
+def _are_of_rows(target, labels):
+    """Whether there is one for each row, beside several labels a row; words that were chosen may be as many."""
+    if labels is None or target.shape != labels.shape[:1]:
+        return False
+    words = (each[each != PADDING] for each in (labels, labels[:, 1:]))
+    return not any(np.array_equal(target.asnumpy(), chosen) for chosen in words)
 
 
 def require_normalised_once(model) -> None:

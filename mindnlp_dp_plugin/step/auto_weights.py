@@ -8,21 +8,16 @@ A run that goes on with fewer ranks, each with more micro-steps, takes several o
 number does not divide the new, a step's batches are weighed together.
 """
 
-import logging
-import math
 from collections.abc import Mapping, Sequence
 
 import mindspore
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.language import tr
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels
-from mindnlp_dp_plugin.step.left_out import FIRST
+from mindnlp_dp_plugin.step.padded_rows import PaddedRows
 from mindnlp_dp_plugin.step.weights import Weights
-
-logger = logging.getLogger(__name__)
 
 
 class AutoWeights(Weights):
@@ -42,33 +37,23 @@ class AutoWeights(Weights):
         self._before = door.nominal_accumulation
         self._counts, self._totals = AnnouncedCounts(), []
         self._place = -1
-        self._has_told_of_padding = False
+        self._padding = PaddedRows(door, collective)
 
     def announce(self, batches):
         """The batches up to the optimizer step, or to the end of the epoch."""
         self._counts, self._totals = AnnouncedCounts(batches, self._door), []
+        self._padding.announce(batches)
         self._place = -1
 
     def to_send(self):
         """The counts of the batches that were announced, and how long their rows are."""
-        return self._counts.padded(self._accumulation) + self._counts.lengths(self._accumulation)
+        return self._counts.padded(self._accumulation) + self._padding.to_send()
 
     def hear(self, totals):
         """What all ranks count in each of them, and how long their rows are together."""
-        number, ranks = len(totals) // 2, self._collective.world_size
+        number = len(totals) // 2
         self._totals = list(totals[:number])
-        for mine, of_all in zip(self._counts.lengths(self._accumulation), totals[number:]):
-            if of_all not in (0, ranks * mine) and not self._has_told_of_padding:
-                self._has_told_of_padding = True
-                logger.warning(
-                    tr(
-                        "Each rank pads its batch to its own longest row ({mine} numbers here, {others:g} on the "
-                        "others), and no column is a mask. A model that reads padding then trains otherwise than one "
-                        "process: give it an attention_mask, or pad to a fixed length.",
-                        mine=mine,
-                        others=(of_all - mine) / (ranks - 1),
-                    )
-                )
+        self._padding.hear(totals[number:])
 
     def expects(self, batch):
         """Whether a batch is the next that was announced."""
@@ -156,7 +141,6 @@ class AnnouncedCounts:
             0 if batch.is_repeated else _num_rows_of(batch.columns) or 1 if count is None else count
             for batch, count in zip(batches, of_labels)
         ]
-        self._lengths = [0 if door is None else _length_without_mask(batch.columns, door) for batch in batches]
         self._are_repeated = [batch.is_repeated for batch in batches]
         self._columns = [{id(column) for column in batch.columns.values()} for batch in batches]
 
@@ -169,10 +153,6 @@ class AnnouncedCounts:
     def padded(self, length: int) -> list[int]:
         """The counts, and 0 for batches that the epoch has no more."""
         return self._counts + [0] * (length - len(self._counts))
-
-    def lengths(self, length: int) -> list[int]:
-        """Numbers in a row of each batch whose padding a model may read, otherwise 0; as ``padded``."""
-        return self._lengths + [0] * (length - len(self._lengths))
 
     def holds(self, place: int, batch: Mapping) -> bool:
         """Whether a batch is that of a place: they have columns in common."""
@@ -207,14 +187,6 @@ class AnnouncedCounts:
         if self._door is None:
             return None
         return count_labels(batch, self._door.leaves_out, self._door.labels)
-
-
-def _length_without_mask(columns, door):
-    """How many numbers a row has; 0 if a mask tells padding from tokens, or the model looks at none behind a token."""
-    if door.leaves_out == FIRST or any("mask" in name for name in columns):
-        return 0
-    shapes = [getattr(column, "shape", ()) for column in columns.values()]
-    return sum(math.prod(shape[1:]) for shape in shapes if len(shape) > 1)
 
 
 def _num_rows_of(columns) -> int | None:

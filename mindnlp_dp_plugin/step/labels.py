@@ -44,7 +44,7 @@ def may_have_labels(batch: Mapping, name: str | None = LABELS) -> bool:
         return False
     labels = batch.get(name)
     is_counted = getattr(labels, "ndim", 0) > 0 and to_numpy(labels[:1]).dtype.kind in "iu"
-    return is_counted or all(name in batch for name in SPANS)
+    return is_counted or has_spans(batch)
 
 
 def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
@@ -57,10 +57,10 @@ def labels_of(batch: Mapping, name: str = LABELS) -> np.ndarray | None:
     return labels if is_counted else None
 
 
-def num_rows_with_many(batch: Mapping, name: str | None) -> int | None:
-    """How many rows a batch has, if each has several labels, by which ranks weigh its loss; otherwise None."""
+def many_labels_of(batch: Mapping, name: str | None) -> np.ndarray | None:
+    """The labels by which ranks weigh a loss, if each row has several; otherwise None."""
     labels = labels_of(batch, name) if name else None
-    return None if labels is None or labels.ndim < 2 else len(labels)
+    return None if labels is None or labels.ndim < 2 else labels
 
 
 def count_kept(labels: np.ndarray, leaves_out: str | None, mask: Any = None) -> int:
@@ -69,6 +69,11 @@ def count_kept(labels: np.ndarray, leaves_out: str | None, mask: Any = None) -> 
     if leaves_out == MASKED and mask is not None:
         kept &= to_numpy(mask) == 1
     return int(kept.sum())
+
+
+def has_spans(batch: Any) -> bool:
+    """Whether a batch has the columns of question answering, whose model leaves out the places behind its tokens."""
+    return isinstance(batch, Mapping) and all(name in batch for name in SPANS)
 
 
 def _require_no_other_labels(batch, name):

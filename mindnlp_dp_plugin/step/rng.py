@@ -72,6 +72,28 @@ def operators_left_as_found():
         mindspore.set_rng_state(generator)
 
 
+@contextmanager
+def host_at(state: tuple):
+    """Within, Python's and NumPy's generators draw from where ``host_now`` has found them; they go on as before."""
+    found = host_now()
+    _set_host(state)
+    try:
+        yield
+    finally:
+        _set_host(found)
+
+
+def host_now() -> tuple:
+    """Where Python's and NumPy's global generators stand."""
+    return random.getstate(), np.random.get_state()
+
+
+def _set_host(state):
+    of_python, of_numpy = state
+    random.setstate(of_python)
+    np.random.set_state(of_numpy)
+
+
 def host_state() -> dict[str, Any]:
     """The state of Python's and NumPy's global generators, in a form JSON can hold."""
     version, words, gauss = random.getstate()

@@ -27,7 +27,7 @@ from mindnlp_dp_plugin.step.auto_weights import AutoWeights
 from mindnlp_dp_plugin.step.clipping import clip_by_buckets
 from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
-from mindnlp_dp_plugin.step.labels import num_rows_with_many
+from mindnlp_dp_plugin.step.labels import has_spans, many_labels_of
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
@@ -36,7 +36,7 @@ from mindnlp_dp_plugin.step.replica_check import ReplicaCheck
 from mindnlp_dp_plugin.step.same_data import require_same_labels
 from mindnlp_dp_plugin.step.sharded_states import shard_states, share_parameters, what_is_shared_out
 from mindnlp_dp_plugin.step.stepped import SteppedParameters
-from mindnlp_dp_plugin.step.weights import EqualWeights
+from mindnlp_dp_plugin.step.weights import EqualWeights, WeightsOfTheLoop
 
 NO_GATHERING = Message(
     "dp.all_gather and dp.global_mean within a step cannot be used with elastic_determinism: the weights of losses and "
@@ -127,8 +127,7 @@ class Step:
         self.announcements = Announcements(self._weights, self.stepped, door.clock)
         self._factor = 1  # of the loss
         self._is_weighed = self.is_forward_due = False
-        self._num_rows: int | None = None  # of a batch whose rows have several labels
-        self._in_forward: InForward | None = None
+        self._batch, self._in_forward = InForward(counts=True), None
         self._counts = self._has_gradients = True
         self._guard(config, patches)
         clip_by_buckets(self.reducer, door.utils, patches)
@@ -178,7 +177,8 @@ class Step:
         self._factor = 1
         self._counts = self._weights.weigh(batch)
         by_labels = self._weights.looks_ahead or self._door.weighs_losses
-        self._num_rows = num_rows_with_many(batch, self._door.labels) if by_labels else None
+        labels = many_labels_of(batch, self._door.labels) if by_labels else None
+        self._batch = InForward(self._counts, labels, self._door.labels is not None and has_spans(batch))
         loss = self._computed(forward_and_backward)
         if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0
             return self._weights.recorded(None)
@@ -196,7 +196,7 @@ class Step:
         if not self.is_forward_due:
             return compute_loss()
         self.is_forward_due = False
-        self._in_forward = InForward(self._counts, self._num_rows)
+        self._in_forward = self._batch
         try:
             with self.precision.running():
                 loss = compute_loss()
@@ -294,8 +294,9 @@ class Step:
     def _weigh(self, by_counts):
         if self.micro_batches:
             return OrderedWeights(self._door, self._collective, by_counts, self.micro_batches)
-        is_equal = not by_counts or self._collective.world_size == 1 or self._door.weighs_losses
-        return (EqualWeights if is_equal else AutoWeights)(self._door, self._collective)
+        if not by_counts or self._collective.world_size == 1:
+            return EqualWeights(self._door, self._collective)
+        return (WeightsOfTheLoop if self._door.weighs_losses else AutoWeights)(self._door, self._collective)
 
     def _place_in_streams(self):
         """Whose operators draw, and in which step: this rank's, or the micro-batch's, whatever rank computes it."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.port import Announced, Door
+from mindnlp_dp_plugin.step.padded_rows import PaddedRows
 
 
 class Weights:
@@ -95,3 +96,12 @@ class EqualWeights(Weights):
                 before=self._before,
                 now=self._now,
             )
+
+
+class WeightsOfTheLoop(EqualWeights):
+    """The loop weighs losses itself; ranks tell each other how long their rows are."""
+
+    def __init__(self, door: Door, collective: Collective):
+        super().__init__(door, collective)
+        self._padding = PaddedRows(door, collective)
+        self.announce, self.to_send, self.hear = self._padding.announce, self._padding.to_send, self._padding.hear

@@ -84,7 +84,16 @@ OF_A_LAYER = (
 )
 
 
+MEAN = """
+labels = mindspore.Tensor([1, 0, 1, 0, 1])
+for n in 3, 5:
+    loss = lambda x: functional.binary_cross_entropy_with_logits(x * 1.0, labels[:n].astype(mindspore.float32))
+    found = mindspore.grad(loss)(mindspore.ops.zeros(n)).asnumpy()
+assert abs(found[0] + 0.1) < 1e-6, 'of another mean'
+"""
+
 USES = {
+    "mean_of_binary_cross_entropy": (f"from mindnlp.core.nn import functional{MEAN}", "of another mean"),
     "gradients_of_views": (
         f"{GRADIENT}\nwhole = ops.ones(6)\n"
         "slice, view = nn.Parameter(whole[:3]), nn.Parameter(ops.ones(2, 3).view(3, 2))\n"

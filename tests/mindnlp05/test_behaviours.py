@@ -79,6 +79,12 @@ def test_what_was_frozen_trains_when_it_is_unfrozen(alone):
     assert sum(changed[:-of_the_head]) > 20  # many gradients are below the fifth digit
 
 
+def test_rows_that_ranks_pad_to_other_lengths_are_named_once_if_nothing_masks_them(alone, together):
+    assert alone["rows_padded_apart"] == []
+    assert [len(rank["rows_padded_apart"]) for rank in together] == [1] * RANKS
+    assert together[0]["rows_padded_apart"][0].startswith("Each rank pads its batch to its own longest row (")
+
+
 @pytest.mark.parametrize("sampler", ["by_length", "weighted"])
 def test_each_row_is_read_once_in_each_epoch_whatever_gives_the_order(together, sampler):
     first, second = together[0]["orders"][sampler]

@@ -20,7 +20,16 @@ def refused(function, *args, **kwargs):
 weight = torch.nn.Parameter(torch.ones(2))
 weight.grad = torch.ones(2)
 """
+MEAN = """
+labels = mindspore.Tensor([1, 0, 1, 0, 1])
+for n in 3, 5:
+    loss = lambda x: torch.nn.functional.binary_cross_entropy_with_logits(x * 1.0, labels[:n].astype(mindspore.float32))
+    found = mindspore.grad(loss)(mindspore.ops.zeros(n)).asnumpy()
+assert abs(found[0] + 0.1) < 1e-6, found
+"""
+
 CASES = {
+    "mean_of_binary_cross_entropy": MEAN,
     "norm_of_a_whole_tensor": "assert torch.nn.utils.clip_grad_norm_([weight], 9.0).item() ** 2 - 2 < 1e-5",
     "addcdiv_on_cpu": "torch.optim.AdamW([weight]).step(); assert weight[0].item() < 1",
     "argmax_of_a_whole_tensor": "assert torch.tensor([[1.0, 4.0], [3.0, 2.0]]).argmax().item() == 1",

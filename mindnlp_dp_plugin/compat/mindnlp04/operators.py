@@ -2,6 +2,7 @@
 
 import functools
 
+from mindnlp_dp_plugin.compat.means import of_elements
 from mindnlp_dp_plugin.compat.patch import patch
 
 
@@ -187,3 +188,13 @@ def division_of_whole_numbers(ops):
         return stock(input, other, rounding_mode=rounding_mode)
 
     ops.div = div
+
+
+@patch(
+    module="mindnlp.core.nn.functional",
+    bridges="several labels whose target a loss makes: the gradient of binary_cross_entropy_with_logits divides by the "
+    "elements of the first batch",
+    obsolete_when="MindSpore's gradient of the mean divides by the elements of its own call",
+)
+def mean_of_binary_cross_entropy(functional):
+    functional.binary_cross_entropy_with_logits = of_elements(functional.binary_cross_entropy_with_logits)

@@ -1,5 +1,6 @@
 """Functions of ``mindtorch`` whose numbers or gradients are not torch's, in silence."""
 
+from mindnlp_dp_plugin.compat.means import of_elements
 from mindnlp_dp_plugin.compat.patch import patch
 
 CPU = "mindtorch._apis.cpu"
@@ -114,3 +115,13 @@ def methods_of_tensors(_tensor):
 
     for method in (__setitem__, argsort, __mod__):
         setattr(_tensor.TensorPlaceHolder, method.__name__, method)
+
+
+@patch(
+    module="mindtorch.nn.functional",
+    bridges="the gradient of binary_cross_entropy_with_logits divides by the elements of the first batch, if the loss "
+    "makes the target",
+    obsolete_when="MindSpore's gradient of the mean divides by the elements of its own call",
+)
+def mean_of_binary_cross_entropy(functional):
+    functional.binary_cross_entropy_with_logits = of_elements(functional.binary_cross_entropy_with_logits)

@@ -15,6 +15,7 @@ from mindnlp_dp_plugin.ddp.replicas import check_buffers, make_replicas
 from mindnlp_dp_plugin.distributed.gradients import computed
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.port import Announced
 from mindnlp_dp_plugin.step import rng
 from mindnlp_dp_plugin.step.common_seed import common_seed
 from mindnlp_dp_plugin.step.pynative import require_pynative
@@ -116,6 +117,8 @@ def get_batch_samples(stock, self, epoch_iterator, num_batches, device):
     if session.is_over:
         return [], None
     batches = [*session.reading(session.rows.read(itertools.islice(epoch_iterator, num_batches)))]
+    of_all = [{} if session.rows.are_read_twice(batch) else batch for batch in batches]
+    session.step.announcements.announce([Announced(columns, is_repeated=False) for columns in of_all])
     counted = session.rows.without_labels_of_others(batches)
     with averaging_tokens(self, True):
         _, number = stock(self, iter(counted), num_batches, device)

@@ -142,16 +142,17 @@ class TrainingSession(Session):
         return self.step.forward(lambda: self._weighed(stock, model, inputs, options))
 
     def _weighed(self, stock, model, inputs, options):
-        given = copy.copy(inputs)  # to compute a loss takes labels out
+        given, drawn = copy.copy(inputs), rng.host_now()  # to compute a loss takes labels out, and may draw
         found = stock(model, inputs, **options)
         loss, outputs = found if options["return_outputs"] else (found, None)
         number = options["num_items_in_batch"]
-        by_twice = None if number is None else functools.partial(self._by_twice, stock, model, given, options)
+        by_twice = None if number is None else functools.partial(self._by_twice, stock, model, given, drawn, options)
         loss = self.rows.weighed(loss, self._batch, self._door, by_twice)
         return (loss, outputs) if options["return_outputs"] else loss
 
-    def _by_twice(self, stock, model, inputs, options, with_gradients=False):
-        """The loss again, with the same dropout, divided by twice the number of labels."""
+    def _by_twice(self, stock, model, inputs, drawn, options, with_gradients=False):
+        """The loss again, with the same dropout and draws, divided by twice the number of labels."""
         twice = {**options, "num_items_in_batch": 2 * options["num_items_in_batch"], "return_outputs": False}
-        with self._own_dropout(), contextlib.nullcontext() if with_gradients else mindtorch.no_grad():
+        recorded = contextlib.nullcontext() if with_gradients else mindtorch.no_grad()
+        with rng.host_at(drawn), self._own_dropout(), recorded:
             return stock(model, copy.copy(inputs), **twice)

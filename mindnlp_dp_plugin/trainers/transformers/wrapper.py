@@ -20,6 +20,13 @@ class DistributedDataParallel(nn.Module):
         super().__init__()
         self.module = module
 
+    def __getattr__(self, name: str):
+        """What the wrapper has not is the model's, as where one process trains it: ``model.bert(...)``."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
     def forward(self, *args, **kwargs):
         """That of the model; what it draws from NumPy, as masks of spans, is the rank's own, as dropout."""
         with rng.numpy_of_micro_step():

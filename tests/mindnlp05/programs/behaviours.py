@@ -9,6 +9,7 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import mindnlp  # isort: skip  # noqa: F401
 
 import json
+import logging
 import random
 import sys
 import time
@@ -274,6 +275,27 @@ def a_subclass_with_a_loss_of_its_own():
     model = models.bert()
     Doubling(model, arguments(), train_dataset=models.Rows(24)).train()
     return parameters(model)
+
+
+@case
+def rows_padded_apart():
+    """What is said of rows as long as their batch needs, which no mask tells from padding."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    told = logging.getLogger("mindnlp_dp_plugin.step.padded_rows")
+    told.addHandler(handler)
+
+    def padded(rows):
+        longest = 3 + max(int(row["input_ids"][0]) % 7 for row in rows)
+        return {
+            "input_ids": torch.stack([row["input_ids"][:longest] for row in rows]),
+            "labels": torch.stack([row["labels"] for row in rows]),
+        }
+
+    trainer(data_collator=padded).train()
+    told.removeHandler(handler)
+    return said
 
 
 @case

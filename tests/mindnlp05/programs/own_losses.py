@@ -2,8 +2,11 @@
 
 import mindnlp_dp_plugin as dp  # isort: skip
 
+import random
+
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
 from tests.mindnlp05.programs.models import VOCABULARY
@@ -83,6 +86,14 @@ def doubled(rows):
     return {name: torch.stack([row[name] for row in rows for _ in range(2)]) for name in ("input_ids", "labels")}
 
 
+def few_chosen(rows):
+    """Up to two labels a row."""
+    batch = {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels")}
+    for row, words in enumerate(batch["input_ids"]):
+        batch["labels"][row, int(words[0]) % 3 :] = -100
+    return batch
+
+
 def with_next_sentence(rows):
     """A label for each row beside those of its words."""
     batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
@@ -158,6 +169,34 @@ class LeavesOutZero(OfRows):
         return (loss, {}) if return_outputs else loss
 
 
+class ByName(PlainClassWeights):
+    """The same, by a function that the script has imported, and the model's own layers."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        hidden = torch.tanh(model.words(inputs["input_ids"]))
+        logits, weights = model.head(hidden).view(-1, VOCABULARY), torch.linspace(0.2, 3, VOCABULARY)
+        loss = cross_entropy(logits, inputs["labels"].view(-1), weight=weights)
+        return (loss, {}) if return_outputs else loss
+
+
+class LeavesOutTheNumberOfClasses(OfRows):
+    """A mean over rows of the first two of three classes."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"])["logits"].mean(1)[:, :2]
+        loss = nn.functional.cross_entropy(logits, inputs["input_ids"][:, 0] % 3, ignore_index=2)
+        return (loss, {}) if return_outputs else loss
+
+
+class OfChosenWords(OfRows):
+    """A mean over the words that have a label: as many as there are rows, on a rank and by chance."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        is_chosen = inputs["labels"] != -100
+        loss = nn.functional.cross_entropy(model(inputs["input_ids"])["logits"][is_chosen], inputs["labels"][is_chosen])
+        return (loss, {}) if return_outputs else loss
+
+
 class OfTags(Trainer):
     """A loss of labels in a column of another name."""
 
@@ -193,6 +232,14 @@ class AddsATerm(Trainer):
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         loss = loss + 5 * outputs["logits"].square().mean((1, 2)).mean()
         return (loss, outputs) if return_outputs else loss
+
+
+class DrawsATerm(AddsATerm):
+    """Doubles what the Trainer computes in about half of the steps."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        return found * 2 if not return_outputs and random.random() < 0.5 else found
 
 
 class DecaysAll(Trainer):
