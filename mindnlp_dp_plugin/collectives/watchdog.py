@@ -45,8 +45,9 @@ LAUNCHER_S = 2  # for a launcher to see who failed first, and to end this rank i
 CLAIMANT_TIMEOUT_S = 5
 HINT = Message(
     "All ranks must call the same collectives in the same order. Look for ranks that take different numbers of steps, "
-    "for callbacks that set control.should_* on some ranks only, for an exception that one rank has caught, for "
-    "trainer.evaluate(), dp.barrier() or an early break or exit on some ranks only."
+    "for callbacks that set control.should_* on some ranks only, for an exception that one rank has caught, for a part "
+    "of the loss that some ranks leave out, for trainer.evaluate(), dp.barrier() or an early break or exit on some "
+    "ranks only."
 )
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from mindnlp_dp_plugin.errors import DataParallelError
+from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import is_watched, trusted, watched
 from mindnlp_dp_plugin.patching import Patches
 
@@ -17,6 +18,7 @@ MINDNLP_OPTIMIZERS = ("mindnlp.core.optim.optimizer", "mindtorch.optim.optimizer
 MINDSPORE_OPTIMIZERS = ("mindspore.nn.optim.optimizer", "mindspore.experimental.optim.optimizer")  # mint's, too
 WHOLE_STEPS = "mindspore.nn.wrap.cell_wrapper"
 SPLITS_MODELS = ("semi_auto_parallel", "auto_parallel")  # there MindSpore averages by itself
+OF_MINDSPORE = Message("Sum its gradients over the ranks by mindspore.nn.DistributedGradReducer.")
 COMPILERS = ("mindspore.graph._parse", "mindspore._extends.parse")  # from MindSpore 2.10 on, and before
 
 
@@ -121,11 +123,12 @@ class Guard:
                 optimizer=type(optimizer).__name__,
                 others=", ".join(sorted({type(other).__name__ for other in others})),
             )
+        is_mindspores = any(base.__module__.startswith("mindspore.") for base in type(optimizer).__mro__)
         raise DataParallelError(
             "{optimizer} steps on gradients that were not averaged over the ranks: each rank would train on its own. "
             "{hint} If each rank is meant to train a model of its own, set MINDNLP_DP_TRAIN_APART=1.",
             optimizer=type(optimizer).__name__,
-            hint=self._hint,
+            hint=OF_MINDSPORE if is_mindspores else self._hint,
         )
 
     def _guard_mindnlp(self, base, patches):

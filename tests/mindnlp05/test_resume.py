@@ -40,6 +40,12 @@ def test_going_on_is_exact_to_the_last_bit(ranks_of, ranks, stop):
     assert ends(begun, f"first:{stop}", ranks)[0] != whole[0]
 
 
+def test_ranks_do_not_go_on_from_a_checkpoint_of_one_process(ranks_of):
+    refused = ranks_of("resuming.py", begun_on(ranks_of, 1), f"second:{STOPS[0]}", ranks=2, fails=True)
+    (log,) = (refused / "logs").rglob("rank_1.log")
+    assert "with other settings: world_size was 1 and is 2. Other rows would be left" in log.read_text()
+
+
 def test_only_the_newest_are_kept(at_once):
     assert sorted(path.name for path in (at_once / "whole").iterdir()) == ["checkpoint-4", "checkpoint-6"]
     states = {"data_parallel.json", "rng_state_0.pth", "rng_state_1.pth"}

@@ -51,7 +51,7 @@ def problem_of(folder: Path) -> str | None:
 
 
 def read_record(folder: str | None, trainer, collective: Collective) -> dict:
-    """What a checkpoint says beside what the Trainer reads; nothing, if one process has written it.
+    """What a checkpoint says beside what the Trainer reads.
 
     Returns:
         Its record; and as ``stop`` how a callback has stopped the training, None if none has.
@@ -62,10 +62,13 @@ def read_record(folder: str | None, trainer, collective: Collective) -> dict:
     if not folder:
         return {}
     state = trainer_module.TrainerState.load_from_json(os.path.join(folder, store.STATE))
-    if not os.path.exists(os.path.join(folder, store.RECORD)):
-        return {"micro_steps": state.global_step * trainer.args.gradient_accumulation_steps}
-    record = store.read_published(folder)  # agreed_checkpoint has read all of it
-    if changed := differences(record, _settings(trainer, collective)):
+    settings = _settings(trainer, collective)
+    if os.path.exists(os.path.join(folder, store.RECORD)):
+        record = store.read_published(folder)  # agreed_checkpoint has read all of it
+    else:  # the Trainer has written it in one process
+        steps = state.global_step * trainer.args.gradient_accumulation_steps
+        record = {**settings, "world_size": 1, "micro_steps": steps}
+    if changed := differences(record, settings):
         raise DataParallelError(
             "Cannot resume from {folder!r} with other settings: {differences}. Other rows would be left: use the old "
             "settings.",

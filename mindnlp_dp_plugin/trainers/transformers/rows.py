@@ -35,8 +35,9 @@ class CountedRows:
 
     A loss is a mean over rows, or over labels; or a sum over labels divided by their number on all ranks, which the
     Trainer counts and hands on to every model that takes further arguments, also if its loss is a mean all the same; or
-    such a sum with a mean added to it. What it is, is tried when it matters first: twice the number halves a sum. A
-    rank divides by its share of the number, so the mean over ranks is the sum of all, and the mean of means.
+    such a sum with a mean added to it. What it is, is tried when it matters, of a sum each time: twice the number
+    halves it. A rank divides by its share of the number, so the mean over ranks is the sum of all, and the mean of
+    means.
 
     Args:
         trainer: Reads the batches.
@@ -116,13 +117,12 @@ class CountedRows:
     def _kind_of(self, loss, by_twice):
         if by_twice is None:
             return MEAN
-        if self._kind is None:
+        if self._kind in (None, SUM):  # a mean may be added later
             answers = self._collective.all_gather_object(_kind(loss.item(), by_twice().item()), KIND)
             found = {answer for answer in answers if answer}
-            if not found:
-                return MEAN
-            self._kind = found.pop() if len(found) == 1 else BOTH
-        return self._kind
+            if found:
+                self._kind = found.pop() if len(found) == 1 else BOTH
+        return self._kind or MEAN
 
 
 def _kind(loss, by_twice):

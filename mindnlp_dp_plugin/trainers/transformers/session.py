@@ -120,8 +120,11 @@ class TrainingSession(Session):
             if not self.rows.counts(inputs):  # nothing but 0, also where no rank has a label
                 num_items_in_batch = num_items_in_batch.clamp(min=1)
         repeated = computed.being(is_repeated=not self.rows.counts(inputs))
-        with repeated, self.step.micro_step(), self._own_dropout():
-            return stock(model, inputs, num_items_in_batch, *args, **kwargs)
+        try:
+            with repeated, self.step.micro_step(), self._own_dropout():
+                return stock(model, inputs, num_items_in_batch, *args, **kwargs)
+        finally:
+            self._batch = None
 
     @contextlib.contextmanager
     def _own_dropout(self):
@@ -137,8 +140,10 @@ class TrainingSession(Session):
 
     def _compute_loss(self, stock, model, inputs, return_outputs=False, num_items_in_batch=None, **kwargs):
         options = dict(kwargs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch)
-        if not self.step.is_forward_due:
+        if self._batch is None:
             return stock(model, inputs, **options)
+        if not self.step.is_forward_due:  # of a training_step that takes gradients by itself
+            return self._weighed(stock, model, inputs, options)
         return self.step.forward(lambda: self._weighed(stock, model, inputs, options))
 
     def _weighed(self, stock, model, inputs, options):

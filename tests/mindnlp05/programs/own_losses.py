@@ -5,6 +5,7 @@ import mindnlp_dp_plugin as dp  # isort: skip
 import random
 
 import torch
+from mindtorch.autograd import value_and_grad
 from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
@@ -234,12 +235,30 @@ class AddsATerm(Trainer):
         return (loss, outputs) if return_outputs else loss
 
 
+class AddsATermLater(AddsATerm):
+    """Not in the first epoch."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        kind = AddsATerm if self.state.epoch >= 1 else Trainer
+        return kind.compute_loss(self, model, inputs, return_outputs, num_items_in_batch)
+
+
 class DrawsATerm(AddsATerm):
     """Doubles what the Trainer computes in about half of the steps."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         return found * 2 if not return_outputs and random.random() < 0.5 else found
+
+
+class OwnStep(Trainer):
+    """Takes gradients by itself."""
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        def loss():
+            return self.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
+
+        return value_and_grad(loss, tuple(model.parameters()), attach_grads=True)().detach()
 
 
 class DecaysAll(Trainer):

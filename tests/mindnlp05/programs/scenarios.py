@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback, set_seed
 from tests.mindnlp05.programs import models
 from tests.mindnlp05.programs.own_losses import (
     AddsATerm,
+    AddsATermLater,
     ByName,
     ClassWeights,
     DecaysAll,
@@ -33,6 +34,7 @@ from tests.mindnlp05.programs.own_losses import (
     OfTags,
     OfTheModel,
     OwnLoaders,
+    OwnStep,
     PlainClassWeights,
     PreparedLoaders,
     ReadsAPart,
@@ -101,6 +103,9 @@ OWN = {  # with what else the Trainer gets
     "tags": (TakesTheMean, "tags", {**SGD, "label_names": ["tags"]}, {"kind": OfTags}),
     "own_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": OwnLoaders}),
     "adds_a_term": (SumsItself, "tokens", ACCUMULATED, {"kind": AddsATerm}),
+    "adds_a_term_later": (SumsItself, "tokens", {**SGD, "num_train_epochs": 2}, {"kind": AddsATermLater}),
+    "own_step": (TakesTheMean, "tokens", SGD, {"kind": OwnStep}),
+    "own_step_of_a_sum": (SumsItself, "tokens", SGD, {"kind": OwnStep}),
     "draws_a_term": (SumsItself, "tokens", ACCUMULATED, {"kind": DrawsATerm}),
     "decays_all": (models.frozen, "class", ADAMW, {"kind": DecaysAll}),
     "reads_a_part": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": ReadsAPart}),
