@@ -3,8 +3,9 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 _ABSENT = object()
@@ -32,25 +33,35 @@ class Patches:
         self._undo.append(lambda: delattr(owner, name) if found is _ABSENT else setattr(owner, name, found))
         setattr(owner, name, value)
 
-    def stand_in(self, owner: Any, stand_in: Callable, name: str | None = None, everywhere: bool = False) -> None:
+    def stand_in(self, owner: Any, stand_in: Callable, name: str | None = None) -> None:
         """Let ``stand_in`` be called in the place of ``owner``'s function of that name, which it is given first.
 
         Args:
             owner: A class or module.
             stand_in: What is called instead.
             name: The function's name, if it is not that of ``stand_in``.
-            everywhere: Whether it is replaced in each module that has imported it by name, too.
         """
         name = name or stand_in.__name__
-        stock = getattr(owner, name)
-        places = [(owner, name), *(_places_of(stock) if everywhere else ())]
+        self.replace(owner, name, _around(getattr(owner, name), stand_in))
 
-        @functools.wraps(stock)
-        def method(*args, **kwargs):
-            return stand_in(stock, *args, **kwargs)
+    def stand_in_everywhere(self, functions: Iterable[Callable], stand_in: Callable) -> None:
+        """Let ``stand_in`` be called in the place of functions, also in modules that have imported them by name.
 
-        for owner, name in places:
-            self.replace(owner, name, method)
+        Args:
+            functions: These. It is given the one that was called first.
+            stand_in: What is called instead.
+        """
+        answers = {}
+        for stock in functions:
+            answer = _around(stock, stand_in)
+            while stock:  # a module may have imported what this stands in for
+                answers[id(stock)] = answer
+                stock = getattr(stock, "__wrapped__", None)
+        for module in [each for each in sys.modules.values() if isinstance(each, ModuleType)]:
+            held = object.__getattribute__(module, "__dict__")  # so that no lazy module is loaded
+            for name, value in list(held.items()):
+                if id(value) in answers:
+                    self.replace(module, name, answers[id(value)])
 
     def on_undo(self, function: Callable[[], object]) -> None:
         """Have ``function`` called when everything is put back."""
@@ -68,17 +79,12 @@ class Patches:
             self._undo.pop()()
 
 
-def _places_of(function):
-    """Where modules hold a function, or one that it stands in for."""
-    known = [function]
-    while function := getattr(function, "__wrapped__", None):
-        known.append(function)
-    return [
-        (module, name)
-        for module in list(sys.modules.values())
-        for name, value in list(getattr(module, "__dict__", {}).items())
-        if any(value is each for each in known)
-    ]
+def _around(stock, stand_in):
+    @functools.wraps(stock)
+    def method(*args, **kwargs):
+        return stand_in(stock, *args, **kwargs)
+
+    return method
 
 
 @contextmanager

@@ -8,7 +8,6 @@ normalisation needs statistics of all rows.
 import math
 from collections.abc import Callable
 from inspect import signature
-from itertools import product
 from types import ModuleType
 from typing import NamedTuple
 
@@ -74,8 +73,7 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
         return normalised(input, running_mean, running_var, weight, bias, *rest)
 
     owners = (functional, mindspore.ops, mindspore.mint.nn.functional)
-    for owner, name in product(owners, ("cross_entropy", "nll_loss")):
-        patches.stand_in(owner, mean, name, everywhere=True)
+    patches.stand_in_everywhere([each for owner in owners for each in (owner.cross_entropy, owner.nll_loss)], mean)
     patches.stand_in(functional, batch_norm)
 
 
