@@ -21,6 +21,7 @@ ALL = (
         "leaves_out_the_number_of_classes",
         "class_weights_by_name",
         "of_chosen_words",
+        "root_of_a_mean",
         "normalised",
         "pretraining",
         "tags",

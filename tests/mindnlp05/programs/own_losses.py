@@ -198,6 +198,16 @@ class OfChosenWords(OfRows):
         return (loss, {}) if return_outputs else loss
 
 
+class RootOfAMean(OfRows):
+    """A function of the mean over the rows of all ranks."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"])["logits"].mean(1)
+        losses = nn.functional.cross_entropy(logits, inputs["labels"], reduction="none")
+        loss = torch.sqrt(dp.global_mean(losses.sum(), len(losses)))
+        return (loss, {}) if return_outputs else loss
+
+
 class OfTags(Trainer):
     """A loss of labels in a column of another name."""
 
