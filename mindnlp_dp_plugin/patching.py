@@ -3,7 +3,7 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -55,13 +55,25 @@ class Patches:
         for stock in functions:
             answer = _around(stock, stand_in)
             while stock:  # a module may have imported what this stands in for
-                answers[id(stock)] = answer
+                answers[stock] = answer
                 stock = getattr(stock, "__wrapped__", None)
-        for module in [each for each in sys.modules.values() if isinstance(each, ModuleType)]:
+        self.replace_everywhere(answers)
+
+    def replace_everywhere(self, answers: Mapping[Callable, Callable], except_in: str | None = None) -> None:
+        """Replace functions and classes under every name that a module has for them.
+
+        Args:
+            answers: What to put in the place of what.
+            except_in: The name of a module that keeps them.
+        """
+        by_id = {id(stock): answer for stock, answer in answers.items()}
+        for module_name, module in list(sys.modules.items()):
+            if module_name == except_in or not isinstance(module, ModuleType):
+                continue
             held = object.__getattribute__(module, "__dict__")  # so that no lazy module is loaded
             for name, value in list(held.items()):
-                if id(value) in answers:
-                    self.replace(module, name, answers[id(value)])
+                if id(value) in by_id:
+                    self.replace(module, name, by_id[id(value)])
 
     def on_undo(self, function: Callable[[], object]) -> None:
         """Have ``function`` called when everything is put back."""

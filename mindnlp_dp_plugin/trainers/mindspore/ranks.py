@@ -1,29 +1,10 @@
 """Answer MindSpore's questions about ranks under MPI, where no cluster of MindSpore's knows them."""
 
-import sys
-from collections.abc import Callable
-
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Patches
 
 INNER_MINT = "mindspore.mint.distributed.distributed"  # the plugin's own engine calls what is in there
-
-
-def replace_everywhere(answers: dict[Callable, Callable], patches: Patches) -> None:
-    """Replace functions and classes of MindSpore's under every name that a module of MindSpore's has for them.
-
-    Args:
-        answers: What to put in the place of what.
-        patches: Restores them.
-    """
-    by_id = {id(stock): answer for stock, answer in answers.items()}
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "mindspore"]
-    for module in modules:
-        if module.__name__ != INNER_MINT:
-            for name, value in list(vars(module).items()):
-                if id(value) in by_id:
-                    patches.replace(module, name, by_id[id(value)])
 
 
 def answer_for_ranks(group: Collective, patches: Patches) -> None:
@@ -56,4 +37,4 @@ def answer_for_ranks(group: Collective, patches: Patches) -> None:
     }
     collective = group
     found = {name: getattr(management, name, None) for name in answers}
-    replace_everywhere({stock: answers[name] for name, stock in found.items() if stock}, patches)
+    patches.replace_everywhere({stock: answers[name] for name, stock in found.items() if stock}, except_in=INNER_MINT)

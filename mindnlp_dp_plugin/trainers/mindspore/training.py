@@ -10,7 +10,6 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.trainers.guard import Summed, compiler, is_graph_mode, tensors_in
-from mindnlp_dp_plugin.trainers.mindspore.ranks import replace_everywhere
 
 SUMS = ("AllReduce", "ReduceScatter", "AllGather")
 OPERATORS = (
@@ -106,7 +105,7 @@ def answer_over_mpi(group: Collective, summed: Summed, patches: Patches) -> None
         return __init__
 
     ranks = group
-    replace_everywhere({grad_reducer.DistributedGradReducer: DistributedGradReducer}, patches)
+    patches.replace_everywhere({grad_reducer.DistributedGradReducer: DistributedGradReducer})
     for name in OPERATORS:
         if hasattr(comm_ops, name):
             patches.replace(getattr(comm_ops, name), "__init__", refused(name))
