@@ -75,17 +75,16 @@ class SharedBucket(SlicedBucket):
             values_of: Its values from an element to another, flat, on the rank that has them; None on others.
             src: That rank.
         """
-        changed, is_in_place = {}, is_on_cpu() and are_views()
+        own, is_in_place = self._slice_of(parameter), is_on_cpu() and are_views()
+        part = None
+        if own:
+            part = own.tensor.asnumpy() if is_in_place else np.empty(own.end - own.begin, self._np_dtype)
         for owner, begin, end in self._runs(parameter, self._np_dtype):
             block = np.empty(end - begin, self._np_dtype) if values_of is None else values_of(begin, end)
             block = self._broadcast(block, src)
-            for own in self._own(owner, parameter):
-                if own not in changed:
-                    changed[own] = (
-                        own.tensor.asnumpy() if is_in_place else np.empty(own.end - own.begin, self._np_dtype)
-                    )
-                changed[own][begin - own.begin : end - own.begin] = block
-        for own, part in () if is_in_place else changed.items():
+            if owner == self._collective.rank:
+                part[begin - own.begin : end - own.begin] = block
+        if own and not is_in_place:
             own.tensor.assign_value(mindspore.Tensor.from_numpy(part))
 
     def take_values(self) -> None:

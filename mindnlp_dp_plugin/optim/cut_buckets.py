@@ -114,10 +114,12 @@ class SlicedBucket:
             values_of: What belongs to a slice of this rank's, of its length.
             dtype: The dtype of the values.
         """
+        own = self._slice_of(parameter)
+        values = values_of(own) if own else None  # once, as a device copies all of them
         for owner, begin, end in self._runs(parameter, dtype):
             block = np.empty(end - begin, dtype)
-            for own in self._own(owner, parameter):
-                block[...] = values_of(own)[begin - own.begin : end - own.begin]
+            if owner == self._collective.rank:
+                block[...] = values[begin - own.begin : end - own.begin]
             yield self._broadcast(block, owner)
 
     @property
@@ -133,9 +135,9 @@ class SlicedBucket:
                     for begin in range(extent.begin, extent.end, length):
                         yield rank, begin, min(begin + length, extent.end)
 
-    def _own(self, owner, parameter):
-        """This rank's slice of a parameter, if it is the owner."""
-        return [own for own in self.slices if owner == self._collective.rank and own.parameter is parameter]
+    def _slice_of(self, parameter):
+        """This rank's, of which there is one at most."""
+        return next((own for own in self.slices if own.parameter is parameter), None)
 
     def _broadcast(self, block, src):
         tensor = mindspore.Tensor.from_numpy(block)

@@ -225,8 +225,8 @@ class ShardedStates:
 
         def values_of(own):
             value = self._states.get(own.tensor, {}).get(name)
-            has_it = value is not None and value.asnumpy().dtype == dtype
-            return value.asnumpy() if has_it else np.zeros(own.tensor.size, dtype)
+            array = None if value is None else value.asnumpy()
+            return np.zeros(own.tensor.size, dtype) if array is None or array.dtype != dtype else array
 
         for block in bucket.blocks(parameter, values_of, dtype):
             whole[end : end + block.size] = block

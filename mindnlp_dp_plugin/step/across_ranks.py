@@ -48,10 +48,12 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
     """
 
     def mean(stock, *given, **named):
+        if not (batch := in_forward()):
+            return stock(*given, **named)
         bound = signature(stock).bind(*given, **named)
         bound.apply_defaults()
         input, target, weight, ignore_index, reduction, *smoothing = bound.args
-        if reduction != "mean" or not (batch := in_forward()):
+        if reduction != "mean":
             return stock(*given, **named)
         is_behind_tokens = batch.has_spans and ignore_index == input.shape[-1]
         leaves_out = ignore_index != PADDING and not is_behind_tokens

@@ -72,28 +72,6 @@ def operators_left_as_found():
         mindspore.set_rng_state(generator)
 
 
-@contextmanager
-def host_at(state: tuple):
-    """Within, Python's and NumPy's generators draw from where ``host_now`` has found them; they go on as before."""
-    found = host_now()
-    _set_host(state)
-    try:
-        yield
-    finally:
-        _set_host(found)
-
-
-def host_now() -> tuple:
-    """Where Python's and NumPy's global generators stand."""
-    return random.getstate(), np.random.get_state()
-
-
-def _set_host(state):
-    of_python, of_numpy = state
-    random.setstate(of_python)
-    np.random.set_state(of_numpy)
-
-
 def host_state() -> dict[str, Any]:
     """The state of Python's and NumPy's global generators, in a form JSON can hold."""
     version, words, gauss = random.getstate()
@@ -106,6 +84,17 @@ def restore_host_state(state: dict[str, Any]) -> None:
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(tuple(state["numpy"]))
+
+
+@contextmanager
+def host_at(state: dict[str, Any]):
+    """Within, Python's and NumPy's generators draw from a ``host_state``; they go on as before."""
+    found = host_state()
+    restore_host_state(state)
+    try:
+        yield
+    finally:
+        restore_host_state(found)
 
 
 def _set_operator_seed(seed):

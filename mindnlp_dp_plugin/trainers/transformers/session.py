@@ -147,11 +147,11 @@ class TrainingSession(Session):
         return self.step.forward(lambda: self._weighed(stock, model, inputs, options))
 
     def _weighed(self, stock, model, inputs, options):
-        given, drawn = copy.copy(inputs), rng.host_now()  # to compute a loss takes labels out, and may draw
+        by_twice = None
+        if options["num_items_in_batch"] is not None:  # to compute a loss takes labels out, and may draw
+            by_twice = functools.partial(self._by_twice, stock, model, copy.copy(inputs), rng.host_state(), options)
         found = stock(model, inputs, **options)
         loss, outputs = found if options["return_outputs"] else (found, None)
-        number = options["num_items_in_batch"]
-        by_twice = None if number is None else functools.partial(self._by_twice, stock, model, given, drawn, options)
         loss = self.rows.weighed(loss, self._batch, self._door, by_twice)
         return (loss, outputs) if options["return_outputs"] else loss
 
