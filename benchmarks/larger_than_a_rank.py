@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,7 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 GIGABYTE = 2**30
 RANKS = 2
 TIMEOUT_S = 1800
+ENDING_S = 60
 TOKENS, PASSES = 64, 4  # of a row; forward, the same again, and two products in backward
 
 
@@ -55,12 +57,19 @@ def train(stage, layers, limit):
             )  # fmt: skip
         finally:
             for cgroup in filter(Path.exists, cgroups):
-                with suppress(OSError):
-                    cgroup.rmdir()
+                remove(cgroup)
         ranks = [json.loads(path.read_text()) for path in sorted(output.glob("rank*.json"))]
         sizes = {path.name: path.stat().st_size for path in output.glob("saved/*.safetensors")}
     said = [line for line in ended.stderr.splitlines() if line.startswith("mindnlp-dp") and str(output) not in line]
     return {"exit_status": ended.returncode, "said": said, "ranks": ranks, "saved": sizes}
+
+
+def remove(cgroup):
+    """What it held may still be ending: the kernel gives gigabytes back."""
+    for _ in range(ENDING_S):
+        with suppress(OSError):
+            return cgroup.rmdir()
+        time.sleep(1)
 
 
 def summary(results):

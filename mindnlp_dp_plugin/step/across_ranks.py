@@ -2,14 +2,15 @@
 
 A cross entropy with weights of classes divides by what these add up to, one that leaves out labels of its own by those
 that it keeps, and one of rows, beside labels of words, by the rows: ranks weigh losses by none of these. Batch
-normalisation needs statistics of all rows.
+normalisation needs statistics of all rows, and so does the balance of experts (Fedus et al., 2021).
 """
 
 import math
+import sys
 from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mindspore
 import numpy as np
@@ -17,8 +18,11 @@ import numpy as np
 from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.distributed.gradients import all_gather, global_mean
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.patching import Patches
+from mindnlp_dp_plugin.patching import Patches, replaced
 from mindnlp_dp_plugin.recompute import is_recomputed
+from mindnlp_dp_plugin.step.own_rows import OwnRows
+
+LOSSES_OF_EXPERTS = {"load_balancing_loss_func", "router_z_loss_func"}
 
 
 class InForward(NamedTuple):
@@ -27,22 +31,32 @@ class InForward(NamedTuple):
     Attributes:
         counts: Whether it has a weight. A mean over nothing would be no number, nor would gradients be that other ranks
             need of this one's rows.
+        columns: What the loop took from the rows: columns by name, as a rule.
         labels: Those by which ranks weigh losses, if each row has several.
         has_spans: Whether it is of question answering.
     """
 
     counts: bool
+    columns: Any = None
     labels: np.ndarray | None = None
     has_spans: bool = False
 
 
-def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward | None], patches: Patches) -> None:
-    """Let ``cross_entropy``, ``nll_loss`` and ``batch_norm`` count what all ranks have.
+def look_across_ranks(
+    functional: ModuleType,
+    model,
+    own_rows: OwnRows | None,
+    in_forward: Callable[[], InForward | None],
+    patches: Patches,
+) -> None:
+    """Let ``cross_entropy``, ``nll_loss``, ``batch_norm`` and the losses of experts count what all ranks have.
 
     MindSpore's own losses do, too, and so do those that a module has imported by name.
 
     Args:
-        functional: Has them.
+        functional: Has the first three.
+        model: The losses of its experts are in the modules of its classes.
+        own_rows: Looks at each cross entropy.
         in_forward: The batch whose loss is computed, on all ranks at once; None outside of a step's forward.
         patches: Restores them.
     """
@@ -55,6 +69,8 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
         input, target, weight, ignore_index, reduction, *smoothing = bound.args
         if reduction != "mean":
             return stock(*given, **named)
+        if own_rows:
+            own_rows.require_others(input, target, batch.columns)
         is_behind_tokens = batch.has_spans and ignore_index == input.shape[-1]
         leaves_out = ignore_index != PADDING and not is_behind_tokens
         are_shares = target.is_floating_point()
@@ -74,9 +90,21 @@ def look_across_ranks(functional: ModuleType, in_forward: Callable[[], InForward
             return stock(input, running_mean, running_var, weight, bias, training, *rest)
         return normalised(input, running_mean, running_var, weight, bias, *rest)
 
+    def group_norm(stock, *given, **named):
+        with replaced(functional, "batch_norm", of_own_rows):  # by which both MindNLPs compute it: each row is one
+            return stock(*given, **named)
+
+    def of_experts(stock, *given, **named):
+        return of_all_experts(stock, *given, **named) if in_forward() else stock(*given, **named)
+
     owners = (functional, mindspore.ops, mindspore.mint.nn.functional)
     patches.stand_in_everywhere([each for owner in owners for each in (owner.cross_entropy, owner.nll_loss)], mean)
+    of_own_rows = functional.batch_norm
     patches.stand_in(functional, batch_norm)
+    patches.stand_in_everywhere([functional.group_norm], group_norm)
+    for module in {sys.modules[type(each).__module__] for each in model.modules()}:
+        for name in LOSSES_OF_EXPERTS & vars(module).keys():
+            patches.stand_in(module, of_experts, name)
 
 
 def _are_of_rows(target, labels):
@@ -85,6 +113,22 @@ def _are_of_rows(target, labels):
         return False
     words = (each[each != PADDING] for each in (labels, labels[:, 1:]))
     return not any(np.array_equal(target.asnumpy(), chosen) for chosen in words)
+
+
+def of_all_experts(stock, *given, **named):
+    """A loss of experts: Switch's is a mean over rows, Mixtral's and NLLB's a product of means over words."""
+    bound = signature(stock).bind(*given, **named)
+    routed, *_ = bound.args
+    if isinstance(routed, tuple):
+        bound.arguments[next(iter(bound.arguments))] = tuple(map(all_gather, routed))
+        if (mask := bound.arguments.get("attention_mask")) is not None:
+            bound.arguments["attention_mask"] = all_gather(mask.reshape(-1))[None]  # a row: ranks pad to other lengths
+        return stock(*bound.args, **bound.kwargs)
+    if routed is None:
+        return stock(*given, **named)
+    if routed.ndim == 2:
+        return stock(*map(all_gather, bound.args))
+    return global_mean(stock(*given, **named) * len(routed), len(routed))
 
 
 def require_normalised_once(model) -> None:

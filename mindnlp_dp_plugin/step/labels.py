@@ -7,14 +7,16 @@ import numpy as np
 
 from mindnlp_dp_plugin.distributed.gather import PADDING, to_numpy
 from mindnlp_dp_plugin.errors import DataParallelError
-from mindnlp_dp_plugin.step.left_out import FIRST, MASKED
+from mindnlp_dp_plugin.step.left_out import FIRST, MASKED, counts_rows
 
 LABELS = "labels"
 SPANS = ("start_positions", "end_positions")
 
 
-def name_of_labels(names: Sequence[str] | None) -> str | None:
-    """The column of labels, by ``TrainingArguments.label_names``; None if that says there is none."""
+def name_of_labels(names: Sequence[str] | None, model: Any) -> str | None:
+    """The column of labels, by ``TrainingArguments.label_names``; None if that says there is none, or rows count."""
+    if counts_rows(model):
+        return None
     return LABELS if names is None else next(iter(names), None)
 
 

@@ -29,7 +29,17 @@ def left_out(model) -> str | None:
     else:
         from mindnlp.transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter is no model class
     shifting = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), *SHIFTS_LABELS} - TAKES_LABELS_IN_PLACE
-    names = {kind.__name__ for kind in type(predictor).__mro__}
+    names = _names_of(model)
     return FIRST if names & shifting else MASKED if names & LEAVES_MASKED_OUT else None
+
+
+def counts_rows(model) -> bool:
+    """Whether a model's own loss is a mean over rows, however many labels each has: that of speech (CTC)."""
+    return any(name.endswith("ForCTC") for name in _names_of(model))
+
+
+def _names_of(model):
+    """Those of its class, or of the one that an adapter is put on, and of what that extends."""
+    predictor = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return {kind.__name__ for kind in type(predictor).__mro__}

@@ -29,6 +29,7 @@ from mindnlp_dp_plugin.step.cut_off import CutOff
 from mindnlp_dp_plugin.step.elastic import micro_batches_of
 from mindnlp_dp_plugin.step.labels import has_spans, many_labels_of
 from mindnlp_dp_plugin.step.ordered_weights import Counted, OrderedWeights
+from mindnlp_dp_plugin.step.own_rows import OwnRows
 from mindnlp_dp_plugin.step.precision import Precision
 from mindnlp_dp_plugin.step.pynative import end_recording
 from mindnlp_dp_plugin.step.read_check import ReadCheck
@@ -133,7 +134,8 @@ class Step:
         clip_by_buckets(self.reducer, door.utils, patches)
         if door.functional and collective.world_size > 1 and self._weights.adds_up:
             require_normalised_once(door.model)
-            look_across_ranks(door.functional, lambda: self._in_forward, patches)
+            own_rows = OwnRows() if config.average_over == "auto" else None
+            look_across_ranks(door.functional, door.model, own_rows, lambda: self._in_forward, patches)
 
     @contextmanager
     def micro_step(self) -> Iterator[None]:
@@ -178,7 +180,7 @@ class Step:
         self._counts = self._weights.weigh(batch)
         by_labels = self._weights.looks_ahead or self._door.weighs_losses
         labels = many_labels_of(batch, self._door.labels) if by_labels else None
-        self._batch = InForward(self._counts, labels, self._door.labels is not None and has_spans(batch))
+        self._batch = InForward(self._counts, batch, labels, self._door.labels is not None and has_spans(batch))
         loss = self._computed(forward_and_backward)
         if not self._counts:  # the mean over a batch whose count is 0 is 0 / 0
             return self._weights.recorded(None)

@@ -40,7 +40,7 @@ class TrainerDoor(Door):
         self.name = type(trainer).__name__
         self.seed = trainer.args.seed
         self.accumulation = self.nominal_accumulation = trainer.args.gradient_accumulation_steps
-        self.labels = name_of_labels(trainer.args.label_names)
+        self.labels = name_of_labels(trainer.args.label_names, trainer.model)
         self.votes, self.count = preemption.votes, preemption.count
 
     @property

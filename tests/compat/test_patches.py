@@ -260,10 +260,12 @@ USES = {
         "    assert memory() - before < 8, f'{memory() - before} MB are gone'",
         "MB are gone",
     ),
-    "momentum_of_sgd": (
+    "sgd_with_momentum": (
         "from mindnlp.core import nn, ops, optim\n"
         "w = nn.Parameter(ops.ones(2)); w.grad = ops.ones(2); sgd = optim.SGD([w], lr=0.1, momentum=0.5)\n"
-        "sgd.step(); sgd.step(); assert abs(float(w[0]) - 0.75) < 1e-6, 'no momentum'",
+        "sgd.step(); sgd.step(); assert abs(float(w[0]) - 0.75) < 1e-6, 'no momentum'\n"
+        "w = nn.Parameter(ops.ones(2, 3).swapaxes(0, 1)); w.grad = ops.ones(3, 2); optim.SGD([w], lr=0.1).step()\n"
+        "assert abs(float(w[0, 0]) - 0.9) < 1e-6, 'a view stands still'",
         "no momentum",
     ),
     "values_of_gradients": (

@@ -14,6 +14,7 @@ MISTAKES = {
     "other_parameter": "extra is absent on rank 0, but (3,) mindspore.float32 on rank 1",
     "other_length": "rank 0 has 64 rows in 4 steps; rank 1 has 63 rows in 4 steps",
     "too_few_rows": "train_dataset has 15 rows in 0 steps",
+    "compares_rows_of_a_rank_alone": "A cross entropy compares each row with those of its own rank alone: its labels",
     "planted_in_training": "Replicas differ after step 4: bert.pooler.dense.weight on rank(s) 1 is not what",
 }
 # Which row is the first to differ is chance: it depends on how each rank orders the set.

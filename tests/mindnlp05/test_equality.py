@@ -5,7 +5,7 @@ import pytest
 
 ALL = (
     *("bert_sgd", "bert_adamw", "roberta_adamw", "distilbert_sgd", "llama_lora", "qwen2_lora", "gpt2_sgd"),
-    *("gpt2_adamw", "masked_bert", "t5", "bart", "smoothed_bert", "smoothed_gpt2", "accumulation"),
+    *("gpt2_adamw", "experts", "masked_bert", "t5", "bart", "smoothed_bert", "smoothed_gpt2", "accumulation"),
     *("accumulated_tokens", "unclipped", "momentum", "frozen", "unused"),
     *("llama_regression", "llama_classifier", "token_classifier"),
     *("sums_itself", "sums_itself_accumulated", "takes_the_mean", "loss_function", "flattened"),

@@ -14,7 +14,7 @@ import mindspore
 import numpy as np
 from datasets import Dataset
 from mindnlp.core import nn, ops
-from mindnlp.engine import TrainerCallback
+from mindnlp.engine import Trainer, TrainerCallback
 from mindspore.dataset import GeneratorDataset
 
 from tests.programs.noted import installed
@@ -41,6 +41,15 @@ def other_length():
 
 def too_few_rows():
     tiny_trainer(OUTPUT, dataset=tiny_dataset(num_rows=15, batch_size=8, drop_remainder=True)).train()
+
+
+def compares_rows_of_a_rank_alone():
+    class InBatchNegatives(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False):
+            hidden = model.bert(input_ids=inputs["input_ids"])[0]
+            return nn.functional.cross_entropy(ops.matmul(hidden[:, 0], hidden[:, 1].T), ops.arange(len(hidden)))
+
+    tiny_trainer(OUTPUT, trainer_type=InBatchNegatives).train()
 
 
 def raises_on_rank_1():

@@ -27,8 +27,14 @@ from mindnlp.transformers import (
     BertForTokenClassification,
     GPT2Config,
     GPT2LMHeadModel,
+    MixtralConfig,
+    MixtralForCausalLM,
+    SwitchTransformersConfig,
+    SwitchTransformersForConditionalGeneration,
     T5Config,
     T5ForConditionalGeneration,
+    Wav2Vec2Config,
+    Wav2Vec2ForCTC,
 )
 from mindspore.dataset import GeneratorDataset
 from mindspore.ops import cross_entropy
@@ -49,16 +55,17 @@ class MyGPT2(GPT2LMHeadModel):
 
 
 class Normalised(nn.Module):
-    """Looks across the batch twice: rows are normalised, and each token's features."""
+    """Looks across the batch twice: rows are normalised, and each token's features; each row's groups by themselves."""
 
     def __init__(self):
         super().__init__()
         self.words = nn.Embedding(VOCABULARY, 8)
         self.rows, self.features = nn.BatchNorm1d(8), nn.BatchNorm1d(8, affine=False)
+        self.groups = nn.GroupNorm(2, 8)
         self.scores = nn.Linear(8, NUM_LABELS)
 
     def forward(self, input_ids, labels):
-        words = self.features(self.words(input_ids).swapaxes(1, 2))
+        words = self.groups(self.features(self.words(input_ids).swapaxes(1, 2)))
         logits = self.scores(words.swapaxes(1, 2) + self.rows(words.mean(2))[:, None])
         return {"loss": nn.functional.cross_entropy(logits.reshape(-1, NUM_LABELS), labels.reshape(-1))}
 
@@ -67,6 +74,30 @@ def lora_gpt2():
     model = GPT2LMHeadModel(GPT2Config(**GPT2))
     adapter = LoraConfig(task_type=TaskType.CAUSAL_LM, r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["c_attn"])
     return get_peft_model(model, adapter)
+
+
+def mixtral():
+    """Its experts are balanced by a loss of their own, which counts as much as that of words."""
+    size = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
+    balance = dict(num_local_experts=4, output_router_logits=True, router_aux_loss_coef=1.0)
+    return MixtralForCausalLM(MixtralConfig(vocab_size=VOCABULARY, **size, **balance))
+
+
+def switch():
+    """The same, of which each row counts."""
+    sparse = dict(num_sparse_encoder_layers=1, num_decoder_layers=2, num_sparse_decoder_layers=1, num_experts=4)
+    balance = dict(router_jitter_noise=0.0, router_aux_loss_coef=1.0, router_z_loss_coef=1.0, output_router_logits=True)
+    return SwitchTransformersForConditionalGeneration(SwitchTransformersConfig(**T5, **sparse, **balance))
+
+
+def listener():
+    """Speech to letters, whose loss is a mean over rows."""
+    size = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, vocab_size=20)
+    sound = dict(conv_dim=(16, 16), conv_kernel=(10, 8), conv_stride=(5, 4), num_feat_extract_layers=2)
+    places = dict(num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2, apply_spec_augment=False)
+    rates = ("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout", "final_dropout")
+    still = dict.fromkeys((*rates, "layerdrop", "mask_time_prob"), 0.0)
+    return Wav2Vec2ForCTC(Wav2Vec2Config(**size, **sound, **places, **still, ctc_loss_reduction="mean"))
 
 
 def words_of(row):
@@ -90,6 +121,14 @@ def text_of(row):
     labels = words.copy()
     labels[: np.random.default_rng((8, row)).integers(0, LENGTH - 1)] = -100
     return words, labels
+
+
+def sound_of(row):
+    """A row of sound, and of 1 to 6 letters."""
+    chance = np.random.default_rng((9, row))
+    letters = chance.integers(1, 20, 6).astype(np.int32)
+    letters[chance.integers(1, 7) :] = -100
+    return chance.standard_normal(1600).astype(np.float32), letters
 
 
 def answer_of(row):
@@ -258,6 +297,9 @@ CASES = {
     "batch_normalisation_accumulated": Case(
         Normalised, arguments={"gradient_accumulation_steps": 2}, without_labels_on=1
     ),
+    "experts": Case(mixtral, text_of, num_batches=3, num_missing=BATCH_SIZE + 1, without_labels_on=1),
+    "experts_of_rows": Case(switch, text_of, num_batches=3, num_missing=1),
+    "speech": Case(listener, sound_of, columns=("input_values", "labels"), arguments={"learning_rate": 1e-3}),
     "words_and_rows": Case(token_classifier, trainer=OfWordsAndRows, num_batches=3, num_missing=BATCH_SIZE + 1),
     "words_and_rows_accumulated": Case(
         token_classifier,

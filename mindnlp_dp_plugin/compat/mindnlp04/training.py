@@ -50,24 +50,23 @@ def clipping_of_views(clip_grad):
 
 @patch(
     module="mindnlp.core.optim.sgd",
-    bridges="SGD: its momentum begins anew in each step, so that there is none, in silence",
-    obsolete_when="mindnlp's SGD keeps its momentum",
+    bridges="SGD: its momentum begins anew in each step, so that there is none, and parameters that are views stand "
+    "still (weight_norm), both in silence",
+    obsolete_when="mindnlp's SGD keeps its momentum, and steps a parameter that is a view",
 )
-def momentum_of_sgd(sgd):
-    stock = sgd.SGD.step
-
-    def step(self, *args):
-        groups, self.param_groups = self.param_groups, [each for each in self.param_groups if not each["momentum"]]
-        try:
-            result = stock(self, *args)
-        finally:
-            self.param_groups = groups
-        for group in (each for each in groups if each["momentum"]):
+def sgd_with_momentum(sgd):
+    def step(self, grads=None):
+        for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     direction = direction_of(self.state[parameter], parameter, group)
-                    sgd.ops.assign(parameter, parameter - direction * float(group["lr"]))
-        return result
+                    write(parameter, parameter - direction * float(group["lr"]))
+
+    def write(parameter, values):
+        try:
+            sgd.ops.assign(parameter, values)
+        except RuntimeError:  # MindSpore 2.8 and later: a view
+            parameter.assign_value(values)
 
     sgd.SGD.step = step
 
@@ -115,7 +114,6 @@ def numbers_of_optimizers(optim):
     optim.raw_adam = with_tensors(optim.raw_adam, *range(3, 9))
     optim.raw_adam_amsgrad = with_tensors(optim.raw_adam_amsgrad, *range(4, 10))
     optim.raw_adadelta = with_tensors(optim.raw_adadelta, *range(3, 6))
-    optim.raw_sgd = with_tensors(optim.raw_sgd, 2)
 
 
 @patch(

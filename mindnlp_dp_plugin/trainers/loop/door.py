@@ -7,6 +7,7 @@ from mindnlp_dp_plugin.job.rank_status import show_status
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.optim.watched import WatchedSteps
 from mindnlp_dp_plugin.port import Door
+from mindnlp_dp_plugin.step.labels import name_of_labels
 from mindnlp_dp_plugin.step.left_out import left_out
 
 FIRST_LOOK = 16  # batches read before the first step, as MindSpore's own data sets prefetch
@@ -69,6 +70,7 @@ class LoopDoor(Door):
 
     def __init__(self, model, optimizer, seed: int, dtype, collective: Collective):
         self.model, self.optimizer = model, optimizer
+        self.labels = name_of_labels(None, model)
         self.seed, self.dtype = seed, dtype
         self.clock = LoopClock()
         self.num_steps = 0

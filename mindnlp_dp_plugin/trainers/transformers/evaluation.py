@@ -34,7 +34,7 @@ class Scored:
         self._trainer, self._collective = trainer, collective
         gathers = getattr(trainer.gather_function, "func", trainer.gather_function)
         self._is_cut = is_prepared and gathers == trainer.accelerator.gather_for_metrics
-        self._name, self._left_out = name_of_labels(trainer.args.label_names), left_out(trainer.model)
+        self._name, self._left_out = name_of_labels(trainer.args.label_names, trainer.model), left_out(trainer.model)
         self._is_tried = self._left_out != FIRST
 
     def prediction_step(self, stock, model, inputs, prediction_loss_only, *args, **kwargs) -> tuple:

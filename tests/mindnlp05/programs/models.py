@@ -102,6 +102,12 @@ def llama():
     return with_lora(transformers.LlamaForCausalLM(transformers.LlamaConfig(**ENCODER, num_key_value_heads=1)))
 
 
+def mixtral():
+    """Its experts are balanced by a loss of their own, which counts as much as that of words."""
+    balance = dict(num_local_experts=4, output_router_logits=True, router_aux_loss_coef=1.0)
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**ENCODER, num_key_value_heads=1, **balance))
+
+
 def llama_regression():
     """It takes the number of labels, and computes a mean all the same."""
     config = transformers.LlamaConfig(**ENCODER, num_key_value_heads=1, num_labels=1, pad_token_id=0)

@@ -52,14 +52,14 @@ class Logits(OwnModel):
 
 
 class Normalised(OwnModel):
-    """Classifies rows by what batch normalisation leaves of their words."""
+    """Classifies rows by what batch normalisation leaves of their words, and normalisation of groups of that."""
 
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(16)
+        self.norm, self.groups = nn.BatchNorm1d(16), nn.GroupNorm(2, 16)
 
     def forward(self, input_ids, labels=None, attention_mask=None):
-        logits = self.head(self.norm(self.words(input_ids).mean(1)))
+        logits = self.head(self.groups(self.norm(self.words(input_ids).mean(1))))
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 

@@ -101,6 +101,7 @@ OWN = {  # with what else the Trainer gets
     "of_chosen_words": (Logits, "tokens", SGD, {"kind": OfChosenWords, "data_collator": few_chosen}),
     "root_of_a_mean": (Logits, "class", SGD, {"kind": RootOfAMean}),
     "normalised": (Normalised, "class", SGD, {}),
+    "experts": (models.mixtral, "tokens", SGD, {}),
     "pretraining": (models.pretraining, "tokens", SGD, {"data_collator": with_next_sentence}),
     "tags": (TakesTheMean, "tags", {**SGD, "label_names": ["tags"]}, {"kind": OfTags}),
     "own_loaders": (models.bert, "class", {**SGD, "num_train_epochs": 2}, {"kind": OwnLoaders}),
