@@ -32,6 +32,7 @@ ALL = (
         "own_step_of_a_sum",
         "decays_all",
         "reads_a_part",
+        "other_in_each_epoch",
         "drops_the_last",
         "not_across_devices",
         "own_loaders",

@@ -145,7 +145,7 @@ def deal_out(loader, draws: Draws, is_training: bool) -> None:
     shard = getattr(loader, "batch_sampler", None)
     if isinstance(shard, BatchSamplerShard):
         shard.__class__ = _EachRowOnce if is_training and not shard.drop_last else _Shard
-        shard.draws, shard.epoch = draws, 0
+        shard.draws, shard.epoch, shard.dataset = draws, 0, loader.dataset
 
 
 class _Shard(BatchSamplerShard):
@@ -153,6 +153,9 @@ class _Shard(BatchSamplerShard):
 
     def set_epoch(self, epoch):
         self.epoch = epoch
+        for source in (self.batch_sampler, self.dataset):  # accelerate tells neither, if it tells a sampler
+            if hasattr(source, "set_epoch"):
+                source.set_epoch(epoch)
 
     def __iter__(self):
         batches = self.dealt()

@@ -295,6 +295,30 @@ class ReadsAPart(Trainer):
         return torch.utils.data.SequentialSampler(range(45))
 
 
+class OtherInEachEpoch(Trainer):
+    """Rows that change with the epoch, of which a data set of one's own is told."""
+
+    def __init__(self, *given, train_dataset, **more):
+        super().__init__(*given, train_dataset=ByEpoch(train_dataset), **more)
+
+
+class ByEpoch(torch.utils.data.Dataset):
+    """Shifts the words of each row by the epoch."""
+
+    def __init__(self, rows):
+        self.rows, self.epoch = rows, 0
+
+    def __len__(self):
+        return len(self.rows)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        return {**row, "input_ids": row["input_ids"].roll(self.epoch, 0)}
+
+
 class DropsTheLast(OwnLoaders):
     """Batches of full size alone."""
 
