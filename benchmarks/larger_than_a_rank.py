@@ -1,6 +1,6 @@
 """A Llama of a billion parameters on 2 ranks of which none may hold it with its gradients and states (``make zero``).
 
-    python benchmarks/larger_than_a_rank.py [--limit 8] [--layers 18]
+    python benchmarks/larger_than_a_rank.py [--limit 9.5] [--layers 18]
 
 Each rank lives in a memory cgroup of its own with ``--limit`` GB. SGD with momentum in float32 asks for 12 bytes a
 parameter plainly, for 8 with ``zero_stage=2`` on 2 ranks, and for 6 with ``zero_stage=3``. With stage 3 the job trains,
@@ -34,7 +34,7 @@ TOKENS, PASSES = 64, 4  # of a row; forward, the same again, and two products in
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--limit", type=float, default=8, help="GB of each rank")
+    parser.add_argument("--limit", type=float, default=9.5, help="GB of each rank")
     parser.add_argument("--layers", type=int, default=18)
     wanted = parser.parse_args()
     found = {stage: train(stage, wanted.layers, wanted.limit) for stage in (2, 3)}

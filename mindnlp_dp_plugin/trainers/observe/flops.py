@@ -81,11 +81,12 @@ class ModelFlops:
     def _attention(self):
         """For the square of a length: layers times what attention computes in."""
         config = self._config
-        if not hasattr(config, "num_attention_heads"):
+        sizes = [getattr(config, name, None) for name in ("num_attention_heads", "hidden_size", "num_hidden_layers")]
+        if not all(isinstance(size, int) for size in sizes):  # images' models may have one for each stage
             return Counter()
-        heads = config.num_attention_heads
-        of_head = getattr(config, "head_dim", None) or getattr(config, "d_kv", None) or config.hidden_size // heads
-        layers = config.num_hidden_layers * getattr(config, "inner_group_num", 1)
+        heads, width, layers = sizes
+        of_head = getattr(config, "head_dim", None) or getattr(config, "d_kv", None) or width // heads
+        layers *= getattr(config, "inner_group_num", 1)
         encoder = getattr(config, "encoder_layers", layers)
         decoder = getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", None) or layers
         of_layer = ATTENTION * heads * of_head

@@ -6,14 +6,13 @@ from typing import Any
 
 import mindtorch
 from transformers import Trainer
-from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message
 from mindnlp_dp_plugin.patching import Patches
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels, name_of_labels
 from mindnlp_dp_plugin.step.left_out import FIRST, left_out
-from mindnlp_dp_plugin.trainers.transformers.rows import CLOSE, counted_rows, first_rows
+from mindnlp_dp_plugin.trainers.transformers.rows import CLOSE, counted_rows
 
 LOSS = Message("the loss of a batch")
 
@@ -26,12 +25,13 @@ class Scored:
     Args:
         trainer: It is about to evaluate.
         collective: The ranks that evaluate together.
+        rows: That a full batch of one rank is made of; None if nobody knows.
         is_prepared: Whether its loader is accelerate's own. In one process the last loss of another counts as a full
             batch's; so it does with ``Seq2SeqTrainer``, which cuts nothing.
     """
 
-    def __init__(self, trainer: Trainer, collective: Collective, is_prepared: bool):
-        self._trainer, self._collective = trainer, collective
+    def __init__(self, trainer: Trainer, collective: Collective, rows: int | None, is_prepared: bool):
+        self._trainer, self._collective, self._rows = trainer, collective, rows
         gathers = getattr(trainer.gather_function, "func", trainer.gather_function)
         self._is_cut = is_prepared and gathers == trainer.accelerator.gather_for_metrics
         self._name, self._left_out = name_of_labels(trainer.args.label_names, trainer.model), left_out(trainer.model)
@@ -39,15 +39,11 @@ class Scored:
 
     def prediction_step(self, stock, model, inputs, prediction_loss_only, *args, **kwargs) -> tuple:
         """The Trainer's, with the loss of all ranks. All must call it."""
-        given, rows = copy.copy(inputs), find_batch_size(inputs)  # to compute a loss takes labels out
+        given = copy.copy(inputs)  # to compute a loss takes labels out
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
         if loss is None:
             return loss, *rest
-        own, _ = counted_rows(self._trainer, self._collective, rows) if rows else (1, 1)
-        if rows and 0 < own < rows:
-            given = first_rows(given, own, rows)
-            loss, *_ = stock(model, copy.copy(given), True, *args, **kwargs)
-        count = own
+        count = own = counted_rows(self._trainer, self._collective, self._rows)[0] if self._rows else 1
         if own and may_have_labels(given, self._name):
             if not self._is_tried and loss.item() and math.isfinite(loss.item()):
                 self._try(loss.item(), lambda: stock(model, copy.copy(given), True, *args, **kwargs)[0].item())

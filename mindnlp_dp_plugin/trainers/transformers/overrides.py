@@ -184,14 +184,15 @@ def evaluation_loop(stock, self, dataloader, *args, **kwargs):
     given, dataloader = dataloader, shared_out(dataloader, self, current())
     compare_rows(self, dataloader.dataset, current())
     draws = Draws(self.args.seed, current().rank)
-    deal_out(dataloader, draws, is_training=False)
+    deal_out(dataloader, draws)
     session = self.data_parallel_session
     if session is None:
         check_buffers(self.model, current())
         make_replicas(self.model, current())
     elif session.step:
         session.step.check_replicas(anew=True)
-    scored = Scored(self, current(), is_prepared=dataloader is given)
+    rows = getattr(getattr(dataloader, "batch_sampler", None), "batch_size", None)
+    scored = Scored(self, current(), rows, is_prepared=dataloader is given)
     self.gather_function = self.accelerator.gather_for_metrics  # Seq2SeqTrainer's keeps rows that fill a batch up
     with Patches() as patches, computed.being(is_whole=True), averaging_tokens(self, False), draws.joined():
         patches.stand_in(self, scored.prediction_step)

@@ -1,8 +1,8 @@
 """The rows that a step counts: accelerate fills the last batches of a pass up with rows from its beginning.
 
-So that all ranks take as many steps, and of equal batches. One process would have a shorter last batch. In training a
-rank's last batch is short, too; a rank that would have none gets one row again, which weighs nothing. That is decided
-before rows are read, so a collator may make of them what it wants.
+So that all ranks take as many steps, and of equal batches. One process would have a shorter last batch. So a rank's
+last batch is short, too; a rank that would have none gets one row again, which weighs nothing. That is decided before
+rows are read, so a collator may make of them what it wants.
 """
 
 import math
@@ -19,7 +19,6 @@ from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.distributed.gather import PADDING
 from mindnlp_dp_plugin.errors import DataParallelError
 from mindnlp_dp_plugin.language import Message
-from mindnlp_dp_plugin.nested import map_leaves
 from mindnlp_dp_plugin.patching import replaced
 from mindnlp_dp_plugin.port import Door
 from mindnlp_dp_plugin.step.labels import count_labels, may_have_labels
@@ -134,17 +133,16 @@ def _kind(loss, by_twice):
     return SUM if math.isclose(loss, 2 * by_twice, rel_tol=CLOSE) else BOTH
 
 
-def deal_out(loader, draws: Draws, is_training: bool) -> None:
-    """Let a prepared loader read each batch with draws of this rank's own.
+def deal_out(loader, draws: Draws) -> None:
+    """Let a prepared loader read each row once, and each batch with draws of this rank's own.
 
     Args:
         loader: Of accelerate, over this rank's batches.
         draws: Where the rank's generators stand.
-        is_training: Whether to read the rows alone that no other rank has.
     """
     shard = getattr(loader, "batch_sampler", None)
     if isinstance(shard, BatchSamplerShard):
-        shard.__class__ = _EachRowOnce if is_training and not shard.drop_last else _Shard
+        shard.__class__ = _Shard if shard.drop_last else _EachRowOnce
         shard.draws, shard.epoch, shard.dataset = draws, 0, loader.dataset
 
 
@@ -210,15 +208,6 @@ def _rows_of_pass(loader):
     with suppress(TypeError):  # evaluated data may have no length
         return len(getattr(batches, "sampler", None) or loader.dataset)
     return 0
-
-
-def first_rows(batch: Any, number: int, rows: int) -> Any:
-    """A batch cut to its first rows: what in it has as many rows as were read."""
-
-    def cut(value):
-        return value[:number] if getattr(value, "ndim", 0) and value.shape[0] == rows else value
-
-    return map_leaves(cut, batch)
 
 
 def averaging_tokens(trainer: Trainer, is_on: bool) -> AbstractContextManager[None]:

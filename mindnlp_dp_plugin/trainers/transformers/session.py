@@ -91,7 +91,7 @@ class TrainingSession(Session):
     def _train_dataloader(self, stock):
         loader = shared_out(stock(), self._trainer, self._collective)
         require_batch_size(loader, self._trainer)
-        deal_out(loader, self.draws, is_training=True)
+        deal_out(loader, self.draws)
         return loader
 
     def _floating_point_ops(self, stock, inputs):

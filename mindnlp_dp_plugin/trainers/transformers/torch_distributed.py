@@ -111,8 +111,14 @@ class TorchDistributed:
         return done(async_op)
 
     def all_gather(self, tensor_list, tensor, group=None, async_op=False):
-        for place, values in zip(tensor_list, self._gathered(tensor)):
-            write(place, values)
+        """Ranks may have different numbers of rows, as in a pass's last batch: then the list gets other tensors."""
+        shapes = self._group.all_gather_object(tuple(tensor.shape), PURPOSE)
+        if len(set(shapes)) == 1:
+            for place, values in zip(tensor_list, self._gathered(tensor)):
+                write(place, values)
+        else:
+            of_ranks = self._group.all_gather_object(to_numpy(tensor), PURPOSE)
+            tensor_list[:] = [mindspore.Tensor(values, dtype=tensor.dtype) for values in of_ranks]
         return done(async_op)
 
     def all_gather_into_tensor(self, output_tensor, input_tensor, group=None, async_op=False):

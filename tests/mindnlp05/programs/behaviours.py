@@ -158,6 +158,27 @@ def what_no_log_shows():
 
 
 @case
+def a_loss_that_gathers():
+    """How many rows each batch has of all ranks, and are right; 29 rows, and 13 to evaluate, do not divide."""
+    noted = []
+
+    class Gathers(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+            right = (outputs.logits.argmax(-1) == inputs["labels"]).float()
+            gathered = self.accelerator.gather_for_metrics(right)
+            if model.training:
+                noted.append([len(gathered), gathered.sum().item()])
+            return (loss, outputs) if return_outputs else loss
+
+    set_seed(1)
+    given = models.bert(), arguments(max_steps=4)
+    trainer_ = Gathers(*given, train_dataset=models.Rows(29), eval_dataset=models.Rows(13, seed=5))
+    trainer_.train()
+    return [*noted, trainer_.evaluate()["eval_loss"], *parameters(trainer_.model)]
+
+
+@case
 def a_step_without_labels():
     """The last row, alone in its batch, has none; another rank has the first row in its place."""
 
