@@ -132,6 +132,7 @@ def test_refused_by_name_in_one_process_too(alone, together, what, named):
         ("auto_find_batch_size", "auto_find_batch_size=True"),
         ("even_batches", "even_batches=False"),
         ("loaders", "OwnBatches reads rows from a DataLoader of its own"),
+        ("buckets", "Buckets gives a batch of fewer than 4 rows before the end of a pass"),
         ("dealt", "DistributedSampler divides the rows among ranks"),
         ("dealt_and_prepared", "DistributedSampler divides the rows among ranks"),
         ("rows", "train_dataset differs between ranks: rank 0 has 24 rows; rank 1 has 25 rows"),

@@ -68,6 +68,8 @@ CASES = {
     "assert abs(torch.nn.functional.leaky_relu(rows)[0].item() + 0.01) < 1e-6\n"
     "assert torch.nn.functional.smooth_l1_loss(rows, rows * 0).item() == 1.5",
     "numbers_on_cpu": "rows = torch.tensor([[-1.0, 3.0], [2.0, 1.0]])\n"
+    "assert [len(part) for part in torch.arange(7).split(4)] == [4, 3]\n"
+    "assert [part.tolist() for part in torch.arange(7).chunk(3)] == [[0, 1, 2], [3, 4, 5], [6]]\n"
     "assert torch.nn.functional.logsigmoid(rows).shape == (2, 2)\n"
     "assert abs(torch.nn.functional.softplus(rows, beta=2)[0, 1].item() - 3.00124) < 1e-4\n"
     "assert torch.addmm(rows, rows, rows, beta=2, alpha=0).tolist() == (rows * 2).tolist()\n"
@@ -135,6 +137,8 @@ CASES = {
     "fused_steps": "assert refused(torch.optim.AdamW, [weight], fused=True)",
     "workers_of_a_data_loader": "loader = torch.utils.data.DataLoader([1, 2], num_workers=1)\n"
     "assert refused(iter, loader)",
+    "framework_of_plain_modules": "import tempfile\nfrom transformers import Trainer, TrainingArguments\n"
+    "Trainer(torch.nn.Linear(2, 2), TrainingArguments(tempfile.mkdtemp(), report_to=[]))",
     "gradients_of_the_present_parameters": "import tempfile\n"
     "from transformers import Trainer, TrainingArguments\nfrom tests.mindnlp05.programs import models\n"
     "model = models.bert(); model.bert.requires_grad_(False)\n"

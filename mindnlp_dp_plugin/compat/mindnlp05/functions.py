@@ -21,14 +21,25 @@ def defaults_of_functions(functional):
 
 @patch(
     module=CPU,
-    bridges="on CPU embedding trains the row of padding_idx, logsigmoid gives its first row alone, softplus ignores "
+    bridges="on CPU split gives rows that do not divide as one part, and chunk fails; embedding trains the row of "
+    "padding_idx, logsigmoid gives its first row alone, softplus ignores "
     "beta, addmm and baddbmm exchange alpha and beta, fmod has the divisor's sign, and as_strided takes other elements "
     "of what was transposed (Longformer)",
     obsolete_when="mindtorch._apis.cpu has these as torch does, and logsigmoid in a tuple",
 )
 def numbers_on_cpu(cpu):
     addmm, baddbmm, remainder, plain_softplus = cpu.addmm, cpu.baddbmm, cpu.fmod_tensor, cpu.softplus
-    flat_strided, rows_of = cpu.as_strided, cpu.embedding
+    flat_strided, rows_of, evenly_split = cpu.as_strided, cpu.embedding, cpu.split_tensor
+
+    def split_tensor(input, split_size, dim):
+        length = input.shape[dim]
+        if length and length % split_size == 0:
+            return evenly_split(input, split_size, dim)
+        sizes = [min(split_size, length - begin) for begin in range(0, length, split_size)]
+        return cpu.split_with_size(input, tuple(sizes or [0]), dim)
+
+    def chunk(input, chunks, dim):
+        return split_tensor(input, max(1, -(-input.shape[dim] // chunks)), dim)
 
     def embedding(input, weight, padding_idx, *others):
         rows = rows_of(input, weight, padding_idx, *others)
@@ -49,6 +60,7 @@ def numbers_on_cpu(cpu):
             input = cpu.permute(input, tuple(sorted(range(input.ndim), key=lambda axis: -strides[axis])))
         return flat_strided(input, size, stride, storage_offset)
 
+    cpu.split_tensor, cpu.chunk = split_tensor, chunk
     cpu.softplus, cpu.fmod_scalar, cpu.fmod_tensor = softplus, fmod, fmod
     cpu.as_strided, cpu.embedding = as_strided, embedding
     cpu.remainder_tensor_tensor = cpu.remainder_scalar_tensor = cpu.remainder_tensor_scalar

@@ -6,6 +6,21 @@ from mindnlp_dp_plugin.compat.patch import patch
 
 
 @patch(
+    module="transformers.utils.generic",
+    bridges="the Trainer refuses a model that is a plain nn.Module: transformers looks for the name of torch's modules",
+    obsolete_when="transformers' infer_framework knows mindtorch's modules",
+)
+def framework_of_plain_modules(generic):
+    stock = generic.infer_framework
+
+    def infer_framework(model_class):
+        is_plain = any(base.__module__.startswith("mindtorch") for base in model_class.__mro__)
+        return "pt" if is_plain else stock(model_class)
+
+    generic.infer_framework = infer_framework
+
+
+@patch(
     module="mindnlp",
     bridges="unfreezing, and a second train(): the function of gradients is that of the first model and parameters",
     obsolete_when="mindnlp.transformers.trainer.training_step makes grad_fn anew for other parameters",

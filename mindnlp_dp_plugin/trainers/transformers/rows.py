@@ -173,10 +173,23 @@ class _EachRowOnce(_Shard):
     """Deals batches out in turn; a rank without one in the last turn reads the first row of the pass again."""
 
     def dealt(self):
-        batches, first = iter(self.batch_sampler), None
+        batches, first = self._full_but_the_last(), None
         while turn := [*islice(batches, self.num_processes)]:
             first = turn[0][:1] if first is None else first
             yield turn[self.process_index] if self.process_index < len(turn) else first
+
+    def _full_but_the_last(self):
+        is_short = False
+        for batch in self.batch_sampler:
+            if is_short:
+                raise DataParallelError(
+                    "{sampler} gives a batch of fewer than {rows} rows before the end of a pass, which ranks cannot "
+                    "weigh. Let every batch but the last have {rows} rows.",
+                    sampler=type(self.batch_sampler).__name__,
+                    rows=self.batch_size,
+                )
+            is_short = self.batch_size is not None and len(batch) < self.batch_size
+            yield batch
 
 
 def counted_rows(trainer, collective: Collective, rows: int) -> tuple[int, int]:

@@ -425,6 +425,20 @@ class OwnBatches(Trainer):
         return torch.utils.data.DataLoader(self.train_dataset, batch_sampler=[*batches])
 
 
+class Buckets(torch.utils.data.BatchSampler):
+    """Rows of a kind together, of which the last batch of each is short."""
+
+    def __iter__(self):
+        yield from ([0, 1, 2, 3], [4, 5], [6, 7, 8, 9], [10, 11, 12, 13])
+
+
+class InBuckets(Trainer):
+    def get_train_dataloader(self):
+        batches = Buckets(range(14), self.args.per_device_train_batch_size, drop_last=False)
+        loader = torch.utils.data.DataLoader(self.train_dataset, batch_sampler=batches)
+        return self.accelerator.prepare(loader)
+
+
 class Dealt(Trainer):
     """Divides its rows, as scripts for torch do."""
 
@@ -458,6 +472,7 @@ def refusals():
         uneven = {"accelerator_config": {"even_batches": False}}
         found["even_batches"] = raised(lambda: trainer(options=uneven).train())
         found["loaders"] = raised(lambda: OwnBatches(models.bert(), arguments(), train_dataset=models.Rows(24)).train())
+        found["buckets"] = raised(InBuckets(models.bert(), arguments(), train_dataset=models.Rows(24)).train)
         for name, seed in (("dealt", 0), ("dealt_and_prepared", 1)):
             dealt = Dealt(models.bert(), arguments(seed=seed), train_dataset=models.Rows(24))
             found[name] = raised(dealt.train)
