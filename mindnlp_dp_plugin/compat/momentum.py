@@ -17,7 +17,8 @@ def direction_of(state: dict[str, Any], parameter: Any, group: dict[str, Any]) -
         gradient = gradient + parameter * decay
     if not momentum:
         return gradient
-    before = state.get("momentum_buffer")
-    kept = gradient.clone() if before is None else before * momentum + gradient * (1 - float(group["dampening"]))
+    before, damped = state.get("momentum_buffer"), float(group["dampening"])
+    added = gradient * (1 - damped) if damped else gradient
+    kept = gradient.clone() if before is None else before * momentum + added
     state["momentum_buffer"] = kept
     return gradient + kept * momentum if group["nesterov"] else kept
