@@ -102,9 +102,9 @@ def look_across_ranks(
     of_own_rows = functional.batch_norm
     patches.stand_in(functional, batch_norm)
     patches.stand_in_everywhere([functional.group_norm], group_norm)
-    for module in {sys.modules[type(each).__module__] for each in model.modules()}:
-        for name in LOSSES_OF_EXPERTS & vars(module).keys():
-            patches.stand_in(module, of_experts, name)
+    for owner in {type(each).__module__ for each in model.modules()} & sys.modules.keys():
+        for name in LOSSES_OF_EXPERTS & vars(sys.modules[owner]).keys():
+            patches.stand_in(sys.modules[owner], of_experts, name)
 
 
 def _are_of_rows(target, labels):
