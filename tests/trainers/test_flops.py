@@ -12,6 +12,7 @@ import pytest
 from mindnlp.core import ops, value_and_grad
 from mindnlp.core.nn import functional
 from mindnlp.peft import LoraConfig, get_peft_model
+from mindnlp.transformers import SegformerConfig, SegformerForImageClassification
 
 from mindnlp_dp_plugin.cpu_operators import blas, matmul
 from mindnlp_dp_plugin.patching import Patches
@@ -155,3 +156,9 @@ def test_a_frozen_weight_needs_no_gradient_of_its_own():
     frozen = model.bert.encoder.layer[0].intermediate.dense.weight
     frozen.requires_grad = False
     assert whole - ModelFlops(model).of(tokens, none) == 2 * frozen.size * LENGTH
+
+
+def test_layers_with_sizes_of_their_own_count_without_attention():
+    segformer = SegformerForImageClassification(SegformerConfig(depths=[1] * 4, hidden_sizes=[8, 8, 20, 16]))
+    assert not hasattr(segformer.config, "hidden_size")
+    assert ModelFlops(segformer).of(np.array([4]), np.zeros(0)) > 0
