@@ -33,9 +33,9 @@ class OwnRows:
         Raises:
             DataParallelError: If each row is compared with those of this rank.
         """
-        num_rows = len(labels)
-        if not self._chance or labels.ndim != 1 or scores.shape != (num_rows, num_rows):
+        if not self._chance or labels.ndim != 1 or scores.shape != 2 * tuple(labels.shape):
             return
+        num_rows = len(labels)
         columns = batch.values() if isinstance(batch, Mapping) else ()
         columns = [values for values in columns if getattr(values, "ndim", 0)]
         places, is_large = np.arange(num_rows), num_rows >= LEAST_ROWS

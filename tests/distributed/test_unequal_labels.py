@@ -25,8 +25,8 @@ def test_ranks_equal_one_process_after_each_step(output_of, in_turn, job, name):
     bound = IN_HALF.get(name, 2e-6)
     assert np.ptp(expected["parameters"], axis=0).max() > 100 * bound, "parameters stood still"
     np.testing.assert_allclose(results[0]["parameters"], expected["parameters"], rtol=0, atol=bound)
-    np.testing.assert_allclose(results[0]["losses"], expected["losses"], rtol=1e-6, atol=2 * bound)
-    np.testing.assert_allclose(results[0]["train_loss"], expected["train_loss"], rtol=1e-6, atol=2 * bound)
+    np.testing.assert_allclose(results[0]["losses"], expected["losses"], rtol=0, atol=2 * bound)
+    np.testing.assert_allclose(results[0]["train_loss"], expected["train_loss"], rtol=0, atol=2 * bound)
 
 
 def test_what_must_be_common_is_drawn_from_the_seed_of_rank_0(in_turn):

@@ -62,6 +62,7 @@ def test_what_is_not_a_batch_ranks_draw_alike(together, what):
     [
         *("second_training_and_unfreezing", "unfrozen_by_a_callback", "a_subclass_with_a_loss_of_its_own"),
         *("what_no_log_shows", "a_step_without_labels", "a_loss_that_gathers"),
+        "evaluation_without_padding",
     ],
 )
 def test_training_as_in_one_process(alone, together, what):

@@ -32,6 +32,7 @@ def columns(rows, **others):
         pytest.param(np.zeros((8, 9), np.float32), np.arange(8), columns(8), id="among more classes"),
         pytest.param(scores_of(2), np.arange(2), columns(2), id="of a few rows"),
         pytest.param(scores_of(8), np.eye(8, dtype=np.float32), columns(8), id="shares"),
+        pytest.param(np.zeros(3, np.float32), np.array(1), columns(8), id="of one row"),
     ],
 )
 def test_others_are_classes(scores, labels, batch):

@@ -2,6 +2,10 @@
 
 import functools
 import types
+from contextlib import suppress
+from importlib.metadata import version
+
+from packaging.version import Version
 
 from mindnlp_dp_plugin.compat.momentum import direction_of
 from mindnlp_dp_plugin.compat.patch import patch
@@ -55,6 +59,8 @@ def clipping_of_views(clip_grad):
     obsolete_when="mindnlp's SGD keeps its momentum, and steps a parameter that is a view",
 )
 def sgd_with_momentum(sgd):
+    refuses_views = Version(version("mindspore")) >= Version("2.8")  # before, MindSpore leaves them as they are
+
     def step(self, grads=None):
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -63,10 +69,10 @@ def sgd_with_momentum(sgd):
                     write(parameter, parameter - direction * float(group["lr"]))
 
     def write(parameter, values):
-        try:
-            sgd.ops.assign(parameter, values)
-        except RuntimeError:  # MindSpore 2.8 and later: a view
-            parameter.assign_value(values)
+        if refuses_views:
+            with suppress(RuntimeError):
+                return sgd.ops.assign(parameter, values)
+        return parameter.assign_value(values)
 
     sgd.SGD.step = step
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import mindtorch
 from transformers import Trainer
+from transformers.trainer_pt_utils import find_batch_size
 
 from mindnlp_dp_plugin.collectives import Collective
 from mindnlp_dp_plugin.language import Message
@@ -25,7 +26,7 @@ class Scored:
     Args:
         trainer: It is about to evaluate.
         collective: The ranks that evaluate together.
-        rows: That a full batch of one rank is made of; None if nobody knows.
+        rows: That a full batch of one rank is made of; None if its loader does not say.
         is_prepared: Whether its loader is accelerate's own. In one process the last loss of another counts as a full
             batch's; so it does with ``Seq2SeqTrainer``, which cuts nothing.
     """
@@ -43,7 +44,8 @@ class Scored:
         loss, *rest = stock(model, inputs, prediction_loss_only, *args, **kwargs)
         if loss is None:
             return loss, *rest
-        count = own = counted_rows(self._trainer, self._collective, self._rows)[0] if self._rows else 1
+        rows = self._rows or find_batch_size(inputs)
+        count = own = counted_rows(self._trainer, self._collective, rows)[0] if rows else 1
         if own and may_have_labels(given, self._name):
             if not self._is_tried and loss.item() and math.isfinite(loss.item()):
                 self._try(loss.item(), lambda: stock(model, copy.copy(given), True, *args, **kwargs)[0].item())

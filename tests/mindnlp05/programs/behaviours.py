@@ -29,6 +29,7 @@ from transformers import (
 )
 
 from tests.mindnlp05.programs import models
+from tests.mindnlp05.programs.own_losses import SumsItself, flattened
 
 START = {"python": random.random(), "numpy": np.random.rand(), "torch": torch.rand(1).item()}  # no seed was set
 OUTPUT = Path(sys.argv[1])
@@ -155,6 +156,14 @@ def what_no_log_shows():
     """The loss of the last steps, which are logged with the end alone."""
     trainer_ = trainer(options={"max_steps": 5, "logging_steps": 3})
     return [trainer_.train().training_loss, trainer_.state.log_history[-1]["train_loss"]]
+
+
+@case
+def evaluation_without_padding():
+    """13 rows, which do not divide, each batch in one row."""
+    set_seed(1)
+    given = SumsItself(), arguments(remove_unused_columns=False, prediction_loss_only=True)
+    return Trainer(*given, data_collator=flattened).evaluate(models.Rows(13, "tokens", seed=5))["eval_loss"]
 
 
 @case
